@@ -1,0 +1,107 @@
+"""Every error that the bus raises or puts on the wire.
+
+    XbusError                      code, cause, next step
+    ├── ConfigurationError         a configuration that can't be used
+    ├── SchemaError                the database holds no schema, or another one
+    ├── GraphError                 a graph of an event type that can't be run
+    ├── JournalError               the journal could not do what was asked
+    │   └── JournalUnavailable     ... now; the same may go well later
+    ├── ProtocolError              frames that are not the protocol
+    └── CallError                  an answer to a call: travels on the wire by its code
+        ├── Refused                the call is wrong or not allowed; repeating it does not help
+        └── Failed                 the call could not be done now; repeating it may help
+            ├── TimedOut           no answer came within the time-out
+            └── ConnectionLost     the other side went away while the answer was awaited
+
+Each error says three things to the person who reads it: a ``code`` to look up or to branch on, the ``cause`` in one
+sentence, and the ``next_step`` to take.
+"""
+
+from typing import ClassVar
+
+
+class XbusError(Exception):
+    """The root of the tree.
+
+    Args:
+        cause: what went wrong, one sentence without a final full stop.
+        next_step: what the reader should do about it; may be empty where nothing can be done.
+        code: a stable name in snake case; the class's own default where none is given.
+    """
+
+    default_code: ClassVar[str] = "xbus_error"
+
+    def __init__(self, cause: str, next_step: str = "", *, code: str = "") -> None:
+        super().__init__(cause)
+        self.code = code or self.default_code
+        self.cause = cause
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.next_step}" if self.next_step else self.cause
+
+
+class ConfigurationError(XbusError):
+    """A configuration that can't be used; ``cause`` names file or section, key and value."""
+
+    default_code = "bad_configuration"
+
+
+class SchemaError(XbusError):
+    """The database holds no schema, an older or a newer one than this program needs."""
+
+    default_code = "bad_schema"
+
+
+class GraphError(XbusError):
+    """A graph of an event type that can't be run; ``cause`` names the nodes."""
+
+    default_code = "bad_graph"
+
+
+class JournalError(XbusError):
+    """The journal could not do what was asked, and would not do it on a second try either."""
+
+    default_code = "journal_error"
+
+
+class JournalUnavailable(JournalError):
+    """The database can't be reached or written now; nothing of the call was kept."""
+
+    default_code = "journal_unavailable"
+
+
+class ProtocolError(XbusError):
+    """Frames or values that are not the protocol of ``docs/wire.md``."""
+
+    default_code = "bad_frame"
+
+
+class CallError(XbusError):
+    """An answer to a call that is not the wished one; it travels on the wire by its code."""
+
+    default_code = "call_error"
+
+
+class Refused(CallError):
+    """The call is wrong or not allowed: the same call again gets the same answer."""
+
+    default_code = "refused"
+
+
+class Failed(CallError):
+    """The call could not be done now: the same call may go well later."""
+
+    default_code = "failed"
+
+
+class TimedOut(Failed):
+    """No answer came within the time-out; whether the call was carried out is not known."""
+
+    default_code = "timed_out"
+
+
+class ConnectionLost(Failed):
+    """The other side went away while the answer was awaited; whether the call was carried out is not known."""
+
+    default_code = "connection_lost"

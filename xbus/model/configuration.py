@@ -1,0 +1,122 @@
+"""What an administrator decides: who may emit what, and where it goes.
+
+Rows that the journal refers to are never deleted: ``removed_at`` takes them out of use, and naming them again brings
+them back. Graphs are immutable: an edit adds a version, and each event keeps the version it was started with.
+"""
+
+from sqlalchemy import Boolean, CheckConstraint, Column, ForeignKey, Integer, String, Table, UniqueConstraint
+
+from xbus.model.base import Counter, Timestamp, metadata
+
+configuration = Table(
+    "configuration",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True, comment="Always 1."),
+    Column(
+        "version",
+        Counter,
+        nullable=False,
+        comment="Grows by one with every change to the tables of this file, so that a running broker notices.",
+    ),
+    comment="One row: the version of the whole configuration.",
+)
+
+emitter_profile = Table(
+    "emitter_profile",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    comment="A set of event types that its emitters may send.",
+)
+
+emitter = Table(
+    "emitter",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("login", String(255), nullable=False, unique=True),
+    Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
+    Column("profile_id", ForeignKey("emitter_profile.id"), nullable=False),
+    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    comment="A program that sends envelopes.",
+)
+
+event_type = Table(
+    "event_type",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    Column(
+        "immediate_reply",
+        Boolean(create_constraint=False),
+        nullable=False,
+        comment="Whether end_event waits for the consumer's reply.",
+    ),
+    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    comment="The name of a kind of data; all that the bus knows of what an event holds.",
+)
+
+profile_event_type = Table(
+    "profile_event_type",
+    metadata,
+    Column("profile_id", ForeignKey("emitter_profile.id", ondelete="CASCADE"), primary_key=True),
+    Column("event_type_id", ForeignKey("event_type.id"), primary_key=True),
+    comment="Which event types a profile allows.",
+)
+
+service = Table(
+    "service",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    Column(
+        "kind",
+        String(16),
+        CheckConstraint("kind IN ('worker', 'consumer')", name="kind"),
+        nullable=False,
+        comment="worker: answers items, one of its roles gets an event; consumer: ends the line, all its roles get it.",
+    ),
+    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    comment="What a node of a graph asks for; its roles provide it.",
+)
+
+role = Table(
+    "role",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("login", String(255), nullable=False, unique=True),
+    Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
+    Column("service_id", ForeignKey("service.id"), nullable=False),
+    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    comment="One program that provides a service.",
+)
+
+graph = Table(
+    "graph",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("event_type_id", ForeignKey("event_type.id"), nullable=False),
+    Column("number", Integer, nullable=False, comment="1 for the type's first version; the highest is the current one."),
+    Column("created_at", Timestamp, nullable=False),
+    UniqueConstraint("event_type_id", "number"),
+    comment="An immutable version of the way that events of a type take. A type without nodes has an empty version.",
+)
+
+node = Table(
+    "node",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("graph_id", ForeignKey("graph.id"), nullable=False, index=True),
+    Column("name", String(255), nullable=False),
+    Column("service_id", ForeignKey("service.id"), nullable=False),
+    UniqueConstraint("graph_id", "name"),
+    comment="A place in a graph; one that no edge leads to is a start node and gets the items as emitted.",
+)
+
+edge = Table(
+    "edge",
+    metadata,
+    Column("parent_id", ForeignKey("node.id"), primary_key=True),
+    Column("child_id", ForeignKey("node.id"), primary_key=True),
+    comment="The parent's answers are the child's items.",
+)

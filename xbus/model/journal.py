@@ -1,0 +1,105 @@
+"""The log: what emitters sent and the bus acknowledged."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    UniqueConstraint,
+    Uuid,
+)
+
+from xbus.model.base import Counter, Timestamp, metadata
+
+envelope = Table(
+    "envelope",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("emitter_id", ForeignKey("emitter.id"), nullable=False),
+    Column(
+        "state",
+        String(16),
+        CheckConstraint("state IN ('open', 'received', 'cancelled')", name="state"),
+        nullable=False,
+        comment="xbus.states.EnvelopeState; received and cancelled are final.",
+    ),
+    Column("opened_at", Timestamp, nullable=False),
+    Column("closed_at", Timestamp, comment="When it was sealed or cancelled; null while open."),
+    Column(
+        "position",
+        BigInteger,
+        unique=True,
+        comment="Its place in the log: 1, 2, 3 and so on without a gap, in commit order; null unless received.",
+    ),
+    Column("events", Integer, comment="How many events it holds; null unless received."),
+    Column("items", BigInteger, comment="How many items its events hold together; null unless received."),
+    Column("bytes", BigInteger, comment="How many bytes its segments' data take together; null unless received."),
+    Column(
+        "hash",
+        LargeBinary(32),
+        comment="SHA-256 over its events in order: type name, zero byte, item count as 8 bytes big endian, then the "
+        "hashes of its segments in index order; null unless received.",
+    ),
+    Index("ix_envelope_open", "state", sqlite_where=Column("state") == "open", postgresql_where=Column("state") == "open"),
+    comment="What its emitter wants delivered all or nothing.",
+)
+
+event = Table(
+    "event",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("envelope_id", ForeignKey("envelope.id"), nullable=False),
+    Column("number", Integer, nullable=False, comment="1 for the envelope's first event, and so on."),
+    Column("event_type_id", ForeignKey("event_type.id"), nullable=False),
+    Column("graph_id", ForeignKey("graph.id"), nullable=False, comment="The type's current graph when it was started."),
+    Column("estimate", BigInteger, nullable=False, comment="How many items its emitter expected to send; a hint only."),
+    Column("items", BigInteger, comment="How many items it holds; null until it is ended."),
+    UniqueConstraint("envelope_id", "number"),
+    comment="Items of one type inside an envelope.",
+)
+
+segment = Table(
+    "segment",
+    metadata,
+    Column("event_id", ForeignKey("event.id"), primary_key=True),
+    Column("first_index", BigInteger, primary_key=True, comment="The index of its first item; an event starts at 0."),
+    Column("items", Integer, nullable=False, comment="How many items it holds."),
+    Column("data", LargeBinary, nullable=False, comment="The items, each as a msgpack bin, one after the other."),
+    Column("hash", LargeBinary(32), nullable=False, comment="SHA-256 of data."),
+    Column(
+        "indices",
+        JSON(none_as_null=True),
+        comment="For each item the list of indices it was made of, where they are not simply "
+        "first_index, first_index + 1 and so on; else null.",
+    ),
+    comment="A run of consecutive items of one event, stored as it is forwarded.",
+)
+
+head = Table(
+    "head",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True, comment="Always 1."),
+    Column("position", BigInteger, nullable=False, comment="The position of the envelope sealed last; 0 before the first."),
+    comment="One row: where the log ends. Updated in each sealing transaction, which makes positions gapless.",
+)
+
+writer = Table(
+    "writer",
+    metadata,
+    Column("name", String(64), primary_key=True, comment="Which part of the broker writes: front, back, or both as one."),
+    Column("epoch", Counter, nullable=False, comment="Grows by one with each start of that part."),
+    Column(
+        "group_number",
+        BigInteger,
+        nullable=False,
+        comment="The number of the last group of calls that was committed: tells after a lost connection whether a COMMIT "
+        "took place.",
+    ),
+    comment="One row for each process that writes to the journal.",
+)

@@ -1,0 +1,26 @@
+"""Who is logged in, and which recipients the broker knows; kept so that a restart of the broker disturbs nobody."""
+
+from sqlalchemy import CheckConstraint, Column, ForeignKey, LargeBinary, Table, Text
+
+from xbus.model.base import Timestamp, metadata
+
+session = Table(
+    "session",
+    metadata,
+    Column("token_hash", LargeBinary(32), primary_key=True, comment="SHA-256 of the token; the token itself is not kept."),
+    Column("emitter_id", ForeignKey("emitter.id"), comment="Whose session it is, at the front; else null."),
+    Column("role_id", ForeignKey("role.id"), comment="Whose session it is, at the back; else null."),
+    Column("expires_at", Timestamp, nullable=False, comment="Moves on with use."),
+    CheckConstraint("(emitter_id IS NULL) <> (role_id IS NULL)", name="one_owner"),
+    comment="A login that has not ended.",
+)
+
+registration = Table(
+    "registration",
+    metadata,
+    Column("role_id", ForeignKey("role.id"), primary_key=True),
+    Column("token_hash", LargeBinary(32), nullable=False, comment="The session it was made with."),
+    Column("uri", Text, nullable=False, comment="Where the recipient listens; the broker connects there."),
+    Column("registered_at", Timestamp, nullable=False),
+    comment="The recipient that serves a role now; the newest wins.",
+)

@@ -1,0 +1,66 @@
+"""Every life cycle of the bus as a table of legal moves; nothing else decides what may follow what."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+
+class EnvelopeState(StrEnum):
+    """What became of an envelope."""
+
+    OPEN = "open"
+    """Its emitter still sends; nobody else sees it."""
+    RECEIVED = "received"
+    """Sealed: it has a position, never changes again, and is delivered."""
+    CANCELLED = "cancelled"
+    """Given up before it was sealed; nobody ever sees it."""
+
+
+class DeliveryState(StrEnum):
+    """Why an envelope has a delivery row of its own for a role; an envelope that goes the normal way has none."""
+
+    WAITING = "waiting"
+    """A worker that it needs is absent."""
+    RETRY = "retry"
+    """It may have been handed over once without an answer; it comes again on its own."""
+    PARKED = "parked"
+    """Its last attempt failed; a person decides."""
+    SETTLED = "settled"
+    """Delivered: the row goes."""
+
+
+class IllegalMove(Exception):
+    """A life cycle was asked for a move that its table does not hold: a fault of the program, not of its user."""
+
+
+ENVELOPE_MOVES: Mapping[EnvelopeState, frozenset[EnvelopeState]] = {
+    EnvelopeState.OPEN: frozenset({EnvelopeState.RECEIVED, EnvelopeState.CANCELLED}),
+    EnvelopeState.RECEIVED: frozenset(),
+    EnvelopeState.CANCELLED: frozenset(),
+}
+
+DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
+    DeliveryState.WAITING: frozenset({DeliveryState.RETRY, DeliveryState.PARKED, DeliveryState.SETTLED}),
+    DeliveryState.RETRY: frozenset(
+        {DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.PARKED, DeliveryState.SETTLED}
+    ),
+    DeliveryState.PARKED: frozenset({DeliveryState.RETRY}),
+    DeliveryState.SETTLED: frozenset(),
+}
+
+State = TypeVar("State", bound=StrEnum)
+
+
+def check_move(moves: Mapping[State, frozenset[State]], old: State, new: State) -> None:
+    """Let a legal move pass.
+
+    Raises:
+        IllegalMove: ``new`` does not follow ``old`` in ``moves``.
+    """
+    if new not in moves[old]:
+        raise IllegalMove(f"{type(old).__name__} can't go from {old} to {new}")
+
+
+def predecessors(moves: Mapping[State, frozenset[State]], new: State) -> frozenset[State]:
+    """The states from which ``new`` may be reached: what a compare-and-set update compares with."""
+    return frozenset(old for old, following in moves.items() if new in following)
