@@ -1,0 +1,188 @@
+"""The way that events of a type take from start nodes through workers to consumers; pure.
+
+Nodes name the service that they want; edges lead from a worker to what gets its answers. The rules that make a graph
+runnable are those of ``docs/wire.md``, "Graph semantics", and of the design: a service is at most once among the
+workers of a path.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+
+
+@dataclass(frozen=True)
+class Node:
+    """A place in a graph.
+
+    Args:
+        name: unique within its graph.
+        service: the name of the service that provides it; several nodes may name the same one.
+        worker: whether that service is a worker (answers items) or a consumer (ends the line).
+        children: names of the nodes that get what it answers, in the order in which they were declared.
+    """
+
+    name: str
+    service: str
+    worker: bool
+    children: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The nodes of one version of an event type's graph, by name. It may be empty: then nobody is owed anything."""
+
+    nodes: Mapping[str, Node]
+
+    @cached_property
+    def start_nodes(self) -> tuple[Node, ...]:
+        """The nodes that no node leads to: they get the items as emitted."""
+        return tuple(node for node in self.nodes.values() if not self.parents(node.name))
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        """The names of the nodes that lead to ``name``."""
+        return self._parents.get(name, ())
+
+    @cached_property
+    def consumer_services(self) -> frozenset[str]:
+        """The services that end the line somewhere in this graph."""
+        return frozenset(node.service for node in self.nodes.values() if not node.worker)
+
+    @cached_property
+    def worker_services(self) -> frozenset[str]:
+        """The services that transform items somewhere in this graph."""
+        return frozenset(node.service for node in self.nodes.values() if node.worker)
+
+    def leading_to(self, services: Collection[str]) -> "Graph":
+        """The part of this graph that is on a path to a consumer node of one of ``services``."""
+        targets = {node.name for node in self.nodes.values() if not node.worker and node.service in services}
+        upwards = _reachable({name: self.parents(name) for name in self.nodes})
+        kept = targets.union(*(upwards[name] for name in targets))
+        return Graph(
+            {
+                name: replace(node, children=tuple(child for child in node.children if child in kept))
+                for name, node in self.nodes.items()
+                if name in kept
+            }
+        )
+
+    @cached_property
+    def _parents(self) -> Mapping[str, tuple[str, ...]]:
+        parents: dict[str, tuple[str, ...]] = {}
+        for node in self.nodes.values():
+            for child in dict.fromkeys(node.children):
+                parents[child] = (*parents.get(child, ()), node.name)
+        return parents
+
+
+def problems(graph: Graph) -> list[str]:
+    """Why ``graph`` can't be run: one sentence for each reason, with the names of the nodes or services; empty if it can.
+
+    Beyond the shape of the graph this refuses worker services that would wait for each other: one role of a service
+    gets an event once, by all its nodes together, so a service that needs its own answers, directly or through others,
+    would never end.
+    """
+    unknown = [*_unknown_children(graph)]
+    if unknown:
+        return unknown
+    reachable = _reachable({node.name: node.children for node in graph.nodes.values()})
+    cycles = [*_cycles(reachable)]
+    return [
+        *_repeated_children(graph),
+        *_misplaced_ends(graph),
+        *cycles,
+        *_unreached(graph, reachable),
+        *([] if cycles else _entangled_services(graph, reachable)),
+    ]
+
+
+def _unknown_children(graph: Graph) -> Iterable[str]:
+    for node in graph.nodes.values():
+        for child in node.children:
+            if child not in graph.nodes:
+                yield f'node "{node.name}" leads to "{child}", which is not a node of this event type'
+
+
+def _repeated_children(graph: Graph) -> Iterable[str]:
+    for node in graph.nodes.values():
+        for child in dict.fromkeys(node.children):
+            if node.children.count(child) > 1:
+                yield f'node "{node.name}" leads to "{child}" more than once'
+
+
+def _misplaced_ends(graph: Graph) -> Iterable[str]:
+    for node in graph.nodes.values():
+        if node.worker and not node.children:
+            yield f'node "{node.name}" is of the worker service "{node.service}" but leads to no node'
+        if not node.worker and node.children:
+            yield f'node "{node.name}" is of the consumer service "{node.service}" but leads to {_names(node.children)}'
+
+
+def _cycles(reachable: Mapping[str, set[str]]) -> Iterable[str]:
+    for knot in _knots(reachable):
+        yield f"nodes lead back to themselves: {_names(knot)}"
+
+
+def _unreached(graph: Graph, reachable: Mapping[str, set[str]]) -> Iterable[str]:
+    reached = {name for start in graph.start_nodes for name in (start.name, *reachable[start.name])}
+    unreached = [name for name in graph.nodes if name not in reached]
+    if unreached:
+        yield f"no start node leads to {_names(unreached)}"
+
+
+def _entangled_services(graph: Graph, reachable: Mapping[str, set[str]]) -> Iterable[str]:
+    repeated = _services_repeated_on_a_path(graph, reachable)
+    for service, (first, second) in repeated.items():
+        yield f'worker service "{service}" is twice on a path: by node "{first}" and by node "{second}"'
+    for knot in _knots(_reachable(_merged_workers(graph))):
+        if repeated.keys().isdisjoint(knot):
+            yield f"worker services would wait for each other's answers: {_names(knot)}"
+
+
+def _services_repeated_on_a_path(graph: Graph, reachable: Mapping[str, set[str]]) -> dict[str, tuple[str, str]]:
+    """For each worker service that meets itself further down: the first pair of nodes that shows it."""
+    pairs: dict[str, tuple[str, str]] = {}
+    for node in graph.nodes.values():
+        for name in graph.nodes:
+            if node.worker and name in reachable[node.name] and graph.nodes[name].service == node.service:
+                pairs.setdefault(node.service, (node.name, name))
+    return pairs
+
+
+def _merged_workers(graph: Graph) -> dict[str, set[str]]:
+    """The worker services, each with the worker services that get its answers from any of its nodes."""
+    followers: dict[str, set[str]] = {service: set() for service in sorted(graph.worker_services)}
+    for node in graph.nodes.values():
+        if node.worker:
+            children = (graph.nodes[child] for child in node.children)
+            followers[node.service].update(child.service for child in children if child.worker)
+    return followers
+
+
+def _reachable(successors: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+    """What each name leads to in one step or more; itself only where it is on a cycle."""
+    return {name: _walk(name, successors) for name in successors}
+
+
+def _walk(start: str, successors: Mapping[str, Collection[str]]) -> set[str]:
+    seen: set[str] = set()
+    ahead = [*successors[start]]
+    while ahead:
+        name = ahead.pop()
+        if name not in seen:
+            seen.add(name)
+            ahead.extend(successors[name])
+    return seen
+
+
+def _knots(reachable: Mapping[str, set[str]]) -> list[list[str]]:
+    """The sets of names that all lead to one another, each once."""
+    knots: list[list[str]] = []
+    for name, ahead in reachable.items():
+        if name in ahead and name not in chain.from_iterable(knots):
+            knots.append([other for other in reachable if other in ahead and name in reachable[other]])
+    return knots
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
