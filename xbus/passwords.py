@@ -39,8 +39,8 @@ class Passwords:
             password_hash: what is stored; None for an unknown login or one without a password, which takes as long
                 and is always false, so that the time tells nobody which logins exist.
         """
-        known = password_hash is not None
-        return self._matches(password, password_hash if known else self._nobodys_hash) and known
+        matches = self._matches(password, password_hash or self._nobodys_hash)
+        return matches and bool(password_hash)
 
     def needs_rehash(self, password_hash: str) -> bool:
         """Whether ``password_hash`` was made at another cost than today's, and should be made anew at this login."""

@@ -62,11 +62,15 @@ class Catalog:
 
 def read_version(connection: Connection) -> int:
     """The version of the configuration; cheap, for those who wait for a change."""
-    return connection.execute(select(configuration.c.version)).scalar_one()
+    version: int = connection.execute(select(configuration.c.version)).scalar_one()
+    return version
 
 
 def read_catalog(connection: Connection) -> Catalog:
-    """The whole configuration that is in use; one transaction, so that its parts fit together."""
+    """The whole configuration that is in use.
+
+    The version is read first: where a change slips in between, the next look at the version finds another one.
+    """
     return Catalog(
         version=read_version(connection),
         event_types={entry.name: entry for entry in _event_types(connection)},
