@@ -96,7 +96,9 @@ graph = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     Column("event_type_id", ForeignKey("event_type.id"), nullable=False),
-    Column("number", Integer, nullable=False, comment="1 for the type's first version; the highest is the current one."),
+    Column(
+        "number", Integer, nullable=False, comment="1 for the type's first version; the highest is the current one."
+    ),
     Column("created_at", Timestamp, nullable=False),
     UniqueConstraint("event_type_id", "number"),
     comment="An immutable version of the way that events of a type take. A type without nodes has an empty version.",

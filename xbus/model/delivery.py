@@ -43,8 +43,8 @@ cursor = Table(
         "handed_to",
         BigInteger,
         nullable=False,
-        comment="Nothing above this position was ever handed to the role. What a crash leaves unsettled below it may have "
-        "been, and comes again on its own.",
+        comment="Nothing above this position was ever handed to the role. What a crash leaves unsettled below it may "
+        "have been, and comes again on its own.",
     ),
     comment="Where a consumer role stands in the log.",
 )
@@ -83,7 +83,9 @@ failure = Table(
     Column("envelope_id", ForeignKey("envelope.id"), nullable=False, index=True),
     Column("event_id", Uuid, comment="The event in which it happened; null at the end of the envelope."),
     Column("role_id", ForeignKey("role.id"), comment="The recipient that failed; null where none did."),
-    Column("verb", String(32), nullable=False, comment="What the broker asked of the recipient: send_item, end_event, ..."),
+    Column(
+        "verb", String(32), nullable=False, comment="What the broker asked of the recipient: send_item, end_event, ..."
+    ),
     Column("code", String(64), nullable=False, comment="refused, timed_out, connection_lost, ..."),
     Column("message", Text, nullable=False, comment="What the recipient said, or what the broker saw."),
     Column("indices", JSON(none_as_null=True), comment="The items that the recipient named; null where it named none."),

@@ -46,7 +46,9 @@ envelope = Table(
         comment="SHA-256 over its events in order: type name, zero byte, item count as 8 bytes big endian, then the "
         "hashes of its segments in index order; null unless received.",
     ),
-    Index("ix_envelope_open", "state", sqlite_where=Column("state") == "open", postgresql_where=Column("state") == "open"),
+    Index(
+        "ix_envelope_open", "state", sqlite_where=Column("state") == "open", postgresql_where=Column("state") == "open"
+    ),
     comment="What its emitter wants delivered all or nothing.",
 )
 
@@ -85,21 +87,25 @@ head = Table(
     "head",
     metadata,
     Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True, comment="Always 1."),
-    Column("position", BigInteger, nullable=False, comment="The position of the envelope sealed last; 0 before the first."),
+    Column(
+        "position", BigInteger, nullable=False, comment="The position of the envelope sealed last; 0 before the first."
+    ),
     comment="One row: where the log ends. Updated in each sealing transaction, which makes positions gapless.",
 )
 
 writer = Table(
     "writer",
     metadata,
-    Column("name", String(64), primary_key=True, comment="Which part of the broker writes: front, back, or both as one."),
+    Column(
+        "name", String(64), primary_key=True, comment="Which part of the broker writes: front, back, or both as one."
+    ),
     Column("epoch", Counter, nullable=False, comment="Grows by one with each start of that part."),
     Column(
         "group_number",
         BigInteger,
         nullable=False,
-        comment="The number of the last group of calls that was committed: tells after a lost connection whether a COMMIT "
-        "took place.",
+        comment="The number of the last group of calls that was committed: tells after a lost connection whether a "
+        "COMMIT took place.",
     ),
     comment="One row for each process that writes to the journal.",
 )

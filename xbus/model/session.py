@@ -7,7 +7,9 @@ from xbus.model.base import Timestamp, metadata
 session = Table(
     "session",
     metadata,
-    Column("token_hash", LargeBinary(32), primary_key=True, comment="SHA-256 of the token; the token itself is not kept."),
+    Column(
+        "token_hash", LargeBinary(32), primary_key=True, comment="SHA-256 of the token; the token itself is not kept."
+    ),
     Column("emitter_id", ForeignKey("emitter.id"), comment="Whose session it is, at the front; else null."),
     Column("role_id", ForeignKey("role.id"), comment="Whose session it is, at the back; else null."),
     Column("expires_at", Timestamp, nullable=False, comment="Moves on with use."),

@@ -1,0 +1,67 @@
+"""Where a consumer role stands in the log: pure arithmetic over positions."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How far one consumer role has come.
+
+    Args:
+        role_id: whose it is.
+        from_position: the first position that the role is owed.
+        until_position: the first that it is no longer owed; None for all to come.
+        position: all up to here is settled: done, not owed, or in a delivery row of its own.
+        above: what is settled above ``position``: bit 0 stands for ``position + 1``, and so on.
+        handed_to: nothing above this was ever handed over to the role.
+    """
+
+    role_id: int
+    from_position: int
+    until_position: int | None
+    position: int
+    above: int = 0
+    handed_to: int = 0
+
+    def owes(self, position: int) -> bool:
+        """Whether ``position`` lies in the part of the log that the role is owed."""
+        return self.from_position <= position and (self.until_position is None or position < self.until_position)
+
+    def is_settled(self, position: int) -> bool:
+        offset = position - self.position - 1
+        return offset < 0 or bool(self.above >> offset & 1)
+
+    def settle(self, position: int) -> None:
+        """Note that the role needs nothing more at ``position``; settling twice is the same as once."""
+        offset = position - self.position - 1
+        if offset < 0:
+            return
+        self.above |= 1 << offset
+        if offset == 0:
+            self._advance()
+
+    def settle_up_to(self, position: int) -> None:
+        """Note that the role needs nothing more at all positions up to and including ``position``."""
+        passed = position - self.position
+        if passed > 0:
+            self.above >>= passed
+            self.position = position
+            self._advance()
+
+    def _advance(self) -> None:
+        settled = (~self.above & (self.above + 1)).bit_length() - 1
+        self.above >>= settled
+        self.position += settled
+
+    def unsettled(self) -> list[int]:
+        """The positions up to ``handed_to`` that may have been handed over and are not settled, lowest first."""
+        return [position for position in range(self.position + 1, self.handed_to + 1) if not self.is_settled(position)]
+
+    def bitmap(self) -> bytes:
+        """``above`` as it is stored: little endian, no bytes where nothing is settled above."""
+        return self.above.to_bytes((self.above.bit_length() + 7) // 8, "little")
+
+    @staticmethod
+    def from_bitmap(bitmap: bytes) -> int:
+        """``above`` of what ``bitmap`` gave."""
+        return int.from_bytes(bitmap, "little")

@@ -1,0 +1,117 @@
+"""Engines for the two databases, and the one place where a driver's error becomes one of ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
+
+from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
+
+BUSY_TIMEOUT_MS = 10_000
+"""How long SQLite waits for another process's write, such as an ``xbus apply``, before it gives up."""
+
+WAL_LIMIT_BYTES = 64 * 1024 * 1024
+"""What SQLite's write-ahead log is cut back to after a checkpoint."""
+
+READ_ONLY = {"xbus_read_only": True}
+"""Execution options of a connection that only reads: on SQLite it then doesn't ask for the write lock."""
+
+
+def create_engine(url: str) -> sa.Engine:
+    """An engine whose commits are durable.
+
+    Args:
+        url: an SQLAlchemy URL, ``sqlite:///file``, ``sqlite://`` (in memory) or ``postgresql+psycopg2://...``.
+
+    Raises:
+        ConfigurationError: the URL is none, or of another database.
+    """
+    try:
+        parsed = sa.make_url(url)
+    except exc.ArgumentError as error:
+        raise ConfigurationError(
+            "the database's address is not an SQLAlchemy URL", "correct sqlalchemy.dburi"
+        ) from error
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite(parsed)
+    if parsed.get_backend_name() == "postgresql":
+        return sa.create_engine(parsed, pool_pre_ping=False, connect_args={"connect_timeout": 5})
+    raise ConfigurationError(
+        f"the journal can't be kept in {parsed.get_backend_name()}", "give sqlalchemy.dburi a sqlite or postgresql URL"
+    )
+
+
+def is_memory(engine: sa.Engine) -> bool:
+    """Whether the database lives in this process's memory, on one connection."""
+    return isinstance(engine.pool, StaticPool)
+
+
+def _sqlite(url: sa.URL) -> sa.Engine:
+    arguments: dict[str, Any] = {"check_same_thread": False}
+    if url.database in (None, "", ":memory:"):
+        engine = sa.create_engine(url, connect_args=arguments, poolclass=StaticPool)
+    else:
+        engine = sa.create_engine(url, connect_args=arguments)
+
+    @event.listens_for(engine, "connect")
+    def set_up(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+        # The driver's own transaction control starts transactions late; "begin" below does it instead.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        # A writer takes the lock at once: a transaction that reads first and writes later could not wait for it.
+        read_only = connection.get_execution_options().get("xbus_read_only", False)
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+@contextmanager
+def journal_errors() -> Iterator[None]:
+    """Let nothing of the driver's out: callers see the errors of ``xbus.errors`` only.
+
+    Raises:
+        JournalUnavailable: the database can't be reached, is full, locked, read-only or shutting down.
+        JournalError: the statement itself can't be carried out.
+    """
+    try:
+        yield
+    except (exc.IntegrityError, exc.DataError, exc.ProgrammingError, exc.NotSupportedError) as error:
+        raise JournalError(f"the database refused a statement ({_first_line(error)})") from error
+    except exc.DBAPIError as error:
+        raise JournalUnavailable(
+            f"the database can't do its work now ({_first_line(error)})", "see that it runs and has room, then repeat"
+        ) from error
+
+
+def _first_line(error: exc.DBAPIError) -> str:
+    lines = str(error.orig).strip().splitlines()
+    return lines[0] if lines else type(error.orig).__name__
+
+
+def check_durable(connection: sa.Connection) -> None:
+    """Make sure that a COMMIT means durable.
+
+    Raises:
+        ConfigurationError: a PostgreSQL that runs without fsync or without synchronous_commit.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    for setting in ("fsync", "synchronous_commit"):
+        if connection.exec_driver_sql(f"SHOW {setting}").scalar_one() == "off":
+            raise ConfigurationError(
+                f"PostgreSQL runs with {setting} = off, so what it commits can be lost",
+                f"set {setting} = on for this database",
+            )

@@ -1,0 +1,145 @@
+"""The journal: the only place where front and back meet.
+
+Writes go through one thread that commits in groups (``writer.py``); reads go through a few threads with a connection
+each. Nothing here blocks the event loop, and no driver's error comes out.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+
+from xbus.broker.journal.database import READ_ONLY, create_engine, is_memory, journal_errors
+from xbus.broker.journal.writer import Writer
+from xbus.broker.journal.writes import Write
+
+READERS = 2
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Journal:
+    """What is durable.
+
+    Args:
+        engine: the database, with its schema set up.
+        name: which part of the broker writes: ``front``, ``back``, or ``broker`` for both in one process. Two processes
+            never write under the same name.
+        max_segment_bytes: what arrives item by item is gathered into segments of this size at the most.
+        max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
+
+    Example:
+        >>> journal = Journal(create_engine("sqlite:///xbus.db"), "broker")     # doctest: +SKIP
+        >>> async with journal:                                                  # doctest: +SKIP
+        ...     receipt = await journal.write(Seal(envelope_id, clock.now()))
+        ...     head = await journal.read(read_head)
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        name: str,
+        *,
+        max_segment_bytes: int = 1024 * 1024,
+        max_pending_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self._engine = engine
+        self._writer = Writer(
+            engine,
+            name,
+            max_segment_bytes=max_segment_bytes,
+            max_pending_bytes=max_pending_bytes,
+            on_room=self._tell_room,
+        )
+        self._readers: ThreadPoolExecutor | None = None
+        self._reader_connections: dict[int, sa.Connection] = {}
+        self._room_listeners: list[Callable[[], None]] = []
+
+    @classmethod
+    def open(cls, url: str, name: str, *, max_segment_bytes: int, max_pending_bytes: int) -> "Journal":
+        """A journal in the database at an SQLAlchemy URL.
+
+        Raises:
+            ConfigurationError: the URL can't be used.
+        """
+        engine = create_engine(url)
+        return cls(engine, name, max_segment_bytes=max_segment_bytes, max_pending_bytes=max_pending_bytes)
+
+    async def __aenter__(self) -> "Journal":
+        await self._writer.start()
+        # A database in memory is one connection, the writer's.
+        if not is_memory(self._engine):
+            self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="journal-reader")
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._writer.close()
+        if self._readers is not None:
+            await asyncio.to_thread(self._readers.shutdown)
+        for connection in self._reader_connections.values():
+            connection.close()
+        self._engine.dispose()
+
+    def write(self, write: Write) -> "asyncio.Future[Any]":
+        """Have something made durable, behind all that was written before.
+
+        Returns:
+            A future that is done when it is: of a ``Receipt`` for a seal, of None for all else. It raises
+            JournalUnavailable where the database can't do it now and JournalError where it never will; then nothing
+            of the call was kept.
+        """
+        return self._writer.submit(write)
+
+    async def read(
+        self, statement: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """What one of the functions of ``reading.py`` or ``catalog.py`` finds, in a read transaction of its own.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+
+        def errand(connection: sa.Connection) -> T:
+            return statement(connection, *args, **kwargs)
+
+        if self._readers is None:
+            found: T = await self._writer.run(errand)
+            return found
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, errand)
+
+    def _read(self, errand: Callable[[sa.Connection], T]) -> T:
+        thread = threading.get_ident()
+        with journal_errors():
+            connection = self._reader_connections.get(thread)
+            if connection is None:
+                connection = self._engine.connect().execution_options(**READ_ONLY)
+                self._reader_connections[thread] = connection
+            try:
+                with connection.begin():
+                    return errand(connection)
+            except sa.exc.DBAPIError:
+                # It may be broken: the next read gets a new one.
+                del self._reader_connections[thread]
+                connection.close()
+                raise
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more should be written; false while too much is not yet committed: let those who send wait."""
+        return self._writer.has_room
+
+    def on_room(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called whenever ``has_room`` turns true again."""
+        self._room_listeners.append(listener)
+
+    def _tell_room(self) -> None:
+        for listener in self._room_listeners:
+            listener()
+
+    async def ended(self) -> None:
+        """Wait until the journal is closed, or raise what its writer died of: then the broker must stop."""
+        await self._writer.ended()

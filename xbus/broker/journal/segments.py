@@ -1,0 +1,115 @@
+"""Segments: gathering what arrived meanwhile, hashing it, and PostgreSQL's binary COPY format; pure."""
+
+import hashlib
+import json
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from xbus.broker.journal.writes import Append, Indices
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of consecutive items of an event, as in ``model.segment``."""
+
+    first_index: int
+    items: int
+    data: bytes
+    indices: Indices | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """A row of ``model.segment``, ready to be written."""
+
+    event_id: UUID
+    first_index: int
+    items: int
+    data: bytes
+    hash: bytes
+    indices: Indices | None = None
+
+
+def gather(appends: Sequence[Append], max_bytes: int) -> list[SegmentRow]:
+    """Make segments of appends: what follows each other in one event is joined, so that a thousand calls with an item
+    each become one row.
+
+    Args:
+        appends: in the order in which they came; each event's indices follow each other.
+        max_bytes: a segment is closed before it would grow over this.
+    """
+    by_event: dict[UUID, list[Append]] = {}
+    for append in appends:
+        by_event.setdefault(append.event_id, []).append(append)
+    return [_row(run) for run_of in by_event.values() for run in _runs(run_of, max_bytes)]
+
+
+def _runs(appends: Iterable[Append], max_bytes: int) -> Iterator[list[Append]]:
+    run: list[Append] = []
+    size = following = 0
+    for append in appends:
+        if run and (append.first_index != following or size + append.size > max_bytes):
+            yield run
+            run, size = [], 0
+        run.append(append)
+        size += append.size
+        following = append.first_index + append.items
+    if run:
+        yield run
+
+
+def _row(run: Sequence[Append]) -> SegmentRow:
+    data = run[0].data if len(run) == 1 else b"".join(append.data for append in run)
+    items = sum(append.items for append in run)
+    return SegmentRow(run[0].event_id, run[0].first_index, items, data, hashlib.sha256(data).digest())
+
+
+class EventContent(Protocol):
+    """An event of an envelope that is to be hashed."""
+
+    @property
+    def type_name(self) -> str: ...
+    @property
+    def items(self) -> int: ...
+    @property
+    def hashes(self) -> Sequence[bytes]: ...
+
+
+def content_hash(events: Iterable[EventContent]) -> bytes:
+    """The hash of an envelope, as ``model.envelope`` defines it."""
+    whole = hashlib.sha256()
+    for event in events:
+        whole.update(event.type_name.encode() + b"\0" + event.items.to_bytes(8, "big"))
+        for segment_hash in event.hashes:
+            whole.update(segment_hash)
+    return whole.digest()
+
+
+COPY_COLUMNS = ("event_id", "first_index", "items", "data", "hash", "indices")
+
+_COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
+_COPY_END = struct.pack("!h", -1)
+_COPY_NUMBERS = struct.Struct("!hi16siqiii")
+_COPY_LENGTH = struct.Struct("!i")
+
+
+def copy_binary(rows: Iterable[SegmentRow]) -> bytes:
+    """Rows for ``COPY segment (event_id, first_index, items, data, hash, indices) FROM STDIN (FORMAT binary)``.
+
+    The format is that of PostgreSQL's documentation, "COPY", "Binary Format": a header, for each row the number of
+    fields and each field with its length before it (-1 for null), and a closing -1.
+    """
+    parts = [_COPY_HEADER]
+    for row in rows:
+        parts.append(_COPY_NUMBERS.pack(6, 16, row.event_id.bytes, 8, row.first_index, 4, row.items, len(row.data)))
+        parts += (row.data, _COPY_LENGTH.pack(len(row.hash)), row.hash)
+        if row.indices is None:
+            parts.append(_COPY_LENGTH.pack(-1))
+        else:
+            text = json.dumps(row.indices).encode()
+            parts += (_COPY_LENGTH.pack(len(text)), text)
+    parts.append(_COPY_END)
+    return b"".join(parts)

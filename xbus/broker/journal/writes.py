@@ -1,0 +1,199 @@
+"""What may be written to the journal, as values; ``statements.py`` says how each is carried out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+from uuid import UUID
+
+from xbus.broker.journal.cursor import Cursor
+from xbus.states import DeliveryState
+
+Indices: TypeAlias = list[list[int]]
+"""For each item the indices of the emitted items that it was made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartEnvelope:
+    envelope_id: UUID
+    emitter_id: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StartEvent:
+    event_id: UUID
+    envelope_id: UUID
+    number: int
+    event_type_id: int
+    graph_id: int
+    estimate: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Items of an event, ``data`` as in ``model.segment``; appends of one group that touch become one segment."""
+
+    event_id: UUID
+    first_index: int
+    items: int
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class EndEvent:
+    event_id: UUID
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The envelope is received: answered with its ``Receipt``."""
+
+    envelope_id: UUID
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    envelope_id: UUID
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartSession:
+    token_hash: bytes
+    emitter_id: int | None
+    role_id: int | None
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RenewSessions:
+    """When sessions expire from now on, by token hash."""
+
+    expiries: Sequence[tuple[bytes, datetime]]
+
+
+@dataclass(frozen=True, slots=True)
+class EndSession:
+    token_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StorePassword:
+    """A better hash of a password that was just given."""
+
+    emitter_id: int | None
+    role_id: int | None
+    password_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    role_id: int
+    token_hash: bytes
+    uri: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Unregister:
+    role_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An envelope that goes its own way for a role: see ``model.delivery``.
+
+    Args:
+        role_id: the consumer role.
+        position: the envelope's.
+        attempts: how often it was handed over so far.
+        service: the worker service that is waited for, if any.
+    """
+
+    role_id: int
+    envelope_id: UUID
+    position: int
+    state: DeliveryState
+    attempts: int
+    code: str
+    cause: str
+    service: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryMove:
+    """A delivery's new row; ``old`` is the state that it must have before, None where it has no row yet."""
+
+    old: DeliveryState | None
+    new: Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed call to a recipient: see ``model.failure``."""
+
+    envelope_id: UUID
+    event_id: UUID | None
+    role_id: int | None
+    verb: str
+    code: str
+    message: str
+    indices: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the back got done, all in one transaction: cursors move only together with the rows they pass."""
+
+    at: datetime
+    cursors: Sequence[Cursor] = ()
+    deliveries: Sequence[DeliveryMove] = ()
+    failures: Sequence[Failure] = ()
+
+
+Write: TypeAlias = (
+    StartEnvelope
+    | StartEvent
+    | Append
+    | EndEvent
+    | Seal
+    | Cancel
+    | StartSession
+    | RenewSessions
+    | EndSession
+    | StorePassword
+    | Register
+    | Unregister
+    | Progress
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the emitter of a received envelope is given.
+
+    Args:
+        position: its place in the log, from 1.
+        data_bytes: of its segments.
+        hash: SHA-256, see ``model.envelope``.
+    """
+
+    envelope_id: UUID
+    position: int
+    events: int
+    items: int
+    data_bytes: int
+    hash: bytes
+
+
+def write_size(write: Write) -> int:
+    """About how many bytes of memory a write holds on to until it is committed."""
+    return 200 + (write.size if isinstance(write, Append) else 0)
