@@ -1,0 +1,310 @@
+"""The configuration file: every option, its default, its unit, and the checks of its value.
+
+The file is in the format of :mod:`configparser`, without interpolation: a percent sign is a percent sign. Each section
+is a frozen dataclass below, each option one of its fields, so that ``config.ini.sample`` can be checked against them.
+"""
+
+import configparser
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import Field, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from xbus.errors import ConfigurationError
+
+LARGEST_NUMBER = 2**53
+"""No option needs more, and up to here a float keeps whole numbers exact."""
+
+
+def _switch(value: str) -> bool:
+    try:
+        return configparser.ConfigParser.BOOLEAN_STATES[value.lower()]
+    except KeyError:
+        raise ValueError("is neither true nor false") from None
+
+
+def _count(value: str) -> int:
+    """A whole number of at least 1; ``1_000_000`` may be written for readability."""
+    try:
+        number = int(value)
+    except ValueError:
+        raise ValueError("is not a whole number") from None
+    if not 1 <= number <= LARGEST_NUMBER:
+        raise ValueError(f"is not between 1 and {LARGEST_NUMBER}")
+    return number
+
+
+def _seconds(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("is not a number of seconds") from None
+    if not 0 < number <= LARGEST_NUMBER:  # false for "nan" as well
+        raise ValueError("is not a number of seconds above 0")
+    return number
+
+
+def _file(value: str) -> Path | None:
+    return Path(value) if value else None
+
+
+def _level(value: str) -> str:
+    if value.upper() not in logging.getLevelNamesMapping():
+        raise ValueError("is not one of DEBUG, INFO, WARNING, ERROR, CRITICAL")
+    return value.upper()
+
+
+def _socket(value: str) -> str:
+    transport, separator, place = value.partition("://")
+    if transport not in ("tcp", "ipc", "inproc") or not separator or not place:
+        raise ValueError("is not an address such as tcp://127.0.0.1:1984, ipc:///run/xbus.socket or inproc://#name")
+    if transport == "tcp" and not _is_port(place.rpartition(":")[2]):
+        raise ValueError("has no port between 0 and 65535 at its end")
+    return value
+
+
+def _is_port(text: str) -> bool:
+    return text == "*" or (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535)
+
+
+def _served_socket(value: str) -> str:
+    if value.startswith("inproc://"):
+        raise ValueError("is an address inside the broker, where nobody else can call")
+    return _socket(value)
+
+
+def _database(value: str) -> str:
+    """An SQLAlchemy URL; the short names of PostgreSQL mean the driver that the bus brings along."""
+    scheme, separator, rest = value.partition("://")
+    if not separator or not scheme:
+        raise ValueError("is not a database address such as sqlite:///xbus.db or postgresql://user:password@host/name")
+    if scheme in ("postgres", "postgresql"):
+        scheme = "postgresql+psycopg2"
+    if scheme.partition("+")[0] not in ("postgresql", "sqlite"):
+        raise ValueError("is neither an sqlite nor a postgresql address")
+    if scheme.startswith("sqlite") and rest.partition("?")[0] in ("", "/", "/:memory:"):
+        raise ValueError("is a database in memory, which would be gone with the program")
+    # Written for a reader with interpolation, a percent sign is doubled; in a URL two in a row mean nothing.
+    return f"{scheme}://{rest.replace('%%', '%')}"
+
+
+def option(default: Any, check: Callable[[str], Any], name: str = "", *, secret: bool = False) -> Any:
+    """A field that the configuration file may set.
+
+    Args:
+        default: its value where the file is silent.
+        check: makes the value from the file's text; raises ValueError with the rest of the sentence "<value> ...".
+        name: what it is called in the file; the field's own name where none is given.
+        secret: whether the value may hold a password, and so is never shown.
+    """
+    return field(default=default, repr=not secret, metadata={"check": check, "name": name})
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Where the journal is kept."""
+
+    url: str = option("sqlite:///xbus.db", _database, name="sqlalchemy.dburi", secret=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Zmq:
+    """Where the broker listens."""
+
+    frontsocket: str = option("tcp://127.0.0.1:1984", _served_socket)
+    backsocket: str = option("tcp://127.0.0.1:4891", _served_socket)
+    b2fsocket: str = option("inproc://#f2b", _socket)
+
+
+@dataclass(frozen=True, slots=True)
+class Logging:
+    """What is logged, and how."""
+
+    configfile: Path | None = option(None, _file)
+    level: str = option("INFO", _level)
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """Watching the recipients; ``interval`` and ``timeout`` in seconds."""
+
+    enabled: bool = option(False, _switch)
+    interval: float = option(5.0, _seconds, name="node.polling.interval")
+    timeout: float = option(1.0, _seconds, name="node.polling.timeout")
+    misses: int = option(2, _count, name="node.misses.threshold")
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What emitters may do."""
+
+    session_seconds: float = option(3600.0, _seconds)
+    max_item_bytes: int = option(16 * 1024**2, _count)
+    max_batch_bytes: int = option(16 * 1024**2, _count)
+    max_envelope_items: int = option(100_000_000, _count)
+    max_envelope_bytes: int = option(16 * 1024**3, _count)
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """How long recipients are waited for, in seconds, and how much is under way to one, in bytes."""
+
+    start_event_timeout: float = option(30.0, _seconds)
+    send_item_timeout: float = option(60.0, _seconds)
+    end_event_timeout: float = option(300.0, _seconds)
+    end_envelope_timeout: float = option(300.0, _seconds)
+    stop_envelope_timeout: float = option(30.0, _seconds)
+    register_timeout: float = option(5.0, _seconds)
+    worker_grace: float = option(5.0, _seconds)
+    session_seconds: float = option(3600.0, _seconds)
+    window_bytes: int = option(8 * 1024**2, _count)
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """How much is written at once, in bytes."""
+
+    max_pending_bytes: int = option(64 * 1024**2, _count)
+    max_segment_bytes: int = option(1024**2, _count)
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """The process itself; ``stop_timeout`` in seconds."""
+
+    stop_timeout: float = option(10.0, _seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that can be configured; each field is a section of the file.
+
+    ``notes`` says what the file holds that has no effect, for the log.
+    """
+
+    database: Database = Database()
+    zmq: Zmq = Zmq()
+    logging: Logging = Logging()
+    supervision: Supervision = Supervision()
+    front: Front = Front()
+    back: Back = Back()
+    journal: Journal = Journal()
+    daemon: Daemon = Daemon()
+    notes: tuple[str, ...] = ()
+
+
+SECTIONS: dict[str, type] = {f.name: f.type for f in fields(Config) if f.name != "notes" and isinstance(f.type, type)}
+"""The sections of the file by name."""
+
+UNUSED = {"supervision": {"backsocket"}}
+"""Options of xbus.broker 0.2.0 that files still have and nothing needs, by section."""
+
+UNUSED_SECTIONS = {"redis"}
+"""Sections of xbus.broker 0.2.0 that files still have and nothing needs."""
+
+
+def option_name(described: "Field[Any]") -> str:
+    """What a field of a section is called in the file."""
+    return described.metadata["name"] or described.name
+
+
+def load(path: Path) -> Config:
+    """Read a configuration file.
+
+    Args:
+        path: the file; relative paths in it start from its folder.
+
+    Raises:
+        ConfigurationError: the file can't be read, or holds an unknown section, an unknown option or a bad value.
+    """
+    parser = _parse(path)
+    sections = {name: _section(path, parser, name, kind) for name, kind in SECTIONS.items()}
+    _refuse_unknown(path, "section", parser.sections(), {*SECTIONS, *UNUSED_SECTIONS})
+    config = Config(**sections, notes=_notes(path, parser))
+    return _rooted(config, path.absolute().parent)
+
+
+def _parse(path: Path) -> configparser.ConfigParser:
+    # No interpolation, and no section whose options show up in all others.
+    parser = configparser.ConfigParser(interpolation=None, default_section="")
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"), source=str(path))
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigurationError(
+            f"the configuration file {path} can't be read ({reason})", "name a readable file with -c"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"the configuration file {path} is not text in UTF-8", "save it as UTF-8") from error
+    except configparser.Error as error:
+        raise ConfigurationError(
+            f"the configuration file {path} is not well formed ({_malformation(error)})",
+            "compare it with config.ini.sample",
+        ) from error
+    return parser
+
+
+def _malformation(error: configparser.Error) -> str:
+    """What is wrong with the file's form; without quoting lines, which may hold a password."""
+    if isinstance(error, configparser.DuplicateOptionError):
+        return f"line {error.lineno}: [{error.section}] {error.option} is given twice"
+    if isinstance(error, configparser.DuplicateSectionError):
+        return f"line {error.lineno}: [{error.section}] is given twice"
+    if isinstance(error, configparser.MissingSectionHeaderError):
+        return f"line {error.lineno}: there is no section above it"
+    numbers = [str(number) for number, _ in getattr(error, "errors", ())]
+    return f"line {', '.join(numbers)}: not an option with a value"
+
+
+def _section(path: Path, parser: configparser.ConfigParser, name: str, kind: type[Any]) -> Any:
+    given = parser[name] if parser.has_section(name) else {}
+    known = {option_name(described): described for described in fields(kind)}
+    _refuse_unknown(path, f"option of [{name}]", given, {*known, *UNUSED.get(name, ())})
+    values = {known[key].name: _value(path, name, known[key], text) for key, text in given.items() if key in known}
+    return kind(**values)
+
+
+def _value(path: Path, section: str, described: "Field[Any]", text: str) -> Any:
+    try:
+        return described.metadata["check"](text)
+    except ValueError as error:
+        value = repr(text) if described.repr else "the value"
+        raise ConfigurationError(
+            f"{path}: [{section}] {option_name(described)}: {value} {error}",
+            "correct it, or leave the line out for the default",
+        ) from error
+
+
+def _refuse_unknown(path: Path, what: str, given: Iterable[str], known: set[str]) -> None:
+    unknown = [key for key in given if key not in known]
+    if unknown:
+        raise ConfigurationError(
+            f"{path}: {unknown[0]!r} is no {what}", f"correct or remove it; there are {', '.join(sorted(known))}"
+        )
+
+
+def _notes(path: Path, parser: configparser.ConfigParser) -> tuple[str, ...]:
+    sections = [f"[{name}]" for name in parser.sections() if name in UNUSED_SECTIONS]
+    options = [f"[{name}] {key}" for name, keys in UNUSED.items() for key in keys if parser.has_option(name, key)]
+    return tuple(f"{path}: {what} is not needed and has no effect" for what in sections + options)
+
+
+def _rooted(config: Config, folder: Path) -> Config:
+    """The same configuration with its relative paths made absolute from the file's folder."""
+    sockets = {f.name: _rooted_at("ipc://", getattr(config.zmq, f.name), folder) for f in fields(Zmq)}
+    logging_file = config.logging.configfile
+    return replace(
+        config,
+        database=Database(url=_rooted_at("sqlite:///", config.database.url, folder)),
+        zmq=Zmq(**sockets),
+        logging=replace(config.logging, configfile=folder / logging_file if logging_file else None),
+    )
+
+
+def _rooted_at(prefix: str, address: str, folder: Path) -> str:
+    if not address.startswith(prefix):
+        return address
+    place = address.removeprefix(prefix)
+    # "file:" begins SQLite's own kind of URL, "@" a name of Linux that is no path.
+    return address if place.startswith(("file:", "@")) else f"{prefix}{folder / place}"
