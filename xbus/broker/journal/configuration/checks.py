@@ -1,0 +1,104 @@
+"""What must hold before a configuration is accepted; pure."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xbus import graph as graphs
+from xbus.broker.journal.configuration.entries import Bus, EventType, Section
+from xbus.broker.journal.configuration.reading import Stored
+
+Place: TypeAlias = tuple[str, ...]
+"""Where in a bus something is said: section, name of the entry, then field, or ``node``, name of the node, field."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a configuration is refused.
+
+    Args:
+        place: where; whoever knows the source can find the line by it.
+        sentence: what is wrong there, with names, without a final full stop.
+    """
+
+    place: Place
+    sentence: str
+
+
+def find_problems(stored: Stored, bus: Bus, known: Collection[tuple[Section, str]]) -> Iterator[Problem]:
+    """Every reason why ``bus`` can't be put on top of ``stored``.
+
+    Args:
+        stored: the present configuration.
+        bus: the wished entries.
+        known: section and name of all entries that there will be.
+    """
+    yield from _unknown_references(bus, known)
+    yield from _changed_kinds(stored, bus)
+    yield from _changed_services(stored, bus)
+    yield from _bad_event_types(stored, bus)
+
+
+def _references(bus: Bus) -> Iterator[tuple[Place, Section, str]]:
+    """Each mention of another entry: where, of which section, and its name."""
+    for event_type in bus.event_types.values():
+        for node in event_type.nodes.values():
+            place = (Section.EVENT_TYPE, event_type.name, "node", node.name, "service")
+            yield place, Section.SERVICE, node.service
+    for role in bus.roles.values():
+        yield (Section.ROLE, role.login, "service"), Section.SERVICE, role.service
+    for profile in bus.profiles.values():
+        for name in sorted(profile.event_types):
+            yield (Section.EMITTER_PROFILE, profile.name, "event_types"), Section.EVENT_TYPE, name
+    for emitter in bus.emitters.values():
+        yield (Section.EMITTER, emitter.login, "profile"), Section.EMITTER_PROFILE, emitter.profile
+
+
+def _unknown_references(bus: Bus, known: Collection[tuple[Section, str]]) -> Iterator[Problem]:
+    for place, section, name in _references(bus):
+        if (section, name) not in known:
+            yield Problem(place, f'there is no {section} "{name}"')
+
+
+def _changed_kinds(stored: Stored, bus: Bus) -> Iterator[Problem]:
+    """Graphs that events still take, and the cursors of roles, rest on a service's kind: it is for ever."""
+    for service in bus.services.values():
+        present = stored.ever.services.get(service.name)
+        if present is not None and present.kind != service.kind:
+            sentence = (
+                f'service "{service.name}" is a {present.kind} and stays one; take another name for a {service.kind}'
+            )
+            yield Problem((Section.SERVICE, service.name, "kind"), sentence)
+
+
+def _changed_services(stored: Stored, bus: Bus) -> Iterator[Problem]:
+    """What a role is owed, and how far it has come, is told by its service: it is for ever."""
+    for role in bus.roles.values():
+        present = stored.ever.roles.get(role.login)
+        if present is not None and present.service != role.service:
+            sentence = f'role "{role.login}" belongs to service "{present.service}" for good; take another login'
+            yield Problem((Section.ROLE, role.login, "service"), sentence)
+
+
+def _bad_event_types(stored: Stored, bus: Bus) -> Iterator[Problem]:
+    workers = {service.name: service.kind == "worker" for service in stored.ever.with_all(bus).services.values()}
+    for event_type in bus.event_types.values():
+        place = (Section.EVENT_TYPE, event_type.name)
+        if event_type.immediate_reply:
+            yield Problem(
+                (*place, "immediate_reply"), "immediate replies are not served yet; say false, or leave it out"
+            )
+        for sentence in _graph_problems(event_type, workers):
+            yield Problem(place, sentence)
+
+
+def _graph_problems(event_type: EventType, workers: dict[str, bool]) -> list[str]:
+    """Only of a graph whose services are all known: the others are told by their references."""
+    nodes = event_type.nodes.values()
+    if any(node.service not in workers for node in nodes):
+        return []
+    return graphs.problems(
+        graphs.Graph(
+            {node.name: graphs.Node(node.name, node.service, workers[node.service], node.to) for node in nodes}
+        )
+    )

@@ -1,0 +1,39 @@
+"""Where a consumer role starts in the log, and what becomes of its place there when it goes and comes back."""
+
+from sqlalchemy import Connection, insert, select, update
+
+from xbus.model import cursor, head, role
+
+
+def start_cursor(connection: Connection, role_id: int) -> None:
+    """Give a consumer role its place in the log.
+
+    The first role that its service ever had starts with all that waits for the service; further ones start at the
+    head. A role that comes back goes on where it stood, as if it had only been absent: so applying an old file again
+    undoes a removal made by mistake, and nothing that it was owed is lost.
+    """
+    returned = connection.execute(update(cursor).where(cursor.c.role_id == role_id).values(until_position=None))
+    if returned.rowcount == 0:
+        position = _head(connection) if _has_predecessor(connection, role_id) else 0
+        connection.execute(
+            insert(cursor).values(
+                role_id=role_id, from_position=position + 1, position=position, handed_to=position, done=b""
+            )
+        )
+
+
+def end_cursor(connection: Connection, role_id: int) -> None:
+    """A removed role is owed nothing that is sealed from now on; a worker role has no cursor and is left alone."""
+    ended = update(cursor).where(cursor.c.role_id == role_id).values(until_position=_head(connection) + 1)
+    connection.execute(ended)
+
+
+def _has_predecessor(connection: Connection, role_id: int) -> bool:
+    service_id = select(role.c.service_id).where(role.c.id == role_id).scalar_subquery()
+    others = select(cursor.c.role_id).join(role, role.c.id == cursor.c.role_id).where(role.c.service_id == service_id)
+    return connection.execute(others.limit(1)).first() is not None
+
+
+def _head(connection: Connection) -> int:
+    position: int = connection.execute(select(head.c.position)).scalar_one()
+    return position

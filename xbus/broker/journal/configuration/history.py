@@ -1,0 +1,35 @@
+"""Every change of the configuration is a new version with a row in the history that says what was done."""
+
+from datetime import datetime
+
+from sqlalchemy import Connection, insert, select, update
+
+from xbus.errors import ConfigurationError
+from xbus.model import configuration, history
+
+
+def new_version(connection: Connection, move: str, reason: str, at: datetime, *, expected: int | None = None) -> None:
+    """Count the version up, so that a running broker notices, and note what was done.
+
+    Args:
+        connection: with the transaction of the change itself.
+        move: what was done, in a word.
+        reason: what exactly, in a sentence.
+        at: the moment of the change.
+        expected: the version that the change was worked out for; None where it fits any.
+
+    Raises:
+        ConfigurationError: the present version is another one than ``expected``.
+    """
+    fits = configuration.c.version == (configuration.c.version if expected is None else expected)
+    counted = connection.execute(update(configuration).where(fits).values(version=configuration.c.version + 1))
+    if counted.rowcount != 1:
+        raise ConfigurationError(
+            "the configuration was changed by someone else in the meantime",
+            "look at the changes again",
+            code="stale_plan",
+        )
+    version = connection.execute(select(configuration.c.version)).scalar_one()
+    connection.execute(
+        insert(history).values(at=at, subject="configuration", subject_id=str(version), move=move, reason=reason)
+    )

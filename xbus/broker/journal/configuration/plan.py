@@ -1,0 +1,107 @@
+"""What a change of the configuration comes to, worked out and checked before anything is touched; pure."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TypeAlias
+
+from xbus.broker.journal.configuration.checks import Place, Problem, find_problems
+from xbus.broker.journal.configuration.entries import Bus, Entry, Section
+from xbus.broker.journal.configuration.reading import Stored
+
+Name: TypeAlias = tuple[Section, str]
+
+__all__ = ["Change", "Move", "Place", "Plan", "Problem", "make_plan"]
+
+
+class Move(StrEnum):
+    """What becomes of an entry."""
+
+    ADD = "add"
+    RESTORE = "restore"
+    """It was removed before and comes back, under its old id and with its old password."""
+    CHANGE = "change"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One entry's move.
+
+    Args:
+        move: what becomes of it.
+        section: which kind of entry it is.
+        name: its name or login.
+        entry: how it will be; for a removal, how it was.
+        fields: the names of what differs, for a change.
+    """
+
+    move: Move
+    section: Section
+    name: str
+    entry: Entry
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        what = f'{self.move} {self.section} "{self.name}"'
+        return f"{what}: {', '.join(self.fields)}" if self.fields else what
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What ``apply`` would do.
+
+    Args:
+        version: the version of the configuration that the plan starts from; it can be applied to no other.
+        changes: what will be done, in order; empty if the configuration is as wished already.
+        problems: why it can't be done; where there is one, the plan can't be applied.
+    """
+
+    version: int
+    changes: tuple[Change, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def removals(self) -> tuple[Change, ...]:
+        """The changes that take something out of use."""
+        return tuple(change for change in self.changes if change.move is Move.REMOVE)
+
+
+def make_plan(stored: Stored, bus: Bus, *, prune: bool = False, unreadable: Collection[Name] = ()) -> Plan:
+    """Compare ``bus`` with what is stored.
+
+    Args:
+        stored: the present configuration.
+        bus: the wished entries. What it does not name stays as it is.
+        prune: what it does not name is removed instead.
+        unreadable: entries that the same source names but that can't be read: a reference to them is no problem of
+            its own.
+    """
+    result = bus if prune else stored.in_use.with_all(bus)
+    return Plan(
+        version=stored.version,
+        changes=(*_wished(stored, bus), *(_removals(stored, bus) if prune else ())),
+        problems=tuple(find_problems(stored, bus, known={*result.names(), *unreadable})),
+    )
+
+
+def _wished(stored: Stored, bus: Bus) -> Iterator[Change]:
+    for section, name in bus.names():
+        entry = bus.section(section)[name]
+        present = stored.in_use.section(section).get(name)
+        if present is None:
+            move = Move.RESTORE if name in stored.removed.section(section) else Move.ADD
+            yield Change(move, section, name, entry)
+        elif present != entry:
+            yield Change(Move.CHANGE, section, name, entry, _differences(present, entry))
+
+
+def _removals(stored: Stored, bus: Bus) -> Iterator[Change]:
+    for section, name in stored.in_use.names():
+        if name not in bus.section(section):
+            yield Change(Move.REMOVE, section, name, stored.in_use.section(section)[name])
+
+
+def _differences(present: Entry, wished: Entry) -> tuple[str, ...]:
+    names = (field.name for field in fields(wished))
+    return tuple(name for name in names if getattr(present, name) != getattr(wished, name))

@@ -1,0 +1,107 @@
+"""The stored configuration as entries that refer to each other by name."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlalchemy import ColumnElement, Connection, Table, func, select
+
+from xbus.broker.journal.catalog import read_graph, read_version
+from xbus.broker.journal.configuration.entries import Bus, Emitter, EventType, Node, Profile, Role, Service
+from xbus.model import emitter, emitter_profile, event_type, graph, profile_event_type, role, service
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One version of the configuration.
+
+    Args:
+        version: its number.
+        in_use: what there is.
+        removed: what there was; naming it again brings it back.
+    """
+
+    version: int
+    in_use: Bus
+    removed: Bus
+
+    @cached_property
+    def ever(self) -> Bus:
+        """What there is or was."""
+        return self.removed.with_all(self.in_use)
+
+
+def read_stored(connection: Connection) -> Stored:
+    """The present configuration, entries sorted by name, nodes in the order in which they were declared."""
+    return Stored(read_version(connection), _read_bus(connection, removed=False), _read_bus(connection, removed=True))
+
+
+def read_current_nodes(connection: Connection, event_type_id: int) -> dict[str, Node] | None:
+    """The nodes of the newest graph of an event type by name; None where it never had a graph."""
+    newest = select(func.max(graph.c.number)).where(graph.c.event_type_id == event_type_id).scalar_subquery()
+    graph_id = connection.execute(
+        select(graph.c.id).where(graph.c.event_type_id == event_type_id, graph.c.number == newest)
+    ).scalar_one_or_none()
+    if graph_id is None:
+        return None
+    nodes = read_graph(connection, graph_id).nodes.values()
+    return {node.name: Node(node.name, node.service, tuple(sorted(node.children))) for node in nodes}
+
+
+def _read_bus(connection: Connection, *, removed: bool) -> Bus:
+    return Bus(
+        event_types={entry.name: entry for entry in _event_types(connection, removed)},
+        services={entry.name: entry for entry in _services(connection, removed)},
+        roles={entry.login: entry for entry in _roles(connection, removed)},
+        profiles={entry.name: entry for entry in _profiles(connection, removed)},
+        emitters={entry.login: entry for entry in _emitters(connection, removed)},
+    )
+
+
+def _chosen(table: Table, removed: bool) -> ColumnElement[bool]:
+    return table.c.removed_at.is_not(None) if removed else table.c.removed_at.is_(None)
+
+
+def _event_types(connection: Connection, removed: bool) -> Iterator[EventType]:
+    rows = connection.execute(select(event_type).where(_chosen(event_type, removed)).order_by(event_type.c.name))
+    for row in rows.all():
+        yield EventType(row.name, row.immediate_reply, read_current_nodes(connection, row.id) or {})
+
+
+def _services(connection: Connection, removed: bool) -> Iterator[Service]:
+    rows = connection.execute(select(service).where(_chosen(service, removed)).order_by(service.c.name))
+    return (Service(row.name, row.kind) for row in rows.all())
+
+
+def _roles(connection: Connection, removed: bool) -> Iterator[Role]:
+    rows = connection.execute(
+        select(role.c.login, service.c.name)
+        .join(service, service.c.id == role.c.service_id)
+        .where(_chosen(role, removed))
+        .order_by(role.c.login)
+    )
+    return (Role(row.login, row.name) for row in rows.all())
+
+
+def _profiles(connection: Connection, removed: bool) -> Iterator[Profile]:
+    rows = connection.execute(
+        select(emitter_profile.c.name, event_type.c.name)
+        .outerjoin(profile_event_type, profile_event_type.c.profile_id == emitter_profile.c.id)
+        .outerjoin(event_type, event_type.c.id == profile_event_type.c.event_type_id)
+        .where(_chosen(emitter_profile, removed))
+        .order_by(emitter_profile.c.name)
+    )
+    allowed: dict[str, set[str]] = {}
+    for profile_name, type_name in rows:
+        allowed.setdefault(profile_name, set()).update([type_name] if type_name is not None else [])
+    return (Profile(name, frozenset(names)) for name, names in allowed.items())
+
+
+def _emitters(connection: Connection, removed: bool) -> Iterator[Emitter]:
+    rows = connection.execute(
+        select(emitter.c.login, emitter_profile.c.name)
+        .join(emitter_profile, emitter_profile.c.id == emitter.c.profile_id)
+        .where(_chosen(emitter, removed))
+        .order_by(emitter.c.login)
+    )
+    return (Emitter(row.login, row.name) for row in rows.all())

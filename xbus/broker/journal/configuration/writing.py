@@ -1,0 +1,133 @@
+"""Carries out a plan: the statements that change the configuration."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
+
+from xbus.broker.journal.configuration.cursors import end_cursor, start_cursor
+from xbus.broker.journal.configuration.entries import Emitter, EventType, Node, Profile, Role, Section, Service
+from xbus.broker.journal.configuration.history import new_version
+from xbus.broker.journal.configuration.plan import Change, Move, Plan
+from xbus.broker.journal.configuration.reading import read_current_nodes
+from xbus.errors import ConfigurationError
+from xbus.model import edge, emitter, emitter_profile, event_type, graph, node, profile_event_type, role, service
+
+TABLES: Mapping[Section, Table] = {
+    Section.EVENT_TYPE: event_type,
+    Section.SERVICE: service,
+    Section.ROLE: role,
+    Section.EMITTER_PROFILE: emitter_profile,
+    Section.EMITTER: emitter,
+}
+
+ORDER = (Section.SERVICE, Section.EVENT_TYPE, Section.ROLE, Section.EMITTER_PROFILE, Section.EMITTER)
+"""Each section after those that its entries refer to."""
+
+
+def apply(connection: Connection, plan: Plan, at: datetime) -> None:
+    """Do what ``plan`` says, in the caller's transaction, and keep what was done in the history.
+
+    Nothing that the journal refers to is deleted: what goes out of use keeps its row and gets ``removed_at``.
+
+    Args:
+        connection: with a transaction open; it must be rolled back when this raises.
+        plan: without problems; an empty one changes nothing, not even the version.
+        at: the moment of the change.
+
+    Raises:
+        ConfigurationError: the plan has problems, or the configuration was changed since it was made.
+    """
+    if plan.problems:
+        raise ConfigurationError(
+            "; ".join(problem.sentence for problem in plan.problems), "correct them all, then apply"
+        )
+    if plan.changes:
+        new_version(connection, "applied", "; ".join(map(str, plan.changes)), at, expected=plan.version)
+    for change in sorted(plan.changes, key=lambda change: ORDER.index(change.section)):
+        if change.move is Move.REMOVE:
+            _remove(connection, change, at)
+        else:
+            _write(connection, change, at)
+
+
+def _write(connection: Connection, change: Change, at: datetime) -> None:
+    match change.entry:
+        case Service(name, kind):
+            _put(connection, service, name, kind=kind)
+        case EventType() as entry:
+            _write_event_type(connection, entry, at)
+        case Role(login, service_name):
+            _write_role(connection, login, service_name)
+        case Profile() as entry:
+            _write_profile(connection, entry)
+        case Emitter(login, profile):
+            _put(connection, emitter, login, profile_id=_id(connection, emitter_profile, profile))
+
+
+def _remove(connection: Connection, change: Change, at: datetime) -> None:
+    table = TABLES[change.section]
+    connection.execute(update(table).where(_name(table) == change.name).values(removed_at=at))
+    if table is role:
+        end_cursor(connection, _id(connection, role, change.name))
+
+
+def _write_event_type(connection: Connection, entry: EventType, at: datetime) -> None:
+    event_type_id = _put(connection, event_type, entry.name, immediate_reply=entry.immediate_reply)
+    if read_current_nodes(connection, event_type_id) != entry.nodes:
+        _write_graph(connection, event_type_id, entry.nodes, at)
+
+
+def _write_graph(connection: Connection, event_type_id: int, nodes: Mapping[str, Node], at: datetime) -> None:
+    """Add a version: events that were started with an older one keep it."""
+    versions = select(func.count()).where(graph.c.event_type_id == event_type_id)
+    number = connection.execute(versions).scalar_one() + 1
+    graph_id = _insert(connection, graph, event_type_id=event_type_id, number=number, created_at=at)
+    ids = {
+        entry.name: _insert(
+            connection, node, graph_id=graph_id, name=entry.name, service_id=_id(connection, service, entry.service)
+        )
+        for entry in nodes.values()
+    }
+    for entry in nodes.values():
+        for child in entry.to:
+            connection.execute(insert(edge).values(parent_id=ids[entry.name], child_id=ids[child]))
+
+
+def _write_role(connection: Connection, login: str, service_name: str) -> None:
+    service_row = connection.execute(select(service).where(service.c.name == service_name)).one()
+    role_id = _put(connection, role, login, service_id=service_row.id)
+    if service_row.kind == "consumer":
+        start_cursor(connection, role_id)
+
+
+def _write_profile(connection: Connection, entry: Profile) -> None:
+    profile_id = _put(connection, emitter_profile, entry.name)
+    connection.execute(delete(profile_event_type).where(profile_event_type.c.profile_id == profile_id))
+    for name in sorted(entry.event_types):
+        event_type_id = _id(connection, event_type, name)
+        connection.execute(insert(profile_event_type).values(profile_id=profile_id, event_type_id=event_type_id))
+
+
+def _put(connection: Connection, table: Table, name: str, **values: Any) -> int:
+    """Bring the row of that name to ``values`` and into use, or insert it; returns its id."""
+    found = connection.execute(update(table).where(_name(table) == name).values(removed_at=None, **values))
+    if found.rowcount:
+        return _id(connection, table, name)
+    return _insert(connection, table, **{_name(table).name: name}, **values)
+
+
+def _insert(connection: Connection, table: Table, **values: Any) -> int:
+    new_id: int = connection.execute(insert(table).values(**values).returning(table.c.id)).scalar_one()
+    return new_id
+
+
+def _id(connection: Connection, table: Table, name: str) -> int:
+    row_id: int = connection.execute(select(table.c.id).where(_name(table) == name)).scalar_one()
+    return row_id
+
+
+def _name(table: Table) -> ColumnElement[str]:
+    column: ColumnElement[str] = table.c.login if "login" in table.c else table.c.name
+    return column
