@@ -1,0 +1,164 @@
+"""What a change comes to and why it is refused: without a database."""
+
+from dataclasses import replace
+
+import pytest
+
+from xbus.broker.journal.configuration import (
+    Bus,
+    Emitter,
+    EventType,
+    Node,
+    Plan,
+    Profile,
+    Role,
+    Section,
+    Service,
+    Stored,
+    make_plan,
+)
+from xbus.broker.journal.configuration.demo import demo_bus
+
+EMPTY = Stored(version=1, in_use=Bus(), removed=Bus())
+DEMO = Stored(version=7, in_use=demo_bus(), removed=Bus())
+
+
+def told(plan: Plan) -> list[str]:
+    return [str(change) for change in plan.changes]
+
+
+def refusals(plan: Plan) -> list[tuple[str, str]]:
+    return [("/".join(problem.place), problem.sentence) for problem in plan.problems]
+
+
+def event_type(*nodes: Node, immediate_reply: bool = False) -> Bus:
+    return Bus(event_types={"flights": EventType("flights", immediate_reply, {node.name: node for node in nodes})})
+
+
+SERVICES = Bus(services={"names": Service("names", "worker"), "store": Service("store", "consumer")})
+
+
+def test_everything_is_new_to_an_empty_bus() -> None:
+    plan = make_plan(EMPTY, demo_bus())
+    assert plan.version == 1
+    assert plan.problems == ()
+    assert told(plan) == [
+        'add event_type "test_event"',
+        'add service "consumer_service"',
+        'add service "worker_service"',
+        'add role "consumer_role"',
+        'add role "worker_role"',
+        'add emitter_profile "test_profile"',
+        'add emitter "test_emitter"',
+    ]
+
+
+def test_the_same_again_is_no_change() -> None:
+    assert make_plan(DEMO, demo_bus()).changes == ()
+    assert make_plan(DEMO, demo_bus(), prune=True).changes == ()
+
+
+def test_the_order_of_nodes_is_no_change() -> None:
+    test_event = demo_bus().event_types["test_event"]
+    turned = replace(test_event, nodes=dict(reversed(test_event.nodes.items())))
+    assert make_plan(DEMO, Bus(event_types={"test_event": turned})).changes == ()
+
+
+def test_what_is_not_named_stays() -> None:
+    assert make_plan(DEMO, Bus()).changes == ()
+
+
+def test_what_is_not_named_is_pruned_on_demand() -> None:
+    plan = make_plan(DEMO, Bus(), prune=True)
+    assert plan.removals == plan.changes
+    assert told(plan)[0] == 'remove event_type "test_event"'
+    assert len(plan.removals) == 7
+
+
+def test_a_change_tells_what_differs() -> None:
+    wished = Bus(
+        event_types={"test_event": EventType("test_event", False, {})},
+        profiles={"test_profile": Profile("test_profile", frozenset())},
+    )
+    assert told(make_plan(DEMO, wished)) == [
+        'change event_type "test_event": nodes',
+        'change emitter_profile "test_profile": event_types',
+    ]
+
+
+def test_what_was_removed_comes_back() -> None:
+    stored = Stored(version=9, in_use=Bus(), removed=demo_bus())
+    assert {change.move for change in make_plan(stored, demo_bus()).changes} == {"restore"}
+
+
+@pytest.mark.parametrize(
+    ("bus", "refusal"),
+    [
+        (
+            Bus(roles={"x": Role("x", "nowhere")}),
+            ("role/x/service", 'there is no service "nowhere"'),
+        ),
+        (
+            Bus(emitters={"x": Emitter("x", "nobody")}),
+            ("emitter/x/profile", 'there is no emitter_profile "nobody"'),
+        ),
+        (
+            Bus(profiles={"x": Profile("x", frozenset({"nothing"}))}),
+            ("emitter_profile/x/event_types", 'there is no event_type "nothing"'),
+        ),
+        (
+            event_type(Node("start", "nowhere")),
+            ("event_type/flights/node/start/service", 'there is no service "nowhere"'),
+        ),
+        (
+            event_type(immediate_reply=True),
+            ("event_type/flights/immediate_reply", "immediate replies are not served yet; say false, or leave it out"),
+        ),
+        (
+            Bus(services={"worker_service": Service("worker_service", "consumer")}),
+            (
+                "service/worker_service/kind",
+                'service "worker_service" is a worker and stays one; take another name for a consumer',
+            ),
+        ),
+        (
+            Bus(roles={"worker_role": Role("worker_role", "consumer_service")}),
+            (
+                "role/worker_role/service",
+                'role "worker_role" belongs to service "worker_service" for good; take another login',
+            ),
+        ),
+        (
+            event_type(Node("a", "worker_service", ("b",)), Node("b", "worker_service", ("a",))),
+            ("event_type/flights", 'nodes lead back to themselves: "a", "b"'),
+        ),
+    ],
+)
+def test_a_refusal_says_where_and_why(bus: Bus, refusal: tuple[str, str]) -> None:
+    assert refusal in refusals(make_plan(DEMO, bus))
+
+
+def test_every_problem_is_told() -> None:
+    bus = event_type(Node("a", "names"), Node("b", "store", ("a",)), immediate_reply=True).with_all(SERVICES)
+    bus = bus.with_all(Bus(roles={"x": Role("x", "nowhere")}, emitters={"y": Emitter("y", "nobody")}))
+    assert len(refusals(make_plan(EMPTY, bus))) == 5
+
+
+def test_a_service_that_was_removed_keeps_its_kind() -> None:
+    stored = Stored(version=9, in_use=Bus(), removed=demo_bus())
+    plan = make_plan(stored, Bus(services={"worker_service": Service("worker_service", "consumer")}))
+    assert [place for place, _ in refusals(plan)] == ["service/worker_service/kind"]
+
+
+def test_pruning_what_is_still_referred_to_is_refused() -> None:
+    bus = replace(demo_bus(), services={"worker_service": Service("worker_service", "worker")})
+    plan = make_plan(DEMO, bus, prune=True)
+    assert refusals(plan)[0] == (
+        "event_type/test_event/node/consumer/service",
+        'there is no service "consumer_service"',
+    )
+
+
+def test_a_reference_to_what_could_not_be_read_is_no_problem_of_its_own() -> None:
+    bus = Bus(roles={"x": Role("x", "damaged")})
+    assert make_plan(EMPTY, bus, unreadable=[(Section.SERVICE, "damaged")]).problems == ()
