@@ -1,0 +1,24 @@
+"""Sending: ``Emitter`` for ordinary programs, ``AsyncEmitter`` for those that run an asyncio loop.
+
+An item's way through this package: ``Event.send`` puts it into a ``Batch``, a full batch becomes a ``Call`` in the
+envelope's ``Stream``, which sends it through the ``Session`` and keeps it in the ``Ledger`` until it need never be
+repeated.
+"""
+
+from xbus.emitter.asynchronous import AsyncEmitter
+from xbus.emitter.envelope import AsyncEnvelope
+from xbus.emitter.event import AsyncEvent
+from xbus.emitter.options import Options
+from xbus.emitter.receipt import Receipt
+from xbus.emitter.synchronous import Emitter, Envelope, Event
+
+__all__ = [
+    "AsyncEmitter",
+    "AsyncEnvelope",
+    "AsyncEvent",
+    "Emitter",
+    "Envelope",
+    "Event",
+    "Options",
+    "Receipt",
+]

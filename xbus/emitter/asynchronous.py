@@ -1,0 +1,146 @@
+"""The emitter for programs that run an asyncio loop, and the core of the other one."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Unpack
+
+from xbus.clock import Clock, SystemClock
+from xbus.emitter.batch import check_size, cut, item_bytes
+from xbus.emitter.envelope import AsyncEnvelope
+from xbus.emitter.ledger import Call
+from xbus.emitter.line import Line
+from xbus.emitter.options import OptionKeywords, Options
+from xbus.emitter.patience import Patience
+from xbus.emitter.receipt import Receipt
+from xbus.emitter.session import Session
+from xbus.errors import Refused
+from xbus.ids import Ids
+from xbus.rpc.client import Client
+from xbus.rpc.codec import pack_items
+from xbus.rpc.context import new_context
+
+HEARTBEAT_SECONDS = 5.0
+"""How often the front is asked for a sign of life beneath the calls, so that a vanished machine is noticed."""
+
+
+class AsyncEmitter:
+    """Sends envelopes to the bus from an asyncio program::
+
+        async with AsyncEmitter("tcp://127.0.0.1:1984", "test_emitter", "password") as emitter:
+            async with emitter.envelope() as envelope:
+                async with envelope.event("test_event") as event:
+                    await event.send({"client": 1})
+            print(envelope.receipt.position)
+
+    Several envelopes may be open at a time, in several tasks.
+
+    Args:
+        url: the front socket of the bus, such as ``tcp://127.0.0.1:1984``.
+        login: the emitter's login.
+        password: the emitter's password.
+        clock: tells the time; the machine's own where none is given.
+        ids: makes the ids of envelopes and events.
+        **options: see ``Options``.
+
+    Raises:
+        Refused: at ``async with``: login or password are wrong (``login_refused``).
+        Failed: at ``async with``: nothing answers at ``url`` within ``retry_seconds``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        login: str,
+        password: str,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        **options: Unpack[OptionKeywords],
+    ) -> None:
+        self._url = url
+        self._login = login
+        self._password = password
+        self._clock = clock or SystemClock()
+        self._ids = ids or Ids(self._clock)
+        self._options = Options(**options)
+        self._line: Line | None = None
+        self._exit = AsyncExitStack()
+
+    async def __aenter__(self) -> "AsyncEmitter":
+        async with AsyncExitStack() as exit_stack:
+            session = Session(self._connect(exit_stack), self._login, self._password, self._options, self._patience())
+            await session.open()
+            exit_stack.push_async_callback(session.close)
+            exit_stack.callback(self._keep_alive(session).cancel)
+            self._line = Line(session, self._options, self._clock, self._ids)
+            exit_stack.callback(self._line.close)
+            self._exit = exit_stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._line = None
+        await self._exit.aclose()
+
+    def envelope(self) -> AsyncEnvelope:
+        """Begin an envelope, to be used in ``async with``."""
+        return AsyncEnvelope(self._open_line)
+
+    async def put(self, type_name: str, items: Iterable[object]) -> Receipt:
+        """Send a whole envelope of one event; in a single call where it fits into one batch.
+
+        Args:
+            type_name: the event type.
+            items: all its items, kept in memory until the bus has them.
+
+        Raises:
+            Refused: the envelope can't be taken; ``code`` says why.
+            Failed: the bus did not take it within ``retry_seconds``.
+        """
+        line, packed = self._open_line, [item_bytes(item) for item in items]
+        limits = line.session.limits
+        check_size(max(map(len, packed), default=0), limits.max_item_bytes)
+        batches = list(cut(packed, limits.max_batch_bytes))
+        if len(batches) > 1:
+            return await self._put_batches(type_name, packed)
+        return await self._put_at_once(line, type_name, packed)
+
+    async def _put_at_once(self, line: Line, type_name: str, items: list[bytes]) -> Receipt:
+        data = pack_items(items)
+        event = [line.new_id(), type_name, len(items), data]
+        call = Call("xbus.put_envelope", (line.new_id(), [event]), self._options.answer_seconds, size=len(data))
+        stream = line.new_stream()
+        try:
+            await stream.room()
+            return Receipt.of(await stream.submit(call))
+        finally:
+            line.end(stream)
+
+    async def _put_batches(self, type_name: str, items: list[bytes]) -> Receipt:
+        async with self.envelope() as envelope, envelope.event(type_name, len(items)) as event:
+            for item in items:
+                await event.send(item)
+        return envelope.receipt
+
+    def _connect(self, exit_stack: AsyncExitStack) -> Client:
+        context = new_context()
+        exit_stack.callback(context.destroy)
+        client = Client(context, name=self._url, clock=self._clock, heartbeat_seconds=HEARTBEAT_SECONDS)
+        exit_stack.callback(client.close)
+        client.connect(self._url)
+        return client
+
+    def _keep_alive(self, session: Session) -> asyncio.Task[None]:
+        return asyncio.create_task(session.keep_alive(), name="xbus emitter keeps its session alive")
+
+    def _patience(self) -> Patience:
+        return Patience(self._options.retry_seconds, self._clock)
+
+    @property
+    def _open_line(self) -> Line:
+        if self._line is None:
+            raise Refused("the emitter is not open", "use it in a `with` block", code="not_open")
+        return self._line

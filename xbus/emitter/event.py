@@ -1,0 +1,127 @@
+"""One event being sent: items in, batches out."""
+
+import asyncio
+from types import TracebackType
+from typing import Any
+
+from xbus.emitter.batch import item_bytes
+from xbus.emitter.ledger import Call
+from xbus.emitter.line import Line
+from xbus.emitter.stream import Stream
+from xbus.errors import Refused
+from xbus.rpc.codec import pack_items
+
+
+class AsyncEvent:
+    """One event of an envelope, to be used in ``async with``. Leaving the block sends the rest and ends the event.
+
+    Args:
+        line: what the emitter's envelopes share.
+        stream: the calls of the envelope.
+        envelope_id: the envelope that it belongs to.
+        type_name: the event type, which the emitter's profile must allow.
+        estimate: how many items will come, 0 where that is not known.
+
+    Attributes:
+        id: the event's UUID as text.
+    """
+
+    def __init__(self, line: Line, stream: Stream, envelope_id: str, type_name: str, estimate: int) -> None:
+        self.id = line.new_id()
+        self._line = line
+        self._stream = stream
+        self._envelope_id = envelope_id
+        self._type_name = type_name
+        self._estimate = estimate
+        self._batch = line.new_batch()
+        self._sent = 0
+        self._open = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._end: asyncio.Future[Any] | None = None
+
+    async def __aenter__(self) -> "AsyncEvent":
+        self._call("xbus.start_event", self._type_name, self._estimate, durable=False)
+        self._open = True
+        self._arm_timer()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                await self.flush()
+                self._end = self._call("xbus.end_event", self._sent, seconds=self._line.options.reply_seconds)
+        finally:
+            self._open = False
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def send(self, item: object) -> None:
+        """Send one item: bytes as they are, any other value packed by msgpack.
+
+        It goes with the next batch; this waits only while the window is full. An error of an earlier batch is raised
+        here, or when the block is left.
+
+        Raises:
+            Refused: the item or an earlier batch can't be taken; ``code`` says why.
+            Failed: the bus did not take an earlier batch within ``retry_seconds``.
+        """
+        if self.add(item):
+            await self.flush()
+
+    def add(self, item: object) -> bool:
+        """Put one item into the batch, from any thread; True when ``flush`` is due."""
+        if not self._open:
+            raise Refused("the event is not open", "send inside its `with` block", code="event_closed")
+        is_full = self._batch.add(item if type(item) is bytes else item_bytes(item))
+        return is_full or self._stream.error is not None
+
+    async def flush(self) -> None:
+        """Send what waits for company now, as soon as the window has room.
+
+        Raises:
+            CallError: an earlier call went wrong.
+        """
+        await self._stream.room()
+        self._send_batch()
+
+    async def reply(self) -> Any:
+        """The immediate reply of a consumer, None where the event type has none; after the block only.
+
+        Raises:
+            CallError: the event was not taken.
+        """
+        if self._end is None:
+            raise Refused("the event has not ended", "ask for the reply after its `with` block", code="event_open")
+        answer = await asyncio.shield(self._end)
+        return answer["reply"]
+
+    def _arm_timer(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._line.options.linger_seconds, self._linger_over)
+
+    def _linger_over(self) -> None:
+        # A full window gathers on: what came meanwhile makes the next batch larger.
+        if self._line.window.is_open:
+            self._send_batch()
+        if self._stream.error is None:
+            self._arm_timer()
+
+    def _send_batch(self) -> None:
+        for items in self._batch.take():
+            data = pack_items(items)
+            self._call("xbus.send_items", self._sent, len(items), data, size=len(data))
+            self._sent += len(items)
+
+    def _call(
+        self, verb: str, *arguments: Any, size: int = 0, durable: bool = True, seconds: float | None = None
+    ) -> asyncio.Future[Any]:
+        call = Call(
+            verb,
+            (self._envelope_id, self.id, *arguments),
+            seconds=seconds or self._line.options.answer_seconds,
+            size=size,
+            durable=durable,
+        )
+        return self._stream.submit(call)

@@ -1,0 +1,140 @@
+"""The calls of one envelope that may have to be made again. Pure: no socket, no loop, no clock."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from xbus.errors import Refused
+
+CALLED_BEFORE = frozenset({"envelope_closed", "event_closed"})
+"""Refusals of a repeated opening call which say that the first one went so well that its end was carried out too."""
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One call, made of what it needs to be made again.
+
+    Attributes:
+        verb: the name on the wire.
+        arguments: what follows the token.
+        seconds: how long its answer is awaited.
+        size: the bytes that it holds of the window.
+        durable: whether its answer promises that it, and all before it, is kept. Opening an envelope or an event
+            promises nothing: after a crash of the broker an answered opening may be forgotten.
+        repeated: whether it was sent more than once.
+    """
+
+    verb: str
+    arguments: tuple[Any, ...]
+    seconds: float
+    size: int = 0
+    durable: bool = True
+    repeated: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    call: Call
+    settle: Callable[[Any], None]
+    answered: bool = False
+    answer: Any = None
+    refusal: Refused | None = None
+
+
+class Ledger:
+    """Keeps each call until nobody will ever have to repeat it, in the order in which the calls were first made.
+
+    Answers may come in any order but take effect in that of the calls: a refusal of the second batch means nothing
+    while the first one has failed and is to be repeated, for the second is then repeated too.
+    """
+
+    def __init__(self) -> None:
+        self._promised_nothing: list[_Entry] = []
+        self._waiting: deque[_Entry] = deque()
+        self._entries: dict[Call, _Entry] = {}
+
+    def __len__(self) -> int:
+        """How many calls wait for their answer, or for that of one before."""
+        return len(self._waiting)
+
+    def add(self, call: Call, settle: Callable[[Any], None]) -> None:
+        """Note a call.
+
+        Args:
+            call: the call that is being made.
+            settle: called with the answer once that of every earlier call is there too.
+        """
+        entry = _Entry(call, settle)
+        self._entries[call] = entry
+        self._waiting.append(entry)
+
+    def answered(self, call: Call, answer: Any) -> None:
+        """The call went well.
+
+        Raises:
+            Refused: this answer uncovers the refusal of a later call.
+        """
+        entry = self._entries.get(call)
+        if entry is not None and not entry.answered:
+            entry.answered, entry.answer, entry.refusal = True, answer, None
+            self._advance()
+
+    def refused(self, call: Call, refusal: Refused) -> None:
+        """The call was refused.
+
+        Raises:
+            Refused: all before it went well, so that the refusal stands.
+        """
+        entry = self._entries.get(call)
+        if entry is None or entry.answered:
+            return
+        if call.repeated and not call.durable and refusal.code in CALLED_BEFORE:
+            self.answered(call, None)
+            return
+        entry.refusal = refusal
+        self._advance()
+
+    def repeat(self) -> list[Call]:
+        """What has to be sent again, in order; refusals so far are forgotten, they may be due to what failed."""
+        calls = list(self._unkept())
+        for call in calls:
+            call.repeated = True
+            self._entries[call].refusal = None
+        return calls
+
+    def clear(self) -> int:
+        """Forget everything; returns the bytes of the window that this sets free."""
+        size = sum(entry.call.size for entry in self._waiting)
+        self._promised_nothing.clear()
+        self._waiting.clear()
+        self._entries.clear()
+        return size
+
+    def _unkept(self) -> Iterator[Call]:
+        return (
+            entry.call
+            for entry in chain(self._promised_nothing, self._waiting)
+            if not (entry.answered and entry.call.durable)
+        )
+
+    def _advance(self) -> None:
+        while self._waiting:
+            entry = self._waiting[0]
+            if entry.refusal is not None:
+                raise entry.refusal
+            if not entry.answered:
+                return
+            self._waiting.popleft()
+            self._keep(entry)
+            entry.settle(entry.answer)
+
+    def _keep(self, entry: _Entry) -> None:
+        if not entry.call.durable:
+            self._promised_nothing.append(entry)
+            return
+        for kept in self._promised_nothing:
+            del self._entries[kept.call]
+        self._promised_nothing.clear()
+        del self._entries[entry.call]

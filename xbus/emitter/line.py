@@ -1,0 +1,55 @@
+"""What all envelopes of one emitter share: the session, the window, and how things are made."""
+
+from xbus.clock import Clock
+from xbus.emitter.batch import Batch
+from xbus.emitter.options import Options
+from xbus.emitter.patience import Patience
+from xbus.emitter.session import Session
+from xbus.emitter.stream import Stream
+from xbus.emitter.window import Window
+from xbus.errors import Refused
+from xbus.ids import Ids
+
+
+class Line:
+    """The open line to the front.
+
+    Args:
+        session: logged in.
+        options: the emitter's options.
+        clock: tells the time.
+        ids: makes the ids of envelopes and events.
+    """
+
+    def __init__(self, session: Session, options: Options, clock: Clock, ids: Ids) -> None:
+        self.session = session
+        self.options = options
+        self.window = Window(options.window_bytes)
+        self._clock = clock
+        self._ids = ids
+        self._streams: set[Stream] = set()
+
+    def new_id(self) -> str:
+        """An id for an envelope or an event."""
+        return str(self._ids.new())
+
+    def new_batch(self) -> Batch:
+        """An empty batch that keeps to the options and to what the front takes."""
+        limits = self.session.limits
+        return Batch(self.options.batch_items, self.options.batch_bytes, limits.max_item_bytes, limits.max_batch_bytes)
+
+    def new_stream(self) -> Stream:
+        """The calls of one further envelope."""
+        stream = Stream(self.session, self.window, Patience(self.options.retry_seconds, self._clock))
+        self._streams.add(stream)
+        return stream
+
+    def end(self, stream: Stream) -> None:
+        """The envelope of ``stream`` is over."""
+        self._streams.discard(stream)
+
+    def close(self) -> None:
+        """Give up what is still under way."""
+        for stream in self._streams:
+            stream.abandon(Refused("the emitter is closed", "send inside its `with` block", code="not_open"))
+        self._streams.clear()

@@ -1,0 +1,48 @@
+"""What may be set about an emitter; the defaults suit nearly everyone."""
+
+from dataclasses import dataclass, fields
+from typing import TypedDict
+
+from xbus.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an emitter gathers, how much it keeps in flight, and how long it insists.
+
+    Attributes:
+        batch_items: items that make a batch full.
+        batch_bytes: bytes of items that make a batch full.
+        linger_seconds: how long an item may wait for others before its batch goes as it is (at most twice that).
+        window_bytes: bytes of batches in flight; above it ``send`` waits for the bus.
+        answer_seconds: how long one answer is awaited before its call is made again.
+        reply_seconds: the same for the end of an event, which may wait for a consumer's immediate reply.
+        retry_seconds: how long calls are made again while nothing succeeds, before an error is raised.
+    """
+
+    batch_items: int = 1000
+    batch_bytes: int = 262_144
+    linger_seconds: float = 0.05
+    window_bytes: int = 8_388_608
+    answer_seconds: float = 30.0
+    reply_seconds: float = 300.0
+    retry_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            if not getattr(self, option.name) > 0:
+                raise ConfigurationError(
+                    f"the emitter's option {option.name} is {getattr(self, option.name)!r}", "give a number above 0"
+                )
+
+
+class OptionKeywords(TypedDict, total=False):
+    """The options as keyword arguments of an emitter; ``Options`` says what each means."""
+
+    batch_items: int
+    batch_bytes: int
+    linger_seconds: float
+    window_bytes: int
+    answer_seconds: float
+    reply_seconds: float
+    retry_seconds: float

@@ -1,0 +1,135 @@
+"""The emitter's session at the front: logged in, kept alive, and made anew where the front has forgotten it."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xbus.emitter.options import Options
+from xbus.emitter.patience import Patience, given_up
+from xbus.errors import CallError, Failed, Refused
+from xbus.rpc.client import Client
+
+logger = logging.getLogger(__name__)
+
+PROBE_SECONDS = 5.0
+"""How long the answer to a login or renewal is awaited before it is tried again."""
+
+RENEWALS_PER_SESSION = 3
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the front takes; told at each login.
+
+    Attributes:
+        session_seconds: how long a session lives without any call.
+        max_item_bytes: the largest item.
+        max_batch_bytes: the largest batch, headers of its items included.
+    """
+
+    session_seconds: float
+    max_item_bytes: int
+    max_batch_bytes: int
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> "Limits":
+        """The limits in the answer of ``xbus.login``."""
+        return cls(answer["session_seconds"], answer["max_item_bytes"], answer["max_batch_bytes"])
+
+
+class Session:
+    """Puts the token into calls.
+
+    Args:
+        client: the connection to the front; it reconnects by itself.
+        login: the emitter's login.
+        password: the emitter's password.
+        options: how long to insist.
+        patience: measures the failures of ``open``.
+    """
+
+    def __init__(self, client: Client, login: str, password: str, options: Options, patience: Patience) -> None:
+        self._client = client
+        self._login = login
+        self._password = password
+        self._options = options
+        self._patience = patience
+        self._token = ""
+        self._limits: Limits | None = None
+        self._restoring = asyncio.Lock()
+        self._restored = 0
+
+    @property
+    def limits(self) -> Limits:
+        """What the front told at the last login."""
+        if self._limits is None:
+            raise Refused("this emitter is not logged in", "use it as `with Emitter(...) as emitter:`", code="not_open")
+        return self._limits
+
+    def call(self, verb: str, *arguments: Any, seconds: float) -> asyncio.Future[Any]:
+        """Make a call at once; calls arrive in the order made."""
+        return self._client.call(verb, self._token, *arguments, timeout=seconds)
+
+    async def open(self) -> None:
+        """Log in, and insist while the front does not answer.
+
+        Raises:
+            Refused: login or password are wrong (``login_refused``).
+            Failed: nothing answered within ``retry_seconds``.
+        """
+        while True:
+            try:
+                return await self._log_in()
+            except Failed as failure:
+                delay = self._patience.failed()
+                if delay is None:
+                    raise given_up(failure) from failure
+                logger.info("no session yet", extra={"action": "emitter_login_retry", "code": failure.code})
+                await asyncio.sleep(delay)
+
+    async def restore(self) -> None:
+        """Return once the front answers and knows the session; one try, shared by all who ask meanwhile.
+
+        Raises:
+            Refused: the front does not know the session, and refuses a new one.
+            Failed: the front does not answer.
+        """
+        seen = self._restored
+        async with self._restoring:
+            if self._restored == seen:
+                await self._renew()
+                self._restored += 1
+
+    async def keep_alive(self) -> None:
+        """Renew the session for ever, so that it outlives any pause between two envelopes."""
+        while True:
+            await asyncio.sleep(self.limits.session_seconds / RENEWALS_PER_SESSION)
+            try:
+                await self.restore()
+            except CallError as error:
+                # Not fatal while nothing is sent: the next call meets the same trouble, insists, and tells its caller.
+                logger.warning("session not renewed", extra={"action": "emitter_renew_failed", "code": error.code})
+
+    async def close(self) -> None:
+        """Log out; a front that does not answer will let the session expire."""
+        try:
+            await self.call("xbus.logout", seconds=PROBE_SECONDS)
+        except CallError as error:
+            logger.info("no answer to logout", extra={"action": "emitter_logout_failed", "code": error.code})
+
+    async def _log_in(self) -> None:
+        seconds = min(PROBE_SECONDS, self._options.retry_seconds)
+        answer = await self._client.call("xbus.login", self._login, self._password, timeout=seconds)
+        self._token = answer["token"]
+        self._limits = Limits.of(answer)
+
+    async def _renew(self) -> None:
+        try:
+            await self.call("xbus.renew", seconds=PROBE_SECONDS)
+        except Refused as refusal:
+            if refusal.code != "session_unknown":
+                raise
+            logger.info("session unknown, logging in again", extra={"action": "emitter_login_again"})
+            await self._log_in()

@@ -1,0 +1,142 @@
+"""The calls of one envelope: pipelined, answered in order, made again after trouble."""
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any
+
+from xbus.emitter.ledger import Call, Ledger
+from xbus.emitter.patience import Patience, given_up
+from xbus.emitter.session import Session
+from xbus.emitter.window import Window
+from xbus.errors import CallError, Failed, Refused
+
+logger = logging.getLogger(__name__)
+
+
+class Stream:
+    """Sends calls without waiting for the answers of those before.
+
+    Every call bears ids and indexes that its maker chose, so a repeat of it gets the first answer and does nothing
+    twice. After a lost connection, a time-out or a passing failure all unanswered calls are made again in order.
+
+    Args:
+        session: makes the calls.
+        window: counts what is in flight, together with the emitter's other envelopes.
+        patience: says how long to insist.
+
+    Attributes:
+        error: what broke the stream, if anything did; every later call raises it.
+    """
+
+    def __init__(self, session: Session, window: Window, patience: Patience) -> None:
+        self.error: CallError | None = None
+        self._session = session
+        self._window = window
+        self._patience = patience
+        self._ledger = Ledger()
+        self._results: set[asyncio.Future[Any]] = set()
+        self._recovery: asyncio.Task[None] | None = None
+
+    def submit(self, call: Call) -> asyncio.Future[Any]:
+        """Make a call.
+
+        Returns:
+            A future of its answer, which comes after those of all earlier calls. It need not be awaited.
+        """
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.error is not None:
+            _fail(result, self.error)
+            return result
+        self._results.add(result)
+        self._window.take(call.size)
+        self._ledger.add(call, partial(self._settle, call, result))
+        if self._recovery is None:
+            self._transmit(call)
+        return result
+
+    async def room(self) -> None:
+        """Return when the window takes a further batch.
+
+        Raises:
+            CallError: the stream is broken.
+        """
+        await self._window.room()
+        if self.error is not None:
+            raise self.error
+
+    def abandon(self, error: CallError) -> None:
+        """Give up all that is unanswered; this and every later call raises ``error``."""
+        if self.error is not None:
+            return
+        self.error = error
+        self._window.give(self._ledger.clear())
+        if self._recovery is not None:
+            self._recovery.cancel()
+        for result in self._results:
+            _fail(result, error)
+        self._results.clear()
+
+    def _transmit(self, call: Call) -> None:
+        future = self._session.call(call.verb, *call.arguments, seconds=call.seconds)
+        future.add_done_callback(partial(self._answered, call))
+
+    def _answered(self, call: Call, future: asyncio.Future[Any]) -> None:
+        if future.cancelled() or self.error is not None:
+            return
+        try:
+            answer = future.result()
+            self._patience.succeeded()
+            self._ledger.answered(call, answer)
+        except Refused as refusal:
+            self._refused(call, refusal)
+        except Failed as failure:
+            self._recover(failure)
+
+    def _refused(self, call: Call, refusal: Refused) -> None:
+        if refusal.code == "session_unknown":
+            self._recover(refusal)
+            return
+        try:
+            self._ledger.refused(call, refusal)
+        except Refused as standing:
+            self.abandon(standing)
+
+    def _settle(self, call: Call, result: asyncio.Future[Any], answer: Any) -> None:
+        self._window.give(call.size)
+        self._results.discard(result)
+        if not result.done():
+            result.set_result(answer)
+
+    def _recover(self, error: CallError) -> None:
+        if self._recovery is None:
+            self._recovery = asyncio.create_task(self._repeat(error), name="xbus emitter repeats calls")
+
+    async def _repeat(self, error: CallError) -> None:
+        try:
+            await self._restore_session(error)
+        except CallError as last:
+            self._recovery = None
+            self.abandon(last)
+            return
+        self._recovery = None
+        for call in self._ledger.repeat():
+            self._transmit(call)
+
+    async def _restore_session(self, error: CallError) -> None:
+        while True:
+            delay = self._patience.failed()
+            if delay is None:
+                raise given_up(error)
+            logger.info("calls will be made again", extra={"action": "emitter_retry", "code": error.code})
+            await asyncio.sleep(delay)
+            try:
+                return await self._session.restore()
+            except Failed as failure:
+                error = failure
+
+
+def _fail(result: asyncio.Future[Any], error: CallError) -> None:
+    if not result.done():
+        result.set_exception(error)
+        result.exception()  # marks it as seen: who does not await it learns of it from the stream

@@ -1,0 +1,190 @@
+"""The emitter for ordinary, blocking programs: a thin face over the asynchronous one."""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Unpack
+
+from xbus.clock import Clock
+from xbus.emitter.asynchronous import AsyncEmitter
+from xbus.emitter.background import Background
+from xbus.emitter.envelope import AsyncEnvelope
+from xbus.emitter.event import AsyncEvent
+from xbus.emitter.options import OptionKeywords
+from xbus.emitter.receipt import Receipt
+from xbus.errors import Refused
+from xbus.ids import Ids
+
+
+class Emitter:
+    """Sends envelopes to the bus::
+
+        with Emitter("tcp://127.0.0.1:1984", "test_emitter", "password") as emitter:
+            with emitter.envelope() as envelope:
+                with envelope.event("test_event") as event:
+                    event.send({"client": 1})
+            print(envelope.receipt.position)
+
+    A thread of its own sends full and waiting batches, keeps the session alive and repeats calls that got no answer.
+    Several threads may each send envelopes of their own.
+
+    Args:
+        url: the front socket of the bus, such as ``tcp://127.0.0.1:1984``.
+        login: the emitter's login.
+        password: the emitter's password.
+        clock: tells the time; the machine's own where none is given.
+        ids: makes the ids of envelopes and events.
+        **options: see ``Options``.
+
+    Raises:
+        Refused: at ``with``: login or password are wrong (``login_refused``).
+        Failed: at ``with``: nothing answers at ``url`` within ``retry_seconds``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        login: str,
+        password: str,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        **options: Unpack[OptionKeywords],
+    ) -> None:
+        self._emitter = AsyncEmitter(url, login, password, clock=clock, ids=ids, **options)
+        self._background: Background | None = None
+
+    def __enter__(self) -> "Emitter":
+        self._background = Background("xbus emitter")
+        try:
+            self._background.run(self._emitter.__aenter__())
+        except BaseException:
+            self._close_background()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._running.run(self._emitter.__aexit__(kind, error, trace))
+        finally:
+            self._close_background()
+
+    def envelope(self) -> "Envelope":
+        """Begin an envelope, to be used in ``with``: leaving the block seals it, an exception cancels it."""
+        return Envelope(self._running, self._emitter.envelope())
+
+    def put(self, type_name: str, items: Iterable[object]) -> Receipt:
+        """Send a whole envelope of one event; in a single call where it fits into one batch.
+
+        Args:
+            type_name: the event type.
+            items: all its items, kept in memory until the bus has them.
+
+        Raises:
+            Refused: the envelope can't be taken; ``code`` says why.
+            Failed: the bus did not take it within ``retry_seconds``.
+        """
+        return self._running.run(self._emitter.put(type_name, items))
+
+    @property
+    def _running(self) -> Background:
+        if self._background is None:
+            raise Refused("the emitter is not open", "use it as `with Emitter(...) as emitter:`", code="not_open")
+        return self._background
+
+    def _close_background(self) -> None:
+        self._running.close()
+        self._background = None
+
+
+class Envelope:
+    """One envelope: all of it arrives, or nothing. Made by ``Emitter.envelope``."""
+
+    def __init__(self, background: Background, envelope: AsyncEnvelope) -> None:
+        self._background = background
+        self._envelope = envelope
+
+    def __enter__(self) -> "Envelope":
+        self._background.run(self._envelope.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._background.run(self._envelope.__aexit__(kind, error, trace))
+
+    @property
+    def id(self) -> str:
+        """The envelope's UUID as text."""
+        return self._envelope.id
+
+    @property
+    def receipt(self) -> Receipt:
+        """The proof that the bus took the envelope; after the block only.
+
+        Raises:
+            Refused: the envelope is not sealed (``envelope_open``).
+        """
+        return self._envelope.receipt
+
+    def event(self, type_name: str, estimate: int = 0) -> "Event":
+        """Begin an event of the envelope, to be used in ``with``.
+
+        Args:
+            type_name: the event type.
+            estimate: how many items will come, 0 where that is not known.
+        """
+        return Event(self._background, self._envelope.event(type_name, estimate))
+
+
+class Event:
+    """One event of an envelope. Made by ``Envelope.event``."""
+
+    def __init__(self, background: Background, event: AsyncEvent) -> None:
+        self._background = background
+        self._event = event
+
+    def __enter__(self) -> "Event":
+        self._background.run(self._event.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._background.run(self._event.__aexit__(kind, error, trace))
+
+    @property
+    def id(self) -> str:
+        """The event's UUID as text."""
+        return self._event.id
+
+    def send(self, item: object) -> None:
+        """Send one item: bytes as they are, any other value packed by msgpack.
+
+        It goes with the next batch; this waits only while the window is full. An error of an earlier batch is raised
+        here, or when the block is left.
+
+        Raises:
+            Refused: the item or an earlier batch can't be taken; ``code`` says why.
+            Failed: the bus did not take an earlier batch within ``retry_seconds``.
+        """
+        # The other thread is entered once per batch, not per item.
+        if self._event.add(item):
+            self._background.run(self._event.flush())
+
+    def flush(self) -> None:
+        """Send what waits for company now.
+
+        Raises:
+            CallError: an earlier call went wrong.
+        """
+        self._background.run(self._event.flush())
+
+    def reply(self) -> Any:
+        """The immediate reply of a consumer, None where the event type has none; after the block only.
+
+        Raises:
+            CallError: the event was not taken.
+        """
+        return self._background.run(self._event.reply())

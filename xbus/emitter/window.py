@@ -1,0 +1,39 @@
+"""How much may be in flight."""
+
+import asyncio
+
+
+class Window:
+    """Counts the bytes sent and not yet answered; its ``room`` is what makes a fast sender wait.
+
+    Args:
+        max_bytes: from this many bytes on there is no room; the batch that passes it still goes.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a further batch may go now."""
+        return self._bytes < self._max_bytes
+
+    def take(self, size: int) -> None:
+        """``size`` bytes go out."""
+        self._bytes += size
+        if not self.is_open:
+            self._has_room.clear()
+
+    def give(self, size: int) -> None:
+        """``size`` bytes were answered, or given up."""
+        self._bytes -= size
+        if self.is_open:
+            self._has_room.set()
+
+    async def room(self) -> None:
+        """Return when a further batch may go."""
+        while not self.is_open:
+            await self._has_room.wait()
