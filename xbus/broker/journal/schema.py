@@ -1,8 +1,6 @@
 """The database's schema: made and upgraded by Alembic's migrations, checked before anything else is done with it."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -11,8 +9,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from xbus.broker.journal.database import READ_ONLY, create_engine, journal_errors
-from xbus.errors import JournalUnavailable, SchemaError
+from xbus.broker.journal.connection import reading, writing
+from xbus.errors import SchemaError
 from xbus.model import metadata
 
 log = logging.getLogger(__name__)
@@ -36,7 +34,7 @@ def upgrade(url: str) -> None:
         JournalUnavailable: the database can't be reached or written.
         ConfigurationError: the URL is none of SQLite or PostgreSQL.
     """
-    with _connected(url) as connection, connection.begin():
+    with writing(url) as connection:
         upgrade_connection(connection)
 
 
@@ -73,7 +71,7 @@ def check(url: str) -> None:
     """
     if _is_missing_file(url):
         raise _not_set_up()
-    with _connected(url, **READ_ONLY) as connection:
+    with reading(url) as connection:
         check_connection(connection)
 
 
@@ -136,26 +134,6 @@ def _migrations() -> Path:
         if (place / "env.py").is_file():
             return place
     raise SchemaError("the migrations are missing from this installation", "install xbus again")
-
-
-@contextmanager
-def _connected(url: str, **options: bool) -> Iterator[sa.Connection]:
-    engine = create_engine(url).execution_options(**options)
-    try:
-        with journal_errors(), _connect(engine) as connection:
-            yield connection
-    finally:
-        engine.dispose()
-
-
-def _connect(engine: sa.Engine) -> sa.Connection:
-    try:
-        with journal_errors():
-            return engine.connect()
-    except JournalUnavailable as error:
-        raise JournalUnavailable(
-            error.cause, "see that the database runs and that sqlalchemy.dburi is right"
-        ) from error
 
 
 def _is_missing_file(url: str) -> bool:

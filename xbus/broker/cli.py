@@ -1,0 +1,92 @@
+"""The two programs of the broker: ``setup_xbusbroker`` makes its database, ``start_xbusbroker`` runs it.
+
+Both end with exit code 0 when all went well, 1 when something outside must be mended first (a line on standard error
+says what and how), and 2 when the command line itself is wrong.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from xbus import logs
+from xbus.broker.journal import schema
+from xbus.broker.journal.configuration import add_demo_rows
+from xbus.broker.journal.connection import writing
+from xbus.config import Config, load
+from xbus.errors import XbusError
+
+log = logging.getLogger(__name__)
+
+MUST_BE_MENDED = 1
+
+DEMO_ADDED = """\
+The demo rows are added. Their passwords are known to everybody and for trying only:
+  emitter test_emitter, password "password", sends test_event
+  worker  worker_role, password "password", for worker_service
+  consumer consumer_role, password "password", for consumer_service"""
+
+config_option = click.option(
+    "-c",
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The configuration file; config.ini.sample explains it.",
+)
+
+
+@click.command()
+@config_option
+@click.option("--demo", is_flag=True, help="Add rows to try the bus with, passwords included.")
+def setup(path: Path, demo: bool) -> None:
+    """Create the broker's database, or bring it to the version of this program. Safe to repeat."""
+    _run("setup_xbusbroker", path, lambda config: _set_up(config, demo))
+
+
+@click.command()
+@config_option
+@click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Written when the broker is ready.")
+@click.option("--only", type=click.Choice(["front", "back"]), help="Run one of the two parts; both must run somewhere.")
+def start(path: Path, ready_file: Path | None, only: Literal["front", "back"] | None) -> None:
+    """Run the broker until SIGTERM or SIGINT.
+
+    The ready file is JSON: {"pid": 4711, "front": "tcp://127.0.0.1:1984", "back": "tcp://127.0.0.1:4891"}, with the
+    ports that were really taken; a part that does not run is left out.
+    """
+    _run("start_xbusbroker", path, lambda config: _start(config, only, ready_file))
+
+
+def _start(config: Config, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
+    from xbus.broker import daemon
+
+    schema.check(config.database.url)
+    return daemon.run(config, only=only, ready_file=ready_file)
+
+
+def _set_up(config: Config, demo: bool) -> int:
+    schema.upgrade(config.database.url)
+    click.echo("The database is set up.")
+    if demo:
+        with writing(config.database.url) as connection:
+            add_demo_rows(connection)
+        click.echo(DEMO_ADDED)
+    return 0
+
+
+def _run(program: str, path: Path, work: Callable[[Config], int]) -> None:
+    """Do the work with the configuration of a file, and leave the process with its exit code."""
+    try:
+        config = load(path)
+        logs.set_up(config.logging)
+        for note in config.notes:
+            log.warning(note)
+        code = work(config)
+    except XbusError as error:
+        click.echo(f"{program}: {error}", err=True)
+        code = MUST_BE_MENDED
+    sys.exit(code)

@@ -1,0 +1,74 @@
+"""What the log looks like: one line of text per record, the sentence first, then what it is about.
+
+    2026-05-04 09:30:00,123 INFO xbus.broker.front.verbs: envelope received action=seal envelope_id=0197-... items=500
+
+Code logs a sentence that stays the same and hands the rest over as ``extra``: ``log.info("envelope received",
+extra={"action": "seal", "envelope_id": ...})``. So the log can be searched by sentence, by action and by id.
+"""
+
+import logging
+import logging.config
+from pathlib import Path
+from typing import Any
+
+from xbus.config import Logging
+from xbus.errors import ConfigurationError
+
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+QUIET = ("alembic",)
+"""Libraries that tell at INFO what nobody asked for."""
+
+USUAL_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record has; anything beyond came in as ``extra``."""
+
+
+class TextFormatter(logging.Formatter):
+    """Writes what came as ``extra`` behind the message as ``key=value``; a logging configuration file may name it."""
+
+    def __init__(self, fmt: str | None = FORMAT, datefmt: str | None = None, **options: Any) -> None:
+        super().__init__(fmt, datefmt, **options)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        extra = [f"{key}={_shown(value)}" for key, value in vars(record).items() if key not in USUAL_FIELDS]
+        return " ".join([super().formatMessage(record), *extra])
+
+
+def _shown(value: object) -> str:
+    """The value on one line, in quotes where it could be mistaken for more than one word."""
+    text = str(value)
+    return text if text.isprintable() and " " not in text and text else repr(text)
+
+
+def set_up(config: Logging) -> None:
+    """Send the log where the configuration says.
+
+    Args:
+        config: the ``[logging]`` section.
+
+    Raises:
+        ConfigurationError: ``configfile`` can't be read or used.
+    """
+    if config.configfile is None:
+        _use_standard_error(config.level)
+    else:
+        _use_file(config.configfile)
+
+
+def _use_standard_error(level: str) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(TextFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _use_file(path: Path) -> None:
+    try:
+        logging.config.fileConfig(path, disable_existing_loggers=False, encoding="utf-8")
+    except Exception as error:  # fileConfig lets out whatever the classes named in the file raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigurationError(
+            f"[logging] configfile: {path} can't be used ({reason})",
+            "correct it as logging.config.fileConfig of Python wants it, or leave the option out",
+        ) from error
