@@ -1,0 +1,46 @@
+# Two commands for a fresh machine, which needs Python 3.11 or newer and make:
+#   make demo   all flights of a year through the bus, checked       DB=postgresql://... for that database
+#   make test   the whole suite
+# and for those who work on it:
+#   make lint   make bench [ONLY=scenario] [DB=sqlite|postgresql|both]   make clean
+
+PYTHON ?= python3
+VENV := .venv
+IN_VENV := $(VENV)/bin/python -m
+SOURCES := $(wildcard xbus alembic tests examples benchmarks)
+
+# The demo and the benchmarks read these from their environment.
+export DB ONLY
+
+.PHONY: demo test lint bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.installed
+	$(IN_VENV) examples.demo
+
+test: $(VENV)/.installed-dev
+	$(IN_VENV) pytest $(ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(IN_VENV) ruff check $(SOURCES)
+	$(IN_VENV) ruff format --check $(SOURCES)
+	$(IN_VENV) mypy $(filter-out alembic,$(SOURCES))
+	$(VENV)/bin/lint-imports
+
+bench: $(VENV)/.installed-dev
+	$(IN_VENV) benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "xbus needs Python 3.11 or newer, and $(PYTHON) is not: install one and name it, as in make PYTHON=python3.12" >&2; exit 1; }
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(IN_VENV) pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(IN_VENV) pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,85 @@
+"""What every test may ask for: databases of both kinds, and brokers, thrown away when the test is over."""
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import postgres
+from tests.support.daemon import Daemon, Options
+from xbus.broker.journal import schema
+
+DAEMONS = pytest.StashKey[list[Daemon]]()
+
+StartDaemon = Callable[..., Daemon]
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    """A PostgreSQL server for the whole run."""
+    try:
+        with postgres.server() as server:
+            yield server
+    except postgres.NotFound as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """An SQLite file with the bus's schema."""
+    url = f"sqlite:///{tmp_path / 'xbus.db'}"
+    schema.upgrade(url)
+    return url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: postgres.Server) -> Iterator[str]:
+    """A PostgreSQL database with the bus's schema."""
+    url = postgres_server.create()
+    yield url
+    postgres_server.drop(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A database with the bus's schema; the test runs once for each kind."""
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database without tables; the test runs once for each kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'empty.db'}"
+        return
+    server: postgres.Server = request.getfixturevalue("postgres_server")
+    url = server.create_empty()
+    yield url
+    server.drop(url)
+
+
+@pytest.fixture
+def start_daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartDaemon]:
+    """Starts brokers: ``start_daemon(url, options={"front": {"max_item_bytes": 100}}, only="front")``."""
+    daemons: list[Daemon] = request.node.stash.setdefault(DAEMONS, [])
+
+    def start(url: str, options: Options | None = None, only: str | None = None) -> Daemon:
+        daemon = Daemon(tmp_path / f"daemon-{len(daemons) + 1}", url, options, only)
+        daemons.append(daemon)
+        return daemon.start()
+
+    yield start
+    for daemon in daemons:
+        daemon.kill()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the brokers' logs below a test that failed."""
+    report = yield
+    if report.failed:
+        daemons: list[Daemon] = item.stash.get(DAEMONS, [])
+        for number, daemon in enumerate(daemons, start=1):
+            report.sections.append((f"log of broker {number}", daemon.log))
+    return report

@@ -1,0 +1,169 @@
+"""The schema on real databases: made, upgraded, checked, and the same as the tables of xbus.model."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from xbus.broker.journal import schema
+from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.database import create_engine
+from xbus.errors import JournalUnavailable, SchemaError
+from xbus.model import configuration, head, metadata, writer
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[sa.Engine]:
+    engine = create_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+def test_migrations_make_the_tables_of_the_model(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_server_default": True})
+
+        assert compare_metadata(context, metadata) == []
+
+
+def test_migrations_make_the_constraints_of_the_model(engine: sa.Engine) -> None:
+    """What compare_metadata does not look at."""
+    migrated = constraints(engine)
+    with engine.begin() as connection:
+        metadata.drop_all(connection)
+        metadata.create_all(connection)
+
+    assert migrated == constraints(engine)
+    assert migrated["envelope"]["checks"]
+
+
+def test_first_rows(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        assert connection.execute(sa.select(configuration)).all() == [(1, 1)]
+        assert connection.execute(sa.select(head)).all() == [(1, 0)]
+        assert connection.execute(sa.select(writer)).all() == []
+
+
+def test_upgrade_may_be_repeated(empty_database_url: str) -> None:
+    schema.upgrade(empty_database_url)
+    with writing(empty_database_url) as connection:
+        connection.execute(sa.update(head).values(position=7))
+
+    schema.upgrade(empty_database_url)
+
+    schema.check(empty_database_url)
+    with reading(empty_database_url) as connection:
+        assert connection.execute(sa.select(head.c.position)).scalar_one() == 7
+
+
+def test_upgrade_is_all_or_nothing(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_off(*_: object) -> None:
+        raise JournalUnavailable("the power went out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("alembic.op.bulk_insert", break_off)
+        with pytest.raises(JournalUnavailable, match="power"):
+            schema.upgrade(empty_database_url)
+
+    with reading(empty_database_url) as connection:
+        assert sa.inspect(connection).get_table_names() == []
+    schema.upgrade(empty_database_url)
+
+
+def test_upgrades_at_the_same_time_wait_for_each_other(empty_database_url: str) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(schema.upgrade, [empty_database_url] * 4))
+
+    schema.check(empty_database_url)
+
+
+def test_a_database_without_schema_is_refused(empty_database_url: str) -> None:
+    with pytest.raises(SchemaError, match="not set up: run setup_xbusbroker"):
+        schema.check(empty_database_url)
+
+
+def test_the_check_leaves_no_file_behind(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError):
+        schema.check(f"sqlite:///{tmp_path / 'xbus.db'}")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_older_schema_is_refused_and_upgraded(database_url: str, newer_program: None) -> None:
+    with pytest.raises(SchemaError, match=r"older than this program .* run setup_xbusbroker"):
+        schema.check(database_url)
+
+    schema.upgrade(database_url)
+
+    schema.check(database_url)
+
+
+def test_a_newer_schema_is_refused(empty_database_url: str, request: pytest.FixtureRequest) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema, "PLACES", (request.getfixturevalue("newer_migrations"),))
+        schema.upgrade(empty_database_url)
+
+    for refusing in (schema.check, schema.upgrade):
+        with pytest.raises(SchemaError, match="this program is older than the database"):
+            refusing(empty_database_url)
+
+
+def test_tables_of_something_else_are_refused(empty_database_url: str) -> None:
+    with writing(empty_database_url) as connection:
+        connection.exec_driver_sql("CREATE TABLE event (id INTEGER)")
+
+    with pytest.raises(SchemaError, match=r"something else \(event\)"):
+        schema.upgrade(empty_database_url)
+
+
+@pytest.mark.parametrize("work", [schema.upgrade, schema.check])
+def test_an_unreachable_server_is_named_with_the_cure(work: Callable[[str], None]) -> None:
+    with pytest.raises(JournalUnavailable, match=r"Connection refused.*: see that the database runs"):
+        work("postgresql+psycopg2://xbus:secret@127.0.0.1:1/xbus")
+
+
+def test_an_sqlite_file_that_can_not_be_made(tmp_path: Path) -> None:
+    with pytest.raises(JournalUnavailable, match="unable to open database file"):
+        schema.upgrade(f"sqlite:///{tmp_path / 'missing' / 'xbus.db'}")
+
+
+@pytest.fixture
+def newer_migrations(tmp_path: Path) -> Path:
+    """The migrations of a program that has one more."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(schema.PLACES[-1], folder, ignore=shutil.ignore_patterns("__pycache__"))
+    newest = ScriptDirectory(str(folder)).get_current_head()
+    (folder / "versions" / "9999_one_more.py").write_text(
+        f'revision = "9999"\ndown_revision = "{newest}"\n\n\ndef upgrade() -> None:\n    pass\n'
+    )
+    return folder
+
+
+@pytest.fixture
+def newer_program(newer_migrations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "PLACES", (newer_migrations,))
+
+
+def constraints(engine: sa.Engine) -> dict[str, dict[str, Any]]:
+    """The checks, keys and indexes of every table, in a form that can be compared."""
+    inspector = sa.inspect(engine)
+    return {
+        table: {
+            "checks": sorted((check["name"], check["sqltext"]) for check in inspector.get_check_constraints(table)),
+            "primary": inspector.get_pk_constraint(table),
+            "foreign": sorted(inspector.get_foreign_keys(table), key=itemgetter("name")),
+            "unique": sorted(inspector.get_unique_constraints(table), key=itemgetter("name")),
+            "indexes": sorted(
+                (str(index["name"]), str(index["column_names"])) for index in inspector.get_indexes(table)
+            ),
+        }
+        for table in metadata.tables
+    }

@@ -1,0 +1,123 @@
+"""The real broker, started by a test on free ports, owned by it and ended with it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.processes import Process, script
+from tests.support.waiting import wait_until
+
+READY_SECONDS = 20.0
+STOP_SECONDS = 30.0
+
+Options = Mapping[str, Mapping[str, object]]
+"""Sections of the configuration with the options that differ from their defaults."""
+
+
+def write_config(path: Path, url: str, options: Options | None = None) -> Path:
+    """Write a configuration file for a database, with the default sockets on free ports."""
+    sections: dict[str, dict[str, object]] = {
+        "database": {"sqlalchemy.dburi": url},
+        "zmq": {"frontsocket": "tcp://127.0.0.1:0", "backsocket": "tcp://127.0.0.1:0"},
+    }
+    for name, values in (options or {}).items():
+        sections.setdefault(name, {}).update(values)
+    lines = [
+        line
+        for name, values in sections.items()
+        for line in (f"[{name}]", *(f"{key} = {value}" for key, value in values.items()), "")
+    ]
+    path.write_text("\n".join(lines))
+    return path
+
+
+class Daemon:
+    """A broker in a process of its own, which may be started, ended and started again.
+
+    Its sockets get free ports at the first start and keep them, so that clients find it again.
+
+    Args:
+        folder: for its files; one daemon has it for itself.
+        url: the database, set up already.
+        options: what its configuration says beyond that.
+        only: "front" or "back" to run one part.
+    """
+
+    def __init__(self, folder: Path, url: str, options: Options | None = None, only: str | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.config = folder / "config.ini"
+        self.log_file = folder / "daemon.log"
+        self._url = url
+        self._options = {name: dict(values) for name, values in (options or {}).items()}
+        self._only = only
+        self._ready_file = folder / "ready.json"
+        self._process: Process | None = None
+        self._sockets: dict[str, str] = {}
+
+    @property
+    def front(self) -> str:
+        """Where emitters connect to."""
+        return self._sockets["front"]
+
+    @property
+    def back(self) -> str:
+        """Where recipients connect to."""
+        return self._sockets["back"]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None, "the daemon was not started"
+        return self._process
+
+    @property
+    def log(self) -> str:
+        """What it has logged so far, over all its starts."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def start(self, timeout: float = READY_SECONDS) -> "Daemon":
+        """Start it and come back when it is ready."""
+        self._ready_file.unlink(missing_ok=True)
+        self._process = Process(*self._command(), output=self.log_file)
+        try:
+            wait_until(self._is_ready, "the broker is ready", timeout)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self, timeout: float = STOP_SECONDS) -> int:
+        """End it with SIGTERM and give its exit code."""
+        return self.process.stop(timeout)
+
+    def kill(self) -> None:
+        """End it with SIGKILL: a crash."""
+        if self._process is not None:
+            self._process.kill()
+
+    def restart(self) -> None:
+        """Stop it if it runs, and start it on the same ports."""
+        if self.process.runs:
+            assert self.stop() == 0, self.log
+        self.start()
+
+    def _command(self) -> list[str]:
+        taken = {f"{part}socket": address for part, address in self._sockets.items()}
+        options = {**self._options, "zmq": {**self._options.get("zmq", {}), **taken}}
+        write_config(self.config, self._url, options)
+        only = ["--only", self._only] if self._only else []
+        return [script("start_xbusbroker"), "-c", str(self.config), "--ready-file", str(self._ready_file), *only]
+
+    def _is_ready(self) -> bool:
+        assert self.process.runs, f"the broker ended with {self.process.wait()}:\n{self.log}"
+        if not self._ready_file.exists():
+            return False
+        try:
+            told = json.loads(self._ready_file.read_text())
+        except ValueError:  # half written
+            return False
+        self._sockets = {part: told[part] for part in ("front", "back") if part in told}
+        return bool(told["pid"] == self.pid)

