@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Unpack
 
 from xbus.clock import Clock, SystemClock
-from xbus.emitter.batch import check_size, cut, item_bytes
+from xbus.emitter.batch import check_size
 from xbus.emitter.envelope import AsyncEnvelope
 from xbus.emitter.ledger import Call
 from xbus.emitter.line import Line
@@ -20,6 +20,7 @@ from xbus.ids import Ids
 from xbus.rpc.client import Client
 from xbus.rpc.codec import pack_items
 from xbus.rpc.context import new_context
+from xbus.rpc.items import cut, item_bytes
 
 HEARTBEAT_SECONDS = 5.0
 """How often the front is asked for a sign of life beneath the calls, so that a vanished machine is noticed."""

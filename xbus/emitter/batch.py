@@ -3,29 +3,8 @@
 import threading
 from collections.abc import Iterator
 
-from xbus.errors import ProtocolError, Refused
-from xbus.rpc.codec import pack
-
-ITEM_HEADER_BYTES = 5
-"""The most that msgpack puts before the bytes of an item."""
-
-
-def item_bytes(item: object) -> bytes:
-    """The bytes of an item: those given, or the msgpack of any other value.
-
-    Raises:
-        Refused: msgpack has no way to write the value (``bad_items``).
-    """
-    if isinstance(item, bytes | bytearray | memoryview):
-        return bytes(item)
-    try:
-        return pack(item)
-    except ProtocolError as error:
-        raise Refused(
-            f"an item of type {type(item).__name__} can't be packed by msgpack",
-            "send bytes, or numbers, texts, lists and maps of them",
-            code="bad_items",
-        ) from error
+from xbus.errors import Refused
+from xbus.rpc.items import cut
 
 
 def check_size(size: int, max_item_bytes: int) -> None:
@@ -40,21 +19,6 @@ def check_size(size: int, max_item_bytes: int) -> None:
             "send it in parts, or have max_item_bytes raised",
             code="item_too_large",
         )
-
-
-def cut(items: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
-    """The items in order, in lists of at most ``max_bytes`` each; an item above that goes alone."""
-    piece: list[bytes] = []
-    size = 0
-    for item in items:
-        item_size = len(item) + ITEM_HEADER_BYTES
-        if piece and size + item_size > max_bytes:
-            yield piece
-            piece, size = [], 0
-        piece.append(item)
-        size += item_size
-    if piece:
-        yield piece
 
 
 class Batch:

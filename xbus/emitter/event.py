@@ -4,12 +4,12 @@ import asyncio
 from types import TracebackType
 from typing import Any
 
-from xbus.emitter.batch import item_bytes
 from xbus.emitter.ledger import Call
 from xbus.emitter.line import Line
 from xbus.emitter.stream import Stream
 from xbus.errors import Refused
 from xbus.rpc.codec import pack_items
+from xbus.rpc.items import item_bytes
 
 
 class AsyncEvent:

@@ -1,0 +1,26 @@
+"""Receiving: subclass ``Worker`` or ``Consumer``, and ``run`` it.
+
+An item's way through this package: the broker calls a verb of ``RecipientApi``, which gives a job to the ``Desk``;
+there the ``Delivery`` of the envelope lets the author's method see it, and what a worker answers goes back by
+``outputs``.
+"""
+
+from xbus.recipient.base import Consumer, Recipient, Worker
+from xbus.recipient.envelope import Envelope, Event
+from xbus.recipient.item import Batch, Item
+from xbus.recipient.refusal import Refusal
+from xbus.recipient.running import ServeOptions, run, serve
+
+__all__ = [
+    "Batch",
+    "Consumer",
+    "Envelope",
+    "Event",
+    "Item",
+    "Recipient",
+    "Refusal",
+    "ServeOptions",
+    "Worker",
+    "run",
+    "serve",
+]

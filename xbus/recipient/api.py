@@ -1,0 +1,224 @@
+"""The verbs that the broker calls on a recipient: one method per verb, named as the verb.
+
+``docs/wire.md`` lists them. Each call of an envelope becomes a job at the desk; what needs no author's code is answered
+at once.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from xbus.clock import Clock
+from xbus.errors import Failed, Refused
+from xbus.recipient.base import Consumer, Recipient, Worker
+from xbus.recipient.calls import Calls
+from xbus.recipient.delivery import Delivery, failure_of
+from xbus.recipient.desk import Desk
+from xbus.recipient.item import Batch, Item
+from xbus.recipient.outputs import wire_batches
+from xbus.rpc.dispatch import verb
+
+logger = logging.getLogger(__name__)
+
+API_VERSION = 0.2
+"""The version of the recipient API of xbus.broker 0.2.0, which is served in full."""
+
+MAX_BATCH_BYTES = 16_777_216
+"""The largest batch of items out, until the broker tells its own limit."""
+
+Answer: TypeAlias = "asyncio.Future[tuple[Any, ...]]"
+
+
+class RecipientApi:
+    """Serves one recipient.
+
+    Args:
+        recipient: the author's.
+        calls: the author's methods.
+        desk: where they run.
+        clock: tells the time.
+        on_worker_ready: called when a worker may get another event, of a broker that does not send batches.
+
+    Attributes:
+        max_batch_bytes: the largest batch of items out that the broker takes.
+        is_closing: whether envelopes that are not open yet are turned away.
+        idle: set while no envelope is open.
+    """
+
+    def __init__(
+        self, recipient: Recipient, calls: Calls, desk: Desk, clock: Clock, on_worker_ready: Callable[[], None]
+    ) -> None:
+        self.max_batch_bytes = MAX_BATCH_BYTES
+        self.is_closing = False
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self._recipient = recipient
+        self._calls = calls
+        self._desk = desk
+        self._clock = clock
+        self._on_worker_ready = on_worker_ready
+        self._start_date = clock.now()
+        self._deliveries: dict[str, Delivery] = {}
+
+    @verb("get_metadata")
+    def get_metadata(self) -> dict[str, Any]:
+        """Who this is, and that it takes batches."""
+        return {
+            "name": self._recipient.name or type(self._recipient).__name__,
+            "version": float(self._recipient.version),
+            "api_version": API_VERSION,
+            "host": socket.gethostname(),
+            "start_date": self._start_date.isoformat(),
+            "local_time": self._clock.now().isoformat(),
+            "xbus": {"batches": 1, "envelopes": self._recipient.envelopes},
+        }
+
+    @verb("ping")
+    def ping(self, token: str) -> str:
+        """A sign of life; answered while the author's code works too."""
+        return token
+
+    @verb("has_clearing")
+    def has_clearing(self) -> tuple[bool, None]:
+        """Whether there is a database for data clearing: no."""
+        return False, None
+
+    @verb("has_immediate_reply")
+    def has_immediate_reply(self) -> tuple[bool, list[str]]:
+        """The event types whose emitter waits for a reply."""
+        types = list(self._recipient.immediate_reply) if isinstance(self._recipient, Consumer) else []
+        return bool(types), types
+
+    @verb("start_event")
+    def start_event(self, envelope_id: str, event_id: str, type_name: str) -> Answer:
+        """An event begins, and with the first one its envelope."""
+        delivery = self._deliveries.get(envelope_id) or self._open(envelope_id)
+        event = delivery.add_event(event_id, type_name)
+
+        def step() -> tuple[None]:
+            self._calls.start_event(event)
+            return (None,)
+
+        return self._attempt(delivery, step)
+
+    @verb("xbus.send_items")
+    def send_items(
+        self, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes, indices: list[Any] | None
+    ) -> Answer:
+        """A batch of items; a worker answers batches."""
+        delivery = self._delivery(envelope_id)
+        event = delivery.event(event_id)
+        batch = Batch.unpacked(first_index, items, data, indices)
+
+        def step() -> tuple[list[list[Any]] | None]:
+            out = self._calls.batch(event, batch)
+            return (None if out is None else self._wire(out),)
+
+        return self._attempt(delivery, step)
+
+    @verb("send_item")
+    def send_item(self, envelope_id: str, event_id: str, indices: list[Any], data: bytes) -> Answer:
+        """The same for one item, from a broker that does not send batches."""
+        delivery = self._delivery(envelope_id)
+        event = delivery.event(event_id)
+        batch = Batch([data], 0, [indices])
+
+        def step() -> tuple[list[tuple[list[int], bytes]] | None]:
+            out = self._calls.batch(event, batch)
+            return (None if out is None else [(item.indices, item.data) for item in out],)
+
+        return self._attempt(delivery, step)
+
+    @verb("xbus.end_event")
+    def end_event_batches(self, envelope_id: str, event_id: str) -> Answer:
+        """An event is complete; a consumer may answer a reply, a worker further batches."""
+        delivery = self._delivery(envelope_id)
+        event = delivery.event(event_id)
+
+        def step() -> tuple[Any, list[list[Any]]]:
+            reply, out = self._calls.end_event(event)
+            return reply, self._wire(out)
+
+        return self._attempt(delivery, step)
+
+    @verb("end_event")
+    def end_event(self, envelope_id: str, event_id: str) -> Answer:
+        """The same from a broker that does not send batches, and can't take items here."""
+        delivery = self._delivery(envelope_id)
+        event = delivery.event(event_id)
+
+        def step() -> tuple[Any]:
+            reply, out = self._calls.end_event(event)
+            if out:
+                raise Failed("this broker takes no items at the end of an event", code="recipient_failed")
+            return (reply,)
+
+        answer = self._attempt(delivery, step)
+        if isinstance(self._recipient, Worker):
+            answer.add_done_callback(lambda _: self._on_worker_ready())
+        return answer
+
+    @verb("end_envelope")
+    def end_envelope(self, envelope_id: str) -> Answer:
+        """Every recipient took all of the envelope: commit."""
+        delivery = self._delivery(envelope_id)
+
+        def step() -> tuple[None]:
+            self._calls.commit(delivery.envelope)
+            return (None,)
+
+        answer = self._attempt(delivery, step)
+        answer.add_done_callback(lambda done: self._close_if_committed(envelope_id, done))
+        return answer
+
+    @verb("stop_envelope")
+    def stop_envelope(self, envelope_id: str) -> "asyncio.Future[bool]":
+        """Roll back, also an envelope that is not known here: a crash may have left something of it."""
+        delivery = self._deliveries.get(envelope_id) or Delivery(envelope_id)
+        delivery.stop()
+        self._close(envelope_id)
+
+        def roll_back() -> bool:
+            try:
+                self._calls.rollback(delivery.envelope)
+            except Exception as error:
+                extra = {"action": "rollback_failed", "envelope_id": envelope_id}
+                logger.exception("the recipient's rollback failed", extra=extra)
+                raise failure_of(error) from error
+            return True
+
+        return self._desk.give(roll_back)
+
+    async def roll_back_all(self) -> None:
+        """Roll back every open envelope: the broker gave them up."""
+        stopped = [self.stop_envelope(envelope_id) for envelope_id in list(self._deliveries)]
+        await asyncio.gather(*stopped, return_exceptions=True)  # what failed is in the log already
+
+    def _attempt(self, delivery: Delivery, step: Callable[[], tuple[Any, ...]]) -> Answer:
+        return self._desk.give(lambda: delivery.attempt(step))
+
+    def _wire(self, items: list[Item]) -> list[list[Any]]:
+        return wire_batches(items, self.max_batch_bytes)
+
+    def _open(self, envelope_id: str) -> Delivery:
+        if self.is_closing:
+            raise Failed("the recipient is about to stop", "send the envelope again later", code="recipient_stopping")
+        self.idle.clear()
+        delivery = self._deliveries[envelope_id] = Delivery(envelope_id)
+        return delivery
+
+    def _delivery(self, envelope_id: str) -> Delivery:
+        if envelope_id not in self._deliveries:
+            raise Refused("the envelope is not open here", "start an event of it first", code="envelope_unknown")
+        return self._deliveries[envelope_id]
+
+    def _close_if_committed(self, envelope_id: str, done: "asyncio.Future[tuple[Any, ...]]") -> None:
+        if not done.cancelled() and done.exception() is None and done.result()[0]:
+            self._close(envelope_id)
+
+    def _close(self, envelope_id: str) -> None:
+        self._deliveries.pop(envelope_id, None)
+        if not self._deliveries:
+            self.idle.set()

@@ -1,0 +1,169 @@
+"""What the author of a recipient subclasses.
+
+The calls come in this order, for one envelope at a time unless ``envelopes`` says more::
+
+    on_start                                            once, before the recipient registers
+        on_event_start  on_batch*  on_event_end         for each event of an envelope
+        commit(envelope)                                all recipients took all of it: make it last
+        rollback(envelope)                              ... or instead, at any point: forget all of it
+    on_stop                                             once, when the recipient ends
+
+Every method may be ``def`` or ``async def``. Plain ones run one after another in one thread of their own, so they may
+block, and a database connection opened in ``on_start`` may be used in all of them; asynchronous ones run on the event
+loop, one after another too.
+"""
+
+import inspect
+from collections.abc import Awaitable
+from typing import Any, ClassVar, TypeAlias
+
+from xbus.recipient.envelope import Envelope, Event
+from xbus.recipient.item import Batch, Item
+from xbus.recipient.outputs import made_of, values_of
+from xbus.recipient.refusal import Refusal
+
+Done: TypeAlias = Awaitable[None] | None
+"""What a method returns that is waited for but answers nothing."""
+
+
+class Recipient:
+    """What workers and consumers have in common; subclass one of these.
+
+    Attributes:
+        name: shown to operators; the name of the class where it is empty.
+        version: shown to operators.
+        envelopes: how many envelopes the bus may have open here at once.
+    """
+
+    name: ClassVar[str] = ""
+    version: ClassVar[float] = 1.0
+    envelopes: ClassVar[int] = 1
+
+    def on_start(self) -> Done:
+        """Open what all envelopes need."""
+
+    def on_stop(self) -> Done:
+        """Close what ``on_start`` opened."""
+
+    def on_event_start(self, event: Event) -> Done:
+        """An event begins; where it is the first of its envelope, so does the envelope."""
+
+    def commit(self, envelope: Envelope) -> Done:
+        """Make all that came of the envelope last. Once this returned the envelope does not come again."""
+
+    def rollback(self, envelope: Envelope) -> Done:
+        """Forget what came of the envelope and was not committed.
+
+        It may come for an envelope of which nothing is known here, then with an empty ``state``: after a crash of this
+        program, for example, so that what the crash left behind can be removed.
+        """
+
+
+class Consumer(Recipient):
+    """A recipient at the end of the line: it takes items and answers none::
+
+        class Clients(Consumer):
+            def on_item(self, event, item):
+                print(item.value["name"])
+
+    ``on_item`` raises ``Refusal`` for what can never be taken; any other exception makes the envelope come again.
+
+    Attributes:
+        immediate_reply: names of the event types whose emitter waits for what ``on_event_end`` returns.
+    """
+
+    immediate_reply: ClassVar[tuple[str, ...]] = ()
+
+    def on_item(self, event: Event, item: Item) -> Done:
+        """Take one item."""
+
+    def on_batch(self, event: Event, batch: Batch) -> Done:
+        """Take many items at once; hands each to ``on_item`` where it is not overridden."""
+        if inspect.iscoroutinefunction(self.on_item):
+            return self._each_awaited(event, batch)
+        item: Item | None = None
+        try:
+            for item in batch:
+                self.on_item(event, item)
+        except Refusal as refusal:
+            raise _about(refusal, item) from refusal.__cause__
+        return None
+
+    def on_event_end(self, event: Event) -> Any:
+        """The event is complete.
+
+        Returns:
+            The immediate reply, for an event type in ``immediate_reply``: bytes or any value that msgpack can pack.
+        """
+
+    async def _each_awaited(self, event: Event, batch: Batch) -> None:
+        item: Item | None = None
+        try:
+            for item in batch:
+                await self.on_item(event, item)  # type: ignore[misc]
+        except Refusal as refusal:
+            raise _about(refusal, item) from refusal.__cause__
+
+
+class Worker(Recipient):
+    """A recipient in the middle of the line: it answers 0 to n items for each that comes::
+
+        class Names(Worker):
+            def on_item(self, event, item):
+                return [{**item.value, "name": "..."}]
+
+    What it answers goes to the nodes behind it. A list, a tuple or a generator is that many items, None is none,
+    anything else is one item: bytes as they are, an ``Item``, or any value that msgpack can pack.
+    """
+
+    def on_item(self, event: Event, item: Item) -> Any:
+        """Transform one item; passes it on as it is where it is not overridden.
+
+        Returns:
+            The items out. Each bears the indices of ``item``, unless it is an ``Item`` and says otherwise.
+        """
+        return item
+
+    def on_batch(self, event: Event, batch: Batch) -> Any:
+        """Transform many items at once; hands each to ``on_item`` where it is not overridden.
+
+        Returns:
+            The items out: either exactly one value per item that came, in that order, or ``Item`` objects, which say
+            by their indices what they were made of (``item.with_value(...)``, ``Item.of(..., indices=...)``).
+        """
+        if inspect.iscoroutinefunction(self.on_item) or inspect.isasyncgenfunction(self.on_item):
+            return self._each_awaited(event, batch)
+        out: list[Item] = []
+        item: Item | None = None
+        try:
+            for item in batch:
+                out += made_of(item, values_of(self.on_item(event, item)))
+        except Refusal as refusal:
+            raise _about(refusal, item) from refusal.__cause__
+        return out
+
+    def on_event_end(self, event: Event) -> Any:
+        """The event is complete.
+
+        Returns:
+            Items out made of the event as a whole, such as sums. They have no indices unless they are ``Item`` objects.
+        """
+
+    async def _each_awaited(self, event: Event, batch: Batch) -> list[Item]:
+        out: list[Item] = []
+        item: Item | None = None
+        try:
+            for item in batch:
+                answer = self.on_item(event, item)
+                values = [v async for v in answer] if inspect.isasyncgen(answer) else values_of(await answer)
+                out += made_of(item, values)
+        except Refusal as refusal:
+            raise _about(refusal, item) from refusal.__cause__
+        return out
+
+
+def _about(refusal: Refusal, item: Item | None) -> Refusal:
+    """The refusal, made to say which item it is about where its author did not."""
+    if not refusal.indices and item is not None:
+        refusal.indices = item.indices
+    return refusal

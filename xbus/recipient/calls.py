@@ -1,0 +1,53 @@
+"""How the author's methods are called, and what their answers are on the wire."""
+
+from typing import Any
+
+from xbus.recipient.base import Recipient, Worker
+from xbus.recipient.desk import Desk
+from xbus.recipient.envelope import Envelope, Event
+from xbus.recipient.item import Batch, Item
+from xbus.recipient.outputs import made_of_batch, made_of_event
+
+
+class Calls:
+    """Calls an author's methods from the desk's thread, plain or asynchronous ones alike.
+
+    Args:
+        recipient: the author's.
+        desk: where the jobs that use this run.
+    """
+
+    def __init__(self, recipient: Recipient, desk: Desk) -> None:
+        self._recipient: Any = recipient
+        self._finished = desk.finished
+        self._is_worker = isinstance(recipient, Worker)
+
+    def start(self) -> None:
+        """Before everything."""
+        self._finished(self._recipient.on_start())
+
+    def stop(self) -> None:
+        """After everything."""
+        self._finished(self._recipient.on_stop())
+
+    def start_event(self, event: Event) -> None:
+        """An event begins."""
+        self._finished(self._recipient.on_event_start(event))
+
+    def batch(self, event: Event, batch: Batch) -> list[Item] | None:
+        """Items came; what a worker made of them, None from a consumer."""
+        answer = self._finished(self._recipient.on_batch(event, batch))
+        return made_of_batch(batch, answer) if self._is_worker else None
+
+    def end_event(self, event: Event) -> tuple[Any, list[Item]]:
+        """An event is complete: the immediate reply of a consumer, and the items that a worker adds."""
+        answer = self._finished(self._recipient.on_event_end(event))
+        return (None, made_of_event(answer)) if self._is_worker else (answer, [])
+
+    def commit(self, envelope: Envelope) -> None:
+        """Make it last."""
+        self._finished(self._recipient.commit(envelope))
+
+    def rollback(self, envelope: Envelope) -> None:
+        """Forget it."""
+        self._finished(self._recipient.rollback(envelope))

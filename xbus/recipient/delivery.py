@@ -1,0 +1,88 @@
+"""One envelope on its way through a recipient, from its first event to its commit or roll-back."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from xbus.errors import CallError, Failed, Refused
+from xbus.recipient.envelope import Envelope, Event
+from xbus.recipient.refusal import Refusal
+
+logger = logging.getLogger(__name__)
+
+MAX_CAUSE_CHARACTERS = 500
+
+
+class Delivery:
+    """Keeps the events of an envelope, and what went wrong: after that the author's code sees no more of it.
+
+    The broker sends ahead of the answers, so calls of an envelope arrive that was refused or stopped meanwhile; they
+    get the same answer as the call that went wrong.
+
+    Args:
+        envelope_id: the envelope's UUID as text.
+    """
+
+    def __init__(self, envelope_id: str) -> None:
+        self.envelope = Envelope(envelope_id)
+        self._events: dict[str, Event] = {}
+        self._refusal: Refusal | None = None
+        self._error: CallError | None = None
+
+    def add_event(self, event_id: str, type_name: str) -> Event:
+        """An event begins.
+
+        Raises:
+            Refused: it began before (``event_open``).
+        """
+        if event_id in self._events:
+            raise Refused("the event began before", "stop its envelope first", code="event_open")
+        event = self._events[event_id] = Event(event_id, type_name, self.envelope)
+        return event
+
+    def event(self, event_id: str) -> Event:
+        """The event of that id.
+
+        Raises:
+            Refused: there is none (``event_unknown``).
+        """
+        if event_id not in self._events:
+            raise Refused("the event is not open here", "start it first", code="event_unknown")
+        return self._events[event_id]
+
+    def stop(self) -> None:
+        """From now on no step is taken, not even those that are in line already."""
+        self._error = Failed("the envelope was stopped", code="envelope_stopped")
+
+    def attempt(self, step: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Take one step through the author's code; to be called in the desk's thread.
+
+        Returns:
+            ``(True, ...)`` with what the step returned, or ``(False, errors)`` after a refusal.
+
+        Raises:
+            CallError: the author's code failed, now or before, or the envelope was stopped.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._refusal is None:
+            try:
+                return (True, *step())
+            except Refusal as refusal:
+                self._refusal = refusal
+                self._log("recipient_refused", "the recipient refused items")
+            except Exception as error:
+                self._log("recipient_failed", "the recipient's code failed", error)
+                self._error = failure_of(error)
+                raise self._error from error
+        return (False, self._refusal.errors)
+
+    def _log(self, action: str, message: str, error: Exception | None = None) -> None:
+        level = logging.ERROR if error else logging.WARNING
+        logger.log(level, message, exc_info=error, extra={"action": action, "envelope_id": self.envelope.id})
+
+
+def failure_of(error: Exception) -> Failed:
+    """What the broker is told of an exception of the author's code: try again later."""
+    cause = f"{type(error).__name__}: {error}"[:MAX_CAUSE_CHARACTERS]
+    return Failed(cause, "see the recipient's log for where it was raised", code="recipient_failed")

@@ -1,0 +1,75 @@
+"""The one thread in which the author's code runs, job after job in the order in which they were given."""
+
+import asyncio
+import inspect
+import queue
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from xbus.errors import Failed
+
+Job: TypeAlias = Callable[[], Any]
+
+
+class Desk:
+    """Runs jobs off the event loop, so that pings are answered while the author's code works.
+
+    To be made in a running loop.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[tuple[Job, asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        # A daemon: author's code that never returns must not keep the program from ending.
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def give(self, job: Job) -> "asyncio.Future[Any]":
+        """Put a job behind those given before; the future gets what it returns or raises."""
+        future = self._loop.create_future()
+        self._jobs.put((job, future))
+        return future
+
+    def finished(self, answer: Any) -> Any:
+        """Inside a job: what the author's method answered, after the loop has run it where it is asynchronous."""
+        if not inspect.isawaitable(answer):
+            return answer
+        return asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop).result()
+
+    def close(self) -> None:
+        """Take no further jobs; one that still runs is left to itself."""
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (given := self._jobs.get()) is not None:
+            job, future = given
+            result, error = _outcome(job)
+            if self._loop.is_closed():
+                return
+            self._loop.call_soon_threadsafe(_report, future, result, error)
+
+
+def _outcome(job: Job) -> tuple[Any, Exception | None]:
+    try:
+        return job(), None
+    except Exception as error:
+        return None, error
+    except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
+        return None, Failed(f"the recipient's code raised {error!r}", code="recipient_failed")
+
+
+def _report(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+async def _awaited(answer: Awaitable[Any]) -> Any:
+    return await answer

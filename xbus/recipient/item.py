@@ -1,0 +1,120 @@
+"""Items as the author of a recipient sees them."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from xbus.errors import ProtocolError, Refused
+from xbus.recipient.refusal import Refusal
+from xbus.rpc.codec import unpack, unpack_items
+from xbus.rpc.items import item_bytes
+
+NO_INDEX = -1
+
+_NOT_READ = object()
+
+
+class Item:
+    """One item of an event.
+
+    Attributes:
+        data: its bytes as they came.
+        index: the first of its indices; -1 where it has none.
+    """
+
+    __slots__ = ("_indices", "_value", "data", "index")
+
+    def __init__(self, data: bytes, index: int, indices: list[int] | None = None) -> None:
+        self.data = data
+        self.index = index
+        self._indices = indices
+        self._value = _NOT_READ
+
+    @classmethod
+    def of(cls, value: object, indices: Iterable[int] = ()) -> "Item":
+        """A new item, for a worker to answer.
+
+        Args:
+            value: bytes as they are; any other value is packed by msgpack.
+            indices: the emitter's indexes of the items that it was made of.
+
+        Raises:
+            Refused: msgpack has no way to write the value (``bad_items``).
+        """
+        made_of = list(indices)
+        return cls(item_bytes(value), made_of[0] if made_of else NO_INDEX, made_of)
+
+    @property
+    def value(self) -> Any:
+        """What the bytes say in msgpack, unpacked when first asked for.
+
+        Raises:
+            Refusal: they are no msgpack; they never will be.
+        """
+        if self._value is _NOT_READ:
+            try:
+                self._value = unpack(self.data)
+            except ProtocolError as error:
+                raise Refusal(f"the item is not msgpack: {error.cause}", self.indices) from error
+        return self._value
+
+    @property
+    def indices(self) -> list[int]:
+        """The places, counted from 0, of the items in the emitter's event that this one was made of."""
+        return [self.index] if self._indices is None else self._indices
+
+    @property
+    def is_original(self) -> bool:
+        """Whether it stands for the one item at ``index``."""
+        return self._indices is None
+
+    def with_value(self, value: object) -> "Item":
+        """A new item made of this one: another value, the same indices.
+
+        Raises:
+            Refused: msgpack has no way to write the value (``bad_items``).
+        """
+        return Item(item_bytes(value), self.index, self._indices)
+
+
+class Batch:
+    """Items of one event that came together; iterating over it gives each as an ``Item``.
+
+    Attributes:
+        data: the bytes of each item, the fastest way to them.
+    """
+
+    __slots__ = ("_first_index", "_indices", "data")
+
+    def __init__(self, data: list[bytes], first_index: int, indices: list[list[int]] | None = None) -> None:
+        self.data = data
+        self._first_index = first_index
+        self._indices = indices
+
+    @classmethod
+    def unpacked(cls, first_index: int, items: int, data: bytes, indices: list[Any] | None) -> "Batch":
+        """The batch in the arguments of ``xbus.send_items``.
+
+        Raises:
+            Refused: they do not fit together (``bad_items``).
+        """
+        if indices is not None and not _are_indices(indices, items):
+            raise Refused("the indices of a batch are not one list of numbers per item", code="bad_items")
+        try:
+            return cls(unpack_items(data, items), first_index, indices)
+        except ProtocolError as error:
+            raise Refused(error.cause, error.next_step, code="bad_items") from error
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self) -> Iterator[Item]:
+        if self._indices is None:
+            return map(Item, self.data, range(self._first_index, self._first_index + len(self.data)))
+        first_ones = (indices[0] if indices else NO_INDEX for indices in self._indices)
+        return map(Item, self.data, first_ones, self._indices)
+
+
+def _are_indices(indices: list[Any], items: int) -> bool:
+    return len(indices) == items and all(
+        type(of_item) is list and all(type(index) is int for index in of_item) for of_item in indices
+    )

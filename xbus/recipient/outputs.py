@@ -1,0 +1,64 @@
+"""What a worker answered, made into items and then into the batches of the wire. Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from xbus.recipient.item import Batch, Item
+from xbus.rpc.codec import pack_items
+from xbus.rpc.items import cut
+
+
+def values_of(answer: Any) -> Iterable[Any]:
+    """A list, a tuple or a generator is that many values, None is none, anything else is one value."""
+    if answer is None:
+        return ()
+    if isinstance(answer, list | tuple | Iterator):
+        return answer
+    return (answer,)
+
+
+def made_of(source: Item, values: Iterable[Any]) -> list[Item]:
+    """The values as items that bear the indices of ``source``, unless they say otherwise."""
+    return [value if isinstance(value, Item) else source.with_value(value) for value in values]
+
+
+def made_of_batch(batch: Batch, answer: Any) -> list[Item]:
+    """What ``Worker.on_batch`` answered, as items.
+
+    Raises:
+        TypeError: values that are no ``Item``, and not one for each item of the batch.
+    """
+    values = list(values_of(answer))
+    if all(type(value) is Item for value in values):
+        return values
+    if len(values) != len(batch):
+        raise TypeError(
+            f"on_batch answered {len(values)} values to {len(batch)} items: "
+            "answer one value per item, or Item objects, which say what they were made of"
+        )
+    return [item for source, value in zip(batch, values, strict=True) for item in made_of(source, [value])]
+
+
+def made_of_event(answer: Any) -> list[Item]:
+    """What ``Worker.on_event_end`` answered, as items; without indices unless they say otherwise."""
+    return [value if isinstance(value, Item) else Item.of(value) for value in values_of(answer)]
+
+
+def wire_batches(items: list[Item], max_batch_bytes: int) -> list[list[Any]]:
+    """The items as ``[first_index, items, data, indices or None]``, each batch small enough for the bus."""
+    batches = []
+    start = 0
+    for datas in cut([item.data for item in items], max_batch_bytes):
+        piece = items[start : start + len(datas)]
+        start += len(datas)
+        batches.append([max(piece[0].index, 0), len(piece), pack_items(datas), _indices(piece)])
+    return batches
+
+
+def _indices(items: list[Item]) -> list[list[int]] | None:
+    first = items[0].index
+    if all(item.is_original for item in items) and [item.index for item in items] == list(
+        range(first, first + len(items))
+    ):
+        return None
+    return [item.indices for item in items]

@@ -1,0 +1,29 @@
+"""How an author says no for good."""
+
+from collections.abc import Iterable
+
+from xbus.errors import XbusError
+
+
+class Refusal(XbusError):
+    """What came can't be taken, and never will: the envelope is rolled back everywhere and parked for a person.
+
+    Any other exception means "not now", and the envelope comes again::
+
+        raise Refusal(f"there is no airline {code}", item.indices)
+
+    Args:
+        message: what is wrong, for the person who will look at it.
+        indices: the emitter's indexes of the items it is about; those of the item at hand where none are given.
+    """
+
+    default_code = "items_refused"
+
+    def __init__(self, message: str, indices: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.indices = list(indices)
+
+    @property
+    def errors(self) -> list[tuple[list[int], str]]:
+        """The form that it has on the wire."""
+        return [(self.indices, self.cause)]
