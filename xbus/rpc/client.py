@@ -1,0 +1,231 @@
+"""The calling side: a DEALER socket, whose calls are sent in the order in which they are made."""
+
+import asyncio
+import itertools
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from xbus.clock import Clock, SystemClock
+from xbus.errors import CallError, ConfigurationError, ConnectionLost, ProtocolError, TimedOut
+from xbus.rpc.drain import Drain, events
+from xbus.rpc.frames import decode_reply, encode_request, sender_prefix
+
+log = logging.getLogger(__name__)
+
+RECONNECT_MS = 100
+RECONNECT_MOST_MS = 2000
+"""libzmq tries again after the first, then doubles the pause up to the second."""
+
+LINGER_MS = 1000
+"""How long libzmq goes on sending calls after ``close``."""
+
+_REQUEST_IDS = 2**32
+_CONNECTION_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+
+
+class Client:
+    """Calls the verbs of one server.
+
+    libzmq reconnects by itself, but no call outlives the connection that it was made for: when that is lost every
+    unanswered call fails, and none of them reaches the next server at the address.
+
+    Args:
+        context: of the whole process.
+        name: whom it calls, for the errors.
+        clock: stamps the requests.
+        max_message_bytes: a server that sends a larger frame is disconnected; -1 for no limit.
+        on_lost: called once for each lost connection, after its calls have failed.
+        heartbeat_seconds: how often ZMTP asks the server for a sign of life; three times that without one and the
+            connection counts as lost. 0 for never.
+    """
+
+    def __init__(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        *,
+        name: str,
+        clock: Clock | None = None,
+        max_message_bytes: int = -1,
+        on_lost: Callable[[], None] | None = None,
+        heartbeat_seconds: float = 0,
+    ) -> None:
+        self.name = name
+        self._clock = clock or SystemClock()
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
+        self._ids = itertools.count()
+        self._calls: dict[int, _Call] = {}
+        self._unsent: dict[int, list[bytes]] = {}
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._socket = _dealer(context, max_message_bytes, int(heartbeat_seconds * 1000))
+        self._drain = Drain(self._socket, self._answered)
+        self._monitor = self._socket.get_monitor_socket(_CONNECTION_EVENTS)
+        self._monitor_drain = Drain(self._monitor, self._connection_event)
+
+    def connect(self, address: str) -> None:
+        """Begin to connect; calls made meanwhile are sent when the connection is there.
+
+        Raises:
+            ConfigurationError: ``bad_address``.
+        """
+        try:
+            self._socket.connect(address)
+        except zmq.ZMQError as error:
+            cause = f"{self.name}: can't connect to {address} ({error})"
+            raise ConfigurationError(cause, "write tcp://host:port or ipc://path", code="bad_address") from error
+        self._drain.resume()
+        self._monitor_drain.resume()
+
+    def call(self, method: str, *args: Any, timeout: float | None = None) -> "asyncio.Future[Any]":
+        """Call a verb; the request is sent before this returns.
+
+        Args:
+            timeout: seconds after which the future fails with ``TimedOut``; the call stays owed.
+
+        Returns:
+            A future of the answer. It fails with ``Refused`` or ``Failed`` as the server says, with ``TimedOut``, or
+            with ``ConnectionLost``.
+
+        Raises:
+            ProtocolError: an argument can't be encoded.
+        """
+        request_id = next(self._ids) % _REQUEST_IDS
+        frames = encode_request(self._sender, request_id, self._clock.now().timestamp(), method, args)
+        call = _Call(method, self._loop.create_future())
+        if timeout is not None:
+            call.timer = self._loop.call_later(timeout, self._timed_out, request_id, timeout)
+        self._calls[request_id] = call
+        self._settled.clear()
+        self._send(request_id, frames)
+        return call.future
+
+    @property
+    def owed(self) -> int:
+        """How many calls the server has not answered yet, those included that timed out here."""
+        return len(self._calls)
+
+    async def settled(self) -> None:
+        """Wait until nothing is owed: all is answered, or the connection that it was owed over is gone."""
+        await self._settled.wait()
+
+    def close(self) -> None:
+        """Close the connection; what is unanswered fails with ``ConnectionLost``."""
+        if self._socket.closed:
+            return
+        self._drain.pause()
+        self._monitor_drain.pause()
+        self._socket.disable_monitor()
+        self._monitor.close()
+        self._socket.close()
+        self._fail_all(ConnectionLost(f"{self.name}: the connection was closed here"))
+
+    def _send(self, request_id: int, frames: list[bytes]) -> None:
+        if self._unsent or not self._sent(frames):
+            self._unsent[request_id] = frames
+        else:
+            self._drain.check()
+
+    def _sent(self, frames: list[bytes]) -> bool:
+        try:
+            self._socket.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def _connection_event(self, frames: list[bytes]) -> None:
+        event = parse_monitor_message(frames)["event"]
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._send_unsent()
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._lost()
+
+    def _send_unsent(self) -> None:
+        # Reading EVENTS makes libzmq take note of the new connection; a send alone may look too early.
+        if not events(self._socket) & zmq.POLLOUT:
+            return
+        unsent, self._unsent = self._unsent, {}
+        for request_id, frames in unsent.items():
+            self._send(request_id, frames)
+
+    def _lost(self) -> None:
+        # What was answered before the end counts as answered.
+        self._drain.read_all()
+        log.info("%s: connection lost", self.name, extra={"action": "connection_lost", "unanswered": self.owed})
+        self._fail_all(ConnectionLost(f"{self.name}: the connection was lost", "see whether the other side runs"))
+        if self._on_lost is not None:
+            self._on_lost()
+
+    def _fail_all(self, error: CallError) -> None:
+        calls, self._calls, self._unsent = self._calls, {}, {}
+        self._settled.set()
+        for call in calls.values():
+            call.finish(None, error)
+
+    def _timed_out(self, request_id: int, timeout: float) -> None:
+        call = self._calls[request_id]
+        call.finish(None, TimedOut(f"{self.name}: no answer to {call.method} within {timeout:g} s"))
+        if self._unsent.pop(request_id, None):
+            self._forget(request_id)
+
+    def _answered(self, frames: list[bytes]) -> None:
+        try:
+            reply = decode_reply(frames)
+        except ProtocolError as error:
+            extra = {"action": "unreadable_reply", "cause": error.cause}
+            log.warning("%s: the server sends what is no reply", self.name, extra=extra)
+            return
+        call = self._forget(reply.id)
+        if call is not None:
+            call.finish(reply.answer, reply.error)
+
+    def _forget(self, request_id: int) -> "_Call | None":
+        call = self._calls.pop(request_id, None)
+        if not self._calls:
+            self._settled.set()
+        return call
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that is owed an answer."""
+
+    method: str
+    future: "asyncio.Future[Any]"
+    timer: asyncio.TimerHandle | None = None
+
+    def finish(self, answer: Any, error: CallError | None) -> None:
+        """Give the answer to whoever still waits for it."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.future.done():
+            return
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(answer)
+
+
+def _dealer(
+    context: "zmq.Context[zmq.Socket[bytes]]", max_message_bytes: int, heartbeat_ms: int
+) -> "zmq.Socket[bytes]":
+    socket = context.socket(zmq.DEALER)
+    # Calls are never queued without a connection, and what was queued ends with it: the next server must not get it.
+    socket.set(zmq.IMMEDIATE, 1)
+    socket.set(zmq.SNDHWM, 0)
+    socket.set(zmq.MAXMSGSIZE, max_message_bytes)
+    socket.set(zmq.LINGER, LINGER_MS)
+    socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
+    socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_MOST_MS)
+    if heartbeat_ms:
+        socket.set(zmq.HEARTBEAT_IVL, heartbeat_ms)
+        socket.set(zmq.HEARTBEAT_TIMEOUT, 3 * heartbeat_ms)
+    return socket

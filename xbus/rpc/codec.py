@@ -1,0 +1,98 @@
+"""msgpack: values of the wire to bytes and back, and the packed items of a segment.
+
+Text and bytes are distinct (``use_bin_type``, ``raw=False``). The extension types 123 to 127 of old peers are pickles,
+whose unpickling runs code of the sender: no extension type is ever decoded, each is refused unopened. What a value may
+cost is bounded by the size of its frame, which the sockets limit: msgpack makes no array longer than the bytes it has.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NoReturn, cast
+
+import msgpack
+
+from xbus.errors import ProtocolError
+
+EXTENSION_REFUSED = "extension_refused"
+BAD_ITEMS = "bad_items"
+
+_ARRAY_32 = struct.Struct(">BI")
+_ARRAY_32_MARK = 0xDD
+
+
+def pack(value: Any) -> bytes:
+    """Encode None, bool, int, float, str, bytes, and lists, tuples and dicts of these.
+
+    Raises:
+        ProtocolError: ``value`` holds something else, or an integer of more than 64 bits.
+    """
+    try:
+        return cast(bytes, msgpack.packb(value, use_bin_type=True))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ProtocolError(f"a value can't be sent: {error}", code="bad_value") from error
+
+
+def unpack(data: bytes) -> Any:
+    """Decode one value; arrays become lists.
+
+    Raises:
+        ProtocolError: ``data`` is not one msgpack value; its code is ``EXTENSION_REFUSED`` where it holds an extension.
+    """
+    try:
+        return msgpack.unpackb(data, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ProtocolError(f"{len(data)} bytes are not a msgpack value: {error!r}") from error
+
+
+def _refuse_extension(extension: int, _: bytes) -> NoReturn:
+    raise ProtocolError(
+        f"the value holds msgpack extension type {extension}",
+        "send dates and times as text in ISO 8601",
+        code=EXTENSION_REFUSED,
+    )
+
+
+def pack_items(items: Sequence[bytes]) -> bytes:
+    """Join items as a segment holds them: each a msgpack bin, one behind the other, no array header.
+
+    Raises:
+        ProtocolError: an item is not bytes.
+    """
+    if not set(map(type, items)) <= {bytes}:
+        raise ProtocolError("an item is not bytes", code=BAD_ITEMS)
+    return pack(items)[_array_header_bytes(len(items)) :]
+
+
+def _array_header_bytes(length: int) -> int:
+    """The size of the header that msgpack puts before an array: its shortest form, as of the msgpack specification."""
+    if length < 16:
+        return 1
+    return 3 if length < 65536 else 5
+
+
+def unpack_items(data: bytes, items: int) -> list[bytes]:
+    """Take the items out of a segment; a Python list of ``items`` bytes objects.
+
+    Raises:
+        ProtocolError: ``data`` is not exactly that many msgpack bins.
+    """
+    if not 0 <= items <= len(data):
+        raise _bad_items(data, items)
+    try:
+        # An array header before the bins makes msgpack walk them all in one call.
+        found = msgpack.unpackb(
+            _ARRAY_32.pack(_ARRAY_32_MARK, items) + data, max_str_len=0, max_map_len=0, max_ext_len=0
+        )
+    except (ValueError, TypeError) as error:
+        raise _bad_items(data, items) from error
+    if not set(map(type, found)) <= {bytes}:
+        raise _bad_items(data, items)
+    return list(found)
+
+
+def _bad_items(data: bytes, items: int) -> ProtocolError:
+    return ProtocolError(
+        f"{len(data)} bytes are not {items} items",
+        "send each item as one msgpack bin, one behind the other, and their number beside them",
+        code=BAD_ITEMS,
+    )

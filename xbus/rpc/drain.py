@@ -1,0 +1,102 @@
+"""Reading a ZeroMQ socket inside an event loop, many messages per wake-up.
+
+libzmq's file descriptor is edge-triggered: it wakes the loop when something *became* readable, and any send or read on
+the socket may swallow that edge (zmq_getsockopt(3), ZMQ_FD). So a wake-up reads until nothing is left, and whoever
+sends outside of it says so with ``check``. Several times the rate of one await per message, at a quarter of its CPU.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import zmq
+
+MESSAGES_PER_TURN = 100
+"""After so many the other tasks of the loop get their turn."""
+
+
+def always() -> bool:
+    """There is always room for another message."""
+    return True
+
+
+def events(socket: "zmq.Socket[bytes]") -> int:
+    """Whether the socket can be read or written now, as ``zmq.POLLIN`` and ``zmq.POLLOUT``."""
+    return cast(int, socket.getsockopt(zmq.EVENTS))
+
+
+def bound_endpoint(socket: "zmq.Socket[bytes]") -> str:
+    """The address that the socket was last bound to, with the port that it got."""
+    return cast(bytes, socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+
+
+class Drain:
+    """Hands each message of a socket to ``on_message``, in order of arrival.
+
+    Args:
+        socket: a plain, non-blocking use of it; the drain does not close it.
+        on_message: gets the frames of one message; it must not raise.
+        may_read: asked before each message. Once it says no, nothing is read until ``resume``: libzmq's queue fills,
+            then TCP's, and the peer has to wait.
+    """
+
+    def __init__(
+        self,
+        socket: "zmq.Socket[bytes]",
+        on_message: Callable[[list[bytes]], None],
+        may_read: Callable[[], bool] = always,
+    ) -> None:
+        self._socket = socket
+        self._on_message = on_message
+        self._may_read = may_read
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = cast(int, socket.getsockopt(zmq.FD))
+        self._reading = False
+        self._next_turn: asyncio.Handle | None = None
+
+    def resume(self) -> None:
+        """Start to read, or go on with it."""
+        if not self._reading:
+            self._reading = True
+            self._loop.add_reader(self._descriptor, self._read)
+            self.check()
+
+    def pause(self) -> None:
+        """Read nothing more until ``resume``; call it before the socket is closed."""
+        if self._reading:
+            self._reading = False
+            # The descriptor stays readable while messages wait: watched, it would keep the loop spinning.
+            self._loop.remove_reader(self._descriptor)
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
+
+    def check(self) -> None:
+        """Look soon whether there is something to read; to be called after each send from outside ``on_message``."""
+        if self._reading and self._next_turn is None:
+            self._next_turn = self._loop.call_soon(self._read)
+
+    def read_all(self) -> None:
+        """Read what is there now, without asking ``may_read``."""
+        try:
+            while True:
+                self._on_message(self._socket.recv_multipart(zmq.NOBLOCK))
+        except zmq.Again:
+            self.check()
+
+    def _read(self) -> None:
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
+        try:
+            for _ in range(MESSAGES_PER_TURN):
+                if not self._may_read():
+                    self.pause()
+                if not self._reading:
+                    return
+                self._on_message(self._socket.recv_multipart(zmq.NOBLOCK))
+        except zmq.Again:
+            # A reply sent by on_message may have swallowed the edge of a message that came after the last read.
+            if not events(self._socket) & zmq.POLLIN:
+                return
+        self.check()

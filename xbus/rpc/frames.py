@@ -1,0 +1,165 @@
+"""Requests and replies as ZeroMQ frames; pure, no sockets.
+
+    request   header 16 bytes "=HHLd"  | method in UTF-8 | msgpack array of arguments | msgpack map of keyword arguments
+              pid, random, id, unix time
+    reply     header 17 bytes "=HHLd?" | msgpack answer
+              pid, random, id, unix time, is_error
+
+The format is that of aiozmq.rpc 0.5 to 1.0 (``aiozmq/rpc/rpc.py``), which existing emitters and recipients speak. A
+reply is matched by its id alone. The answer of an error reply is ``[type name, args, repr]``.
+"""
+
+import struct
+from typing import Any, NamedTuple
+
+from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
+from xbus.rpc.codec import EXTENSION_REFUSED, pack, unpack
+
+UNKNOWN_METHOD = "unknown_method"
+WRONG_ARGUMENTS = "wrong_arguments"
+ERROR_REPLY = "error_reply"
+BAD_ANSWER = "bad_answer"
+
+_SENDER = struct.Struct("=HH")
+_REQUEST = struct.Struct("=Ld")
+_REPLY = struct.Struct("=Ld?")
+_REQUEST_HEADER = struct.Struct("=HHLd")
+_REPLY_HEADER = struct.Struct("=HHLd?")
+_REQUEST_FRAMES = 4
+_EMPTY_MAP = b"\x80"
+
+_AIOZMQ_TYPES = {
+    UNKNOWN_METHOD: "aiozmq.rpc.base.NotFoundError",
+    WRONG_ARGUMENTS: "aiozmq.rpc.base.ParametersError",
+}
+_CODES_OF_AIOZMQ = {type_name: code for code, type_name in _AIOZMQ_TYPES.items()}
+_ERROR_CLASSES = (Refused, TimedOut, ConnectionLost, Failed)
+_ERROR_PREFIX = "xbus.errors."
+
+
+class Request(NamedTuple):
+    """A call as it arrived.
+
+    ``route`` are the frames before the header, to be put before the reply; ``refusal`` says why the call can be
+    answered but not be carried out.
+    """
+
+    route: list[bytes]
+    id: int
+    method: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    refusal: Refused | None = None
+
+
+class Reply(NamedTuple):
+    """An answer as it arrived: ``error`` where it is one, else ``answer``."""
+
+    id: int
+    answer: Any
+    error: CallError | None
+
+
+def sender_prefix(pid: int, random: int) -> bytes:
+    """The 4 bytes that open each header: process id and a random number of the connection, both modulo 65536."""
+    return _SENDER.pack(pid % 0x10000, random % 0x10000)
+
+
+def encode_request(sender: bytes, request_id: int, sent_at: float, method: str, args: tuple[Any, ...]) -> list[bytes]:
+    """The frames of a call.
+
+    Args:
+        sender: of ``sender_prefix``.
+        request_id: 0 to 2**32 - 1; the reply comes back with it.
+        sent_at: unix time in seconds.
+
+    Raises:
+        ProtocolError: an argument can't be encoded.
+    """
+    return [sender + _REQUEST.pack(request_id, sent_at), method.encode(), pack(args), _EMPTY_MAP]
+
+
+def decode_request(frames: list[bytes]) -> Request:
+    """A call from the frames that a ROUTER socket read.
+
+    Raises:
+        ProtocolError: the frames are no request; there is nothing to reply to.
+    """
+    if len(frames) <= _REQUEST_FRAMES:
+        raise ProtocolError(f"a request has 4 frames behind the routing id, not {len(frames) - 1}")
+    *route, header, name, args_data, kwargs_data = frames
+    try:
+        _, _, request_id, _ = _REQUEST_HEADER.unpack(header)
+        method = name.decode()
+    except (struct.error, UnicodeDecodeError) as error:
+        raise ProtocolError(f"header or method name of a request can't be read: {error}") from error
+    try:
+        args, kwargs = unpack(args_data), {} if kwargs_data == _EMPTY_MAP else unpack(kwargs_data)
+    except ProtocolError as error:
+        if error.code != EXTENSION_REFUSED:
+            raise
+        return Request(route, request_id, method, [], {}, Refused(error.cause, error.next_step, code=WRONG_ARGUMENTS))
+    if type(args) is not list or type(kwargs) is not dict:
+        raise ProtocolError("the arguments of a request are no msgpack array and map")
+    return Request(route, request_id, method, args, kwargs)
+
+
+def encode_reply(sender: bytes, request: Request, sent_at: float, answer: Any) -> list[bytes]:
+    """The frames of an answer, the route back in front.
+
+    Raises:
+        ProtocolError: the answer can't be encoded.
+    """
+    return [*request.route, sender + _REPLY.pack(request.id, sent_at, False), pack(answer)]
+
+
+def encode_error(sender: bytes, request: Request, sent_at: float, error: CallError) -> list[bytes]:
+    """The frames of an error reply, the route back in front.
+
+    What aiozmq has a type of its own for goes under that name, so that old clients raise it; all else goes as
+    ``xbus.errors.<class>`` with cause, next step and code.
+    """
+    aiozmq_type = _AIOZMQ_TYPES.get(error.code)
+    if aiozmq_type:
+        answer = [aiozmq_type, [str(error)], repr(error)]
+    else:
+        answer = [_class_name(error), [error.cause, error.next_step, error.code], repr(error)]
+    return [*request.route, sender + _REPLY.pack(request.id, sent_at, True), pack(answer)]
+
+
+def _class_name(error: CallError) -> str:
+    kind = next((kind for kind in _ERROR_CLASSES if isinstance(error, kind)), Failed)
+    return _ERROR_PREFIX + kind.__name__
+
+
+def decode_reply(frames: list[bytes]) -> Reply:
+    """An answer from the frames that a DEALER socket read. An answer that can't be read becomes an error of the call.
+
+    Raises:
+        ProtocolError: the frames are no reply; no call can be told from them.
+    """
+    try:
+        header, data = frames
+        _, _, request_id, _, is_error = _REPLY_HEADER.unpack(header)
+    except (ValueError, struct.error) as error:
+        raise ProtocolError(f"{len(frames)} frames are no reply: {error}") from error
+    try:
+        answer = unpack(data)
+    except ProtocolError as error:
+        return Reply(request_id, None, Refused(f"the answer can't be read: {error.cause}", code=BAD_ANSWER))
+    if is_error:
+        return Reply(request_id, None, _error_of(answer))
+    return Reply(request_id, answer, None)
+
+
+def _error_of(answer: Any) -> CallError:
+    match answer:
+        case [str(type_name), [str(cause), str(next_step), str(code)], _] if type_name.startswith(_ERROR_PREFIX):
+            kind = Refused if type_name == _ERROR_PREFIX + Refused.__name__ else Failed
+            return kind(cause, next_step, code=code)
+        case [str(type_name), list(args), _] if type_name in _CODES_OF_AIOZMQ:
+            cause = ", ".join(map(str, args)) or "the call was refused"
+            return Refused(cause, code=_CODES_OF_AIOZMQ[type_name])
+        case [_, _, str(remote_repr)]:
+            return Failed(remote_repr, "look into the log of the other side", code=ERROR_REPLY)
+    return Failed(f"an error reply of another form: {answer!r:.200}", code=ERROR_REPLY)

@@ -1,0 +1,213 @@
+"""The answering side: a ROUTER socket, whose calls are carried out in order of arrival."""
+
+import asyncio
+import errno
+import functools
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from types import CoroutineType
+from typing import Any
+
+import zmq
+
+from xbus.clock import Clock, SystemClock
+from xbus.errors import CallError, ConfigurationError, Failed, ProtocolError
+from xbus.rpc.complaints import Complaints
+from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.drain import Drain, always, bound_endpoint
+from xbus.rpc.frames import Request, decode_request, encode_error, encode_reply, sender_prefix
+
+log = logging.getLogger(__name__)
+
+MESSAGES_READ_AHEAD = 100
+"""What libzmq may hold of one peer before TCP holds it back."""
+
+REPLIES_UNREAD = 100_000
+"""What one peer may leave unread before replies to it are dropped."""
+
+LINGER_MS = 1000
+"""How long libzmq goes on sending replies after ``close``."""
+
+
+class Server:
+    """Serves the verbs of a dispatch table at an address.
+
+    A plain handler runs at once and its answer is sent before the next call is read, so calls that a peer pipelines
+    are carried out in the order in which it made them. A handler that returns a future or a coroutine is answered when
+    that is done.
+
+    Args:
+        context: of the whole process.
+        dispatch: the verbs.
+        name: for the log.
+        max_message_bytes: a peer that sends a larger frame is disconnected by libzmq.
+        may_read: asked before each call; after a no nothing is read until ``resume``.
+        clock: stamps the replies.
+    """
+
+    def __init__(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        dispatch: Dispatch,
+        *,
+        name: str,
+        max_message_bytes: int,
+        may_read: Callable[[], bool] = always,
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = name
+        self._dispatch = dispatch
+        self._clock = clock or SystemClock()
+        self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
+        self._unreadable = Complaints(self._clock)
+        self._undelivered = Complaints(self._clock)
+        self._unanswered = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._all_answered = asyncio.Event()
+        self._all_answered.set()
+        self._socket = context.socket(zmq.ROUTER)
+        self._socket.set(zmq.MAXMSGSIZE, max_message_bytes)
+        self._socket.set(zmq.RCVHWM, MESSAGES_READ_AHEAD)
+        self._socket.set(zmq.SNDHWM, REPLIES_UNREAD)
+        self._socket.set(zmq.ROUTER_MANDATORY, 1)
+        self._socket.set(zmq.LINGER, LINGER_MS)
+        self._drain = Drain(self._socket, self._serve, may_read)
+
+    @property
+    def unreadable(self) -> int:
+        """How many messages were no requests."""
+        return self._unreadable.total
+
+    @property
+    def unanswered(self) -> int:
+        """How many calls wait for their handler's future."""
+        return self._unanswered
+
+    def bind(self, address: str) -> str:
+        """Open the port; calls are read from ``start`` on.
+
+        Args:
+            address: ``tcp://host:port`` or ``ipc://path``; port 0 or ``*`` takes a free one.
+
+        Returns:
+            The address with the port that was taken.
+
+        Raises:
+            ConfigurationError: ``address_in_use`` or ``bad_address``.
+        """
+        try:
+            self._socket.bind(address)
+        except zmq.ZMQError as error:
+            raise _bind_error(self.name, address, error) from error
+        return bound_endpoint(self._socket)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._drain.resume()
+
+    def pause(self) -> None:
+        """Read no further calls; peers wait."""
+        self._drain.pause()
+
+    def resume(self) -> None:
+        """Read again, after a ``pause`` or when ``may_read`` may have turned true."""
+        self._drain.resume()
+
+    async def drain(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds for all calls that were read to be answered; whether they are."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._all_answered.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Give up what is unanswered and close the port."""
+        self._drain.pause()
+        for task in self._tasks:
+            task.cancel()
+        self._socket.close()
+
+    def _serve(self, frames: list[bytes]) -> None:
+        try:
+            request = decode_request(frames)
+        except ProtocolError as error:
+            self._note_unreadable(frames[0], error)
+            return
+        if request.refusal is not None:
+            self._answer_error(request, request.refusal)
+            return
+        try:
+            answer = self._dispatch.call(request.method, request.args, request.kwargs)
+        except Exception as error:
+            self._answer_error(request, error)
+        else:
+            if isinstance(answer, (asyncio.Future, CoroutineType)):
+                self._answer_later(request, answer)
+            else:
+                self._answer(request, answer)
+
+    def _answer_later(self, request: Request, answer: "asyncio.Future[Any] | CoroutineType[Any, Any, Any]") -> None:
+        self._unanswered += 1
+        self._all_answered.clear()
+        if isinstance(answer, CoroutineType):
+            answer = asyncio.get_running_loop().create_task(answer, name=f"{self.name} {request.method}")
+            self._tasks.add(answer)
+            answer.add_done_callback(self._tasks.discard)
+        answer.add_done_callback(functools.partial(self._answered, request))
+
+    def _answered(self, request: Request, answer: "asyncio.Future[Any]") -> None:
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._all_answered.set()
+        if self._socket.closed:
+            return
+        if answer.cancelled():
+            self._answer_error(request, Failed("the call was given up", "call again", code="call_cancelled"))
+        elif error := answer.exception():
+            self._answer_error(request, error)
+        else:
+            self._answer(request, answer.result())
+        self._drain.check()
+
+    def _answer(self, request: Request, answer: Any) -> None:
+        try:
+            frames = encode_reply(self._sender, request, self._clock.now().timestamp(), answer)
+        except ProtocolError as error:
+            self._answer_error(request, error)
+        else:
+            self._send(frames)
+
+    def _answer_error(self, request: Request, error: BaseException) -> None:
+        if not isinstance(error, CallError):
+            log.error("a handler failed", exc_info=error, extra={"action": "handler_failed", "verb": request.method})
+            error = Failed("the call met an error inside", "look into the log of the other side", code="internal_error")
+        self._send(encode_error(self._sender, request, self._clock.now().timestamp(), error))
+
+    def _send(self, frames: list[bytes]) -> None:
+        try:
+            self._socket.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            self._note_undelivered(frames[0], error)
+
+    def _note_unreadable(self, peer: bytes, error: ProtocolError) -> None:
+        if count := self._unreadable.note(peer):
+            extra = {"action": "unreadable_request", "peer": peer.hex(), "count": count, "cause": error.cause}
+            log.warning("%s: a peer sends what is no request", self.name, extra=extra)
+
+    def _note_undelivered(self, peer: bytes, error: zmq.ZMQError) -> None:
+        """The peer is gone (EHOSTUNREACH) or leaves its replies unread (EAGAIN); either way it will miss this one."""
+        if count := self._undelivered.note(peer):
+            extra = {"action": "undelivered_reply", "peer": peer.hex(), "count": count, "cause": str(error)}
+            log.info("%s: a reply could not be delivered", self.name, extra=extra)
+
+
+def _bind_error(name: str, address: str, error: zmq.ZMQError) -> ConfigurationError:
+    if error.errno == errno.EADDRINUSE:
+        cause, cure, code = "is in use", "stop what listens there, or configure another port", "address_in_use"
+    else:
+        cause, cure, code = f"can't be bound ({error})", "write tcp://host:port or ipc://path", "bad_address"
+    return ConfigurationError(f"{name}: {address} {cause}", cure, code=code)
