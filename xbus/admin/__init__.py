@@ -1,0 +1,1 @@
+"""The ``xbus`` command: what administrators and operators do with the bus."""

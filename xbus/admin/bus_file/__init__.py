@@ -1,0 +1,6 @@
+"""The bus as a TOML file: read with the line of everything in it, and written."""
+
+from xbus.admin.bus_file.reader import BusFile, LineProblem, read
+from xbus.admin.bus_file.writer import write
+
+__all__ = ["BusFile", "LineProblem", "read", "write"]

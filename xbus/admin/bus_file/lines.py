@@ -1,0 +1,71 @@
+"""Where things stand in a TOML file: :mod:`tomllib` tells what a file says, but not in which line."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The keys and indices that lead to a value, such as ``("service", 0, "name")``."""
+
+
+def locate(text: str) -> dict[Path, int]:
+    """The line of each table and key of a well-formed TOML text, counted from 1.
+
+    What is written inside an inline table or an array has the line where that begins, under its own path.
+    """
+    lines: dict[Path, int] = {}
+    sizes: dict[Path, int] = {}
+    table: Path = ()
+    for line, statement in _statements(text):
+        keys = _keys(tomllib.loads(statement))
+        if statement.lstrip().startswith("["):
+            table = _table_path(keys, statement.lstrip().startswith("[["), sizes)
+            lines[table] = line
+        for length in range(1, len(keys) + 1):
+            lines.setdefault((*table, *keys[:length]), line)
+    return lines
+
+
+def error_line(error: tomllib.TOMLDecodeError, text: str) -> int:
+    """The line where a TOML text is malformed; the parser tells it in its message only."""
+    found = re.search(r"\(at line (\d+), column \d+\)$", str(error))
+    return int(found.group(1)) if found else len(text.rstrip().split("\n"))
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Each statement with its first line: the lines up to where they are TOML by themselves."""
+    statement, first = "", 1
+    for number, line in enumerate(text.split("\n"), 1):
+        first = first if statement else number
+        statement += line + "\n"
+        try:
+            tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue
+        yield first, statement
+        statement = ""
+
+
+def _keys(parsed: dict[str, Any]) -> tuple[str, ...]:
+    """The keys of a header or of the left side of a statement, taken from what it parses to."""
+    keys: tuple[str, ...] = ()
+    value: Any = parsed
+    while isinstance(value, dict) and len(value) == 1:
+        ((key, value),) = value.items()
+        keys = (*keys, key)
+    return keys
+
+
+def _table_path(keys: tuple[str, ...], is_array: bool, sizes: dict[Path, int]) -> Path:
+    """The path of a header's table; the name of an array on the way means its last table."""
+    path: Path = ()
+    for key in keys[:-1]:
+        path = (*path, key)
+        if path in sizes:
+            path = (*path, sizes[path] - 1)
+    path = (*path, keys[-1])
+    if is_array:
+        sizes[path] = sizes.get(path, 0) + 1
+        path = (*path, sizes[path] - 1)
+    return path

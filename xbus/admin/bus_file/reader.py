@@ -1,0 +1,163 @@
+"""Reads a bus file: everything that is wrong with its form is told, each with its line, before anything is done."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xbus.admin.bus_file.fields import NODE, SECTIONS, Fields
+from xbus.admin.bus_file.lines import Path, error_line, locate
+from xbus.broker.journal.configuration import (
+    Bus,
+    Emitter,
+    EventType,
+    Node,
+    Place,
+    Problem,
+    Profile,
+    Role,
+    Section,
+    Service,
+)
+
+
+@dataclass(frozen=True, order=True)
+class LineProblem:
+    """What is wrong in a line of the file."""
+
+    line: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class BusFile:
+    """What a file says.
+
+    Args:
+        bus: its entries, but for those whose form is wrong.
+        problems: what is wrong with its form.
+        unreadable: the entries that are left out of ``bus``.
+        places: the line of each entry and field.
+    """
+
+    bus: Bus
+    problems: tuple[LineProblem, ...]
+    unreadable: frozenset[tuple[Section, str]]
+    places: Mapping[Place, int]
+
+    def locate(self, problem: Problem) -> LineProblem:
+        """The same problem with its line: that of its place, or of the nearest one around it."""
+        place = problem.place
+        while place and place not in self.places:
+            place = place[:-1]
+        return LineProblem(self.places.get(place, 1), f"{_describe(problem.place)}: {problem.sentence}")
+
+
+def read(data: bytes) -> BusFile:
+    """Read the content of a bus file, right or wrong."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return _malformed(data[: error.start].count(b"\n") + 1, "this is not text in UTF-8")
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return _malformed(error_line(error, text), f"this is not TOML ({str(error).partition(' (at ')[0]})")
+    return _Reader(locate(text)).read(tables)
+
+
+def _malformed(line: int, sentence: str) -> BusFile:
+    return BusFile(Bus(), (LineProblem(line, sentence),), frozenset(), {})
+
+
+def _describe(place: Place) -> str:
+    """``("event_type", "flights", "node", "enrich", "to")`` as ``event_type "flights", node "enrich"``."""
+    return ", ".join(f'{kind} "{name}"' for kind, name in zip(place[::2], place[1::2], strict=False))
+
+
+class _Reader:
+    """Goes through the parsed file once and keeps what is wrong and where everything stands."""
+
+    def __init__(self, lines: Mapping[Path, int]) -> None:
+        self._lines = lines
+        self._problems: list[LineProblem] = []
+        self._places: dict[Place, int] = {}
+        self._unreadable: set[Place] = set()
+
+    def read(self, tables: Mapping[str, Any]) -> BusFile:
+        for key in tables.keys() - set(SECTIONS):
+            self._complain((key,), f'there is no section "{key}"; there are {", ".join(SECTIONS)}')
+        bus = Bus(
+            event_types={entry.name: entry for entry in self._event_types(tables)},
+            services={row["name"]: Service(**row) for row in self._section(tables, Section.SERVICE)},
+            roles={row["login"]: Role(**row) for row in self._section(tables, Section.ROLE)},
+            profiles={
+                row["name"]: Profile(row["name"], frozenset(row["event_types"]))
+                for row in self._section(tables, Section.EMITTER_PROFILE)
+            },
+            emitters={row["login"]: Emitter(**row) for row in self._section(tables, Section.EMITTER)},
+        )
+        unreadable = frozenset((Section(place[0]), place[1]) for place in self._unreadable)
+        return BusFile(bus, tuple(sorted(self._problems)), unreadable, self._places)
+
+    def _event_types(self, tables: Mapping[str, Any]) -> Iterator[EventType]:
+        for index, row in self._indexed_section(tables, Section.EVENT_TYPE):
+            place = (Section.EVENT_TYPE, row["name"])
+            rows = self._entries(row["node"], (Section.EVENT_TYPE, index, "node"), (*place, "node"), NODE)
+            nodes = {node["name"]: Node(node["name"], node["service"], tuple(sorted(node["to"]))) for _, node in rows}
+            if len(nodes) == len(row["node"]):
+                yield EventType(row["name"], row["immediate_reply"], nodes)
+            else:
+                self._unreadable.add(place)
+
+    def _section(self, tables: Mapping[str, Any], section: Section) -> Iterator[dict[str, Any]]:
+        return (row for _, row in self._indexed_section(tables, section))
+
+    def _indexed_section(self, tables: Mapping[str, Any], section: Section) -> Iterator[tuple[int, dict[str, Any]]]:
+        found = tables.get(section, [])
+        if isinstance(found, list) and all(isinstance(entry, dict) for entry in found):
+            yield from self._entries(found, (section,), (section,), SECTIONS[section])
+        else:
+            self._complain((section,), f"{section} must be a list of tables: write [[{section}]]")
+
+    def _entries(
+        self, tables: list[dict[str, Any]], path: Path, place: Place, fields: Fields
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The index and the values of each table that is right and the first of its name."""
+        for index, table in enumerate(tables):
+            is_right = self._check(table, (*path, index), fields)
+            name = table.get(next(iter(fields)))
+            if isinstance(name, str) and self._is_first(name, (*path, index), place, fields):
+                if is_right:
+                    yield index, {key: table.get(key, field.default) for key, field in fields.items()}
+                else:
+                    self._unreadable.add((*place, name))
+
+    def _is_first(self, name: str, path: Path, place: Place, fields: Fields) -> bool:
+        """Note where the entry stands; or complain, where one of its name stood before."""
+        first = self._places.get((*place, name))
+        if first is not None:
+            self._complain(path, f'{place[-1]} "{name}" is named twice, first in line {first}')
+            return False
+        self._places[*place, name] = self._line(path)
+        self._places.update({(*place, name, key): self._line((*path, key)) for key in fields})
+        return True
+
+    def _check(self, table: Mapping[str, Any], path: Path, fields: Fields) -> bool:
+        before = len(self._problems)
+        for key in table.keys() - fields.keys():
+            self._complain((*path, key), f'unknown key "{key}"; there are {", ".join(fields)}')
+        for key, field in fields.items():
+            if key not in table and field.default is None:
+                self._complain(path, f"{key} is missing")
+            elif key in table and not field.is_right(table[key]):
+                self._complain((*path, key), f"{key} must be {field.wish}")
+        return len(self._problems) == before
+
+    def _complain(self, path: Path, sentence: str) -> None:
+        self._problems.append(LineProblem(self._line(path), sentence))
+
+    def _line(self, path: Path) -> int:
+        while path and path not in self._lines:
+            path = path[:-1]
+        return self._lines.get(path, 1)

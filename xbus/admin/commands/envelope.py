@@ -1,0 +1,150 @@
+"""``xbus envelope``."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import click
+
+from xbus.admin.program import config_option, database_url
+from xbus.admin.table import table
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.showing import (
+    EnvelopeDetail,
+    EnvelopeSummary,
+    RoleProgress,
+    list_envelopes,
+    show_envelope,
+)
+from xbus.errors import Refused
+from xbus.states import EnvelopeState
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each envelope.")
+
+
+@click.group()
+def envelope() -> None:
+    """See what became of envelopes."""
+
+
+@envelope.command("list")
+@config_option
+@click.option("--state", type=click.Choice([state.value for state in EnvelopeState]), help="Only those in this state.")
+@click.option("--before", type=click.UUID, metavar="ID", help="Go on below this id, the last one of the page before.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most.")
+@json_option
+def list_(config_path: Path | None, state: str | None, before: UUID | None, limit: int, as_json: bool) -> None:
+    """Show envelopes, the newest first."""
+    with reading(database_url(config_path)) as connection:
+        found = list_envelopes(
+            connection, state=None if state is None else EnvelopeState(state), before=before, limit=limit
+        )
+    if as_json:
+        click.echo("".join(f"{_json(asdict(summary))}\n" for summary in found), nl=False)
+        return
+    click.echo("\n".join(_list(found)) if found else "No envelopes.")
+    if len(found) == limit:
+        click.echo(f"There may be more: --before {found[-1].id}")
+
+
+@envelope.command()
+@config_option
+@click.argument("envelope_id", type=click.UUID, metavar="ID")
+@json_option
+def show(config_path: Path | None, envelope_id: UUID, as_json: bool) -> None:
+    """Show one envelope: its events, how far it is at each consumer, and what failed."""
+    with reading(database_url(config_path)) as connection:
+        detail = show_envelope(connection, envelope_id)
+    if detail is None:
+        raise Refused(f"there is no envelope {envelope_id}", "see xbus envelope list", code="envelope_unknown")
+    click.echo(_json(asdict(detail)) if as_json else "\n".join(_show(detail)))
+
+
+def _list(found: list[EnvelopeSummary]) -> Iterator[str]:
+    rows = [
+        (
+            summary.position,
+            summary.state,
+            summary.items,
+            summary.emitter,
+            _moment(summary.opened_at),
+            summary.id,
+            _counts(summary.roles),
+        )
+        for summary in found
+    ]
+    return table(("POSITION", "STATE", "ITEMS", "EMITTER", "OPENED", "ID", "CONSUMERS"), rows)
+
+
+def _counts(roles: tuple[RoleProgress, ...]) -> str:
+    """``2 done, 1 parked``."""
+    return ", ".join(f"{number} {state}" for state, number in sorted(Counter(role.state for role in roles).items()))
+
+
+def _show(detail: EnvelopeDetail) -> Iterator[str]:
+    yield from _facts(detail)
+    yield from _block(
+        "EVENTS",
+        ("NUMBER", "TYPE", "ITEMS", "ESTIMATE", "ID"),
+        [(event.number, event.type, event.items, event.estimate, event.id) for event in detail.event_list],
+    )
+    yield from _block(
+        "CONSUMERS",
+        ("ROLE", "SERVICE", "STATE", "ATTEMPTS", "CODE", "CAUSE"),
+        [(role.role, role.service, role.state, role.attempts, role.code, role.cause) for role in detail.summary.roles],
+    )
+    yield from _block(
+        "FAILURES",
+        ("AT", "ROLE", "VERB", "CODE", "MESSAGE"),
+        [
+            (_moment(failure.at), failure.role, failure.verb, failure.code, failure.message)
+            for failure in detail.failures
+        ],
+    )
+
+
+def _facts(detail: EnvelopeDetail) -> Iterator[str]:
+    summary = detail.summary
+    facts = {
+        "envelope": summary.id,
+        "state": summary.state,
+        "position": summary.position,
+        "emitter": summary.emitter,
+        "opened": _moment(summary.opened_at),
+        "closed": _moment(summary.closed_at),
+        "items": summary.items,
+        "bytes": summary.bytes,
+        "hash": detail.hash and detail.hash.hex(),
+    }
+    return (f"{name:<9} {_number(value)}" for name, value in facts.items() if value is not None)
+
+
+def _block(title: str, heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> Iterator[str]:
+    if rows:
+        yield ""
+        yield title
+        yield from (f"  {line}" for line in table(heads, rows))
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _number(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: object) -> str:
+    """What JSON has no form for: ids and moments as text, hashes in hexadecimal."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value.hex() if isinstance(value, bytes) else str(value)

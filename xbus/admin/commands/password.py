@@ -1,0 +1,45 @@
+"""``xbus password``."""
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from xbus.admin.program import config_option, database_url
+from xbus.admin.secret import first_line, read_password
+from xbus.broker.journal.configuration import set_password
+from xbus.broker.journal.connection import writing
+from xbus.clock import SystemClock
+from xbus.passwords import Passwords
+
+
+@click.command()
+@config_option
+@click.argument("kind", type=click.Choice(["emitter", "role"]))
+@click.argument("login")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Take the first line of standard input.")
+@click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="Take the first line of a file.")
+def password(
+    config_path: Path | None, kind: Literal["emitter", "role"], login: str, from_stdin: bool, file: Path | None
+) -> None:
+    """Set the password of an emitter or a role; asks for it unless told where it is.
+
+    Sessions that are open stay open.
+    """
+    url = database_url(config_path)
+    password_hash = Passwords().hash_password(_new_password(login, from_stdin, file))
+    with writing(url) as connection:
+        set_password(connection, kind, login, password_hash, SystemClock().now())
+    click.echo(f"The password of {kind} {login} is set.")
+
+
+def _new_password(login: str, from_stdin: bool, file: Path | None) -> str:
+    if from_stdin and file is not None:
+        raise click.UsageError("--stdin and --file exclude each other")
+    if file is not None:
+        return read_password(file)
+    if from_stdin:
+        return first_line(sys.stdin.readline(), "standard input")
+    asked: str = click.prompt(f"New password of {login}", hide_input=True, confirmation_prompt=True, err=True)
+    return asked

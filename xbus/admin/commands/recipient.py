@@ -1,0 +1,83 @@
+"""``xbus recipient``."""
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+import click
+
+from xbus import logs
+from xbus.admin.address import broker_address
+from xbus.admin.program import config_option, load_config
+from xbus.admin.secret import password_file_option, password_of
+from xbus.config import Logging
+from xbus.errors import ConfigurationError
+from xbus.recipient import Recipient, run
+
+
+@click.group()
+def recipient() -> None:
+    """Run workers and consumers."""
+
+
+@recipient.command("run")
+@config_option
+@click.argument("name", metavar="MODULE:CLASS")
+@click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The role's login.")
+@password_file_option
+@click.option("--back", "back_url", metavar="URL", help="The back's address; the configuration file tells it too.")
+@click.option(
+    "--bind",
+    default="tcp://127.0.0.1:*",
+    show_default=True,
+    metavar="URL",
+    help="Where the broker shall call; * is any.",
+)
+@click.option("--advertise", metavar="URL", help="What the broker calls, where it differs; {port} is the port taken.")
+def run_(
+    config_path: Path | None,
+    name: str,
+    login: str,
+    password_file: Path | None,
+    back_url: str | None,
+    bind: str,
+    advertise: str | None,
+) -> None:
+    """Run a subclass of Worker or Consumer until SIGTERM or SIGINT.
+
+    The module is looked for in the working directory too.
+    """
+    kind = load_recipient(name)
+    address = broker_address("back", back_url, config_path)
+    logs.set_up(Logging() if config_path is None else load_config(config_path).logging)
+    password = password_of(login, password_file)
+    if advertise is None:
+        run(kind, address, login, password, bind=bind)
+    else:
+        run(kind, address, login, password, bind=bind, advertise=advertise)
+
+
+def load_recipient(name: str) -> type[Recipient]:
+    """The class that ``module:Class`` names.
+
+    Raises:
+        ConfigurationError: there is no such module or class, or it is no recipient.
+    """
+    module_name, separator, class_name = name.partition(":")
+    if not (module_name and separator and class_name):
+        raise ConfigurationError(f'"{name}" names no class', "write it as module:Class, such as examples.names:Names")
+    sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # One that the module itself wants is told by its own traceback.
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigurationError(f'there is no module "{module_name}"', "run this where it can be imported") from error
+    found = getattr(module, class_name, None)
+    if not (inspect.isclass(found) and issubclass(found, Recipient)):
+        raise ConfigurationError(
+            f'"{class_name}" in {module_name} is no recipient', "name a subclass of xbus.recipient.Worker or Consumer"
+        )
+    return found

@@ -1,0 +1,65 @@
+"""What all commands share: how errors become a line and an exit code, and where the configuration comes from."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xbus.broker.journal import schema
+from xbus.config import Config, load
+from xbus.errors import ConfigurationError, Failed, JournalUnavailable, XbusError
+
+REFUSED = 1
+NOT_NOW = 3
+
+
+class Program(click.Group):
+    """A group whose commands may raise any error of the bus: it is told in one line, with its cause and next step."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except XbusError as error:
+            click.echo(f"xbus: {error}", err=True)
+            ctx.exit(exit_code(error))
+
+
+def exit_code(error: XbusError) -> int:
+    """The exit code that tells a script whether trying again later makes sense."""
+    return NOT_NOW if isinstance(error, (JournalUnavailable, Failed)) else REFUSED
+
+
+config_option = click.option(
+    "-c",
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    envvar="XBUS_CONFIG",
+    show_envvar=True,
+    metavar="FILE",
+    help="The broker's configuration file.",
+)
+
+
+def load_config(path: Path | None) -> Config:
+    """The broker's configuration.
+
+    Raises:
+        ConfigurationError: no file is named, or it can't be used.
+    """
+    if path is None:
+        raise ConfigurationError("no configuration file is named", "give -c FILE or set XBUS_CONFIG")
+    return load(path)
+
+
+def database_url(path: Path | None) -> str:
+    """The address of the broker's database, which holds the schema of this program.
+
+    Raises:
+        ConfigurationError: no file is named, or it can't be used.
+        SchemaError: there is no schema, an older or a newer one.
+        JournalUnavailable: the database can't be reached.
+    """
+    url = load_config(path).database.url
+    schema.check(url)
+    return url

@@ -1,0 +1,56 @@
+"""Where a command gets a password from without it being seen on a screen or in a list of processes."""
+
+import os
+from pathlib import Path
+
+import click
+
+from xbus.errors import ConfigurationError
+
+PASSWORD_VARIABLE = "XBUS_PASSWORD"
+
+password_file_option = click.option(
+    "--password-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"Holds the password in its first line. Else {PASSWORD_VARIABLE} is taken, else you are asked.",
+)
+
+
+def password_of(login: str, file: Path | None) -> str:
+    """The password of ``login``: from the file, else from the environment, else asked for.
+
+    Raises:
+        ConfigurationError: the file can't be read or holds none.
+    """
+    if file is not None:
+        return read_password(file)
+    if environment := os.environ.get(PASSWORD_VARIABLE):
+        return environment
+    asked: str = click.prompt(f"Password of {login}", hide_input=True, err=True)
+    return asked
+
+
+def read_password(file: Path) -> str:
+    """The first line of ``file``.
+
+    Raises:
+        ConfigurationError: the file can't be read or its first line is empty.
+    """
+    try:
+        return first_line(file.read_text(encoding="utf-8"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        raise ConfigurationError(f"password file {file} can't be read ({reason})", "name a readable file") from error
+
+
+def first_line(text: str, source: str) -> str:
+    """The first line of ``text``, without its end.
+
+    Raises:
+        ConfigurationError: it is empty.
+    """
+    password = text.partition("\n")[0].removesuffix("\r")
+    if not password:
+        raise ConfigurationError(f"{source} holds no password in its first line", "write the password there")
+    return password
