@@ -9,7 +9,7 @@ extra={"action": "seal", "envelope_id": ...})``. So the log can be searched by s
 import logging
 import logging.config
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from xbus.config import Logging
 from xbus.errors import ConfigurationError
@@ -26,8 +26,10 @@ USUAL_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime
 class TextFormatter(logging.Formatter):
     """Writes what came as ``extra`` behind the message as ``key=value``; a logging configuration file may name it."""
 
-    def __init__(self, fmt: str | None = FORMAT, datefmt: str | None = None, **options: Any) -> None:
-        super().__init__(fmt, datefmt, **options)
+    def __init__(
+        self, fmt: str | None = None, datefmt: str | None = None, style: Literal["%", "{", "$"] = "%", **options: Any
+    ) -> None:
+        super().__init__(fmt or FORMAT, datefmt, style, **options)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         extra = [f"{key}={_shown(value)}" for key, value in vars(record).items() if key not in USUAL_FIELDS]

@@ -62,9 +62,9 @@ def start(path: Path, ready_file: Path | None, only: Literal["front", "back"] | 
 
 
 def _start(config: Config, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
-    from xbus.broker import daemon
-
     schema.check(config.database.url)
+    from xbus.broker import daemon  # here, because setting up needs none of the broker's parts
+
     return daemon.run(config, only=only, ready_file=ready_file)
 
 

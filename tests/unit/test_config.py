@@ -1,0 +1,257 @@
+"""The configuration file: read, checked, and explained by its sample."""
+
+import configparser
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xbus.config import SECTIONS, UNUSED, Config, load, option_name
+from xbus.errors import ConfigurationError
+
+SAMPLE = Path(__file__).parents[2] / "config.ini.sample"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.ini"
+
+
+def read(file: Path, text: str) -> Config:
+    file.write_text(text)
+    return load(file)
+
+
+def test_an_empty_file_means_the_defaults(file: Path) -> None:
+    config = read(file, "")
+
+    assert config.database.url == f"sqlite:///{file.parent / 'xbus.db'}"
+    assert config.zmq.frontsocket == "tcp://127.0.0.1:1984"
+    assert config.back.end_event_timeout == 300
+    assert config.logging.configfile is None
+    assert config.notes == ()
+
+
+def test_the_sample_says_what_the_defaults_are(file: Path) -> None:
+    file.write_text(SAMPLE.read_text())
+
+    assert load(file) == read(file, "")
+
+
+def test_the_sample_lists_every_option_and_no_other() -> None:
+    sample = configparser.ConfigParser(interpolation=None)
+    sample.read(SAMPLE)
+
+    listed = {name: set(sample[name]) for name in sample.sections()}
+    assert listed == {name: {option_name(field) for field in fields(kind)} for name, kind in SECTIONS.items()}
+
+
+def test_the_sample_explains_every_option() -> None:
+    lines = SAMPLE.read_text().splitlines()
+
+    options = [number for number, line in enumerate(lines) if "=" in line and not line.startswith(";")]
+    assert options
+    assert [lines[number] for number in options if not lines[number - 1].startswith(";")] == []
+
+
+def test_every_section_is_a_dataclass() -> None:
+    assert SECTIONS.keys() == {field.name for field in fields(Config)} - {"notes"}
+    assert all(is_dataclass(kind) for kind in SECTIONS.values())
+    assert UNUSED.keys() <= SECTIONS.keys()
+
+
+def test_a_file_of_the_old_broker(file: Path) -> None:
+    config = read(
+        file,
+        """
+        [database]
+        sqlalchemy.dburi = postgres://xbus:100%%25@db.example:5432/xbus
+        [redis]
+        host = localhost
+        port = 6379
+        [zmq]
+        frontsocket = tcp://*:1984
+        backsocket = tcp://*:4891
+        b2fsocket = inproc://#f2b
+        [logging]
+        configfile = logging.ini
+        [supervision]
+        ; time interval in seconds
+        enabled = true
+        node.polling.interval = 7
+        node.polling.timeout = 2
+        node.misses.threshold = 3
+        backsocket = inproc://#back2sup
+        """,
+    )
+
+    assert config.database.url == "postgresql+psycopg2://xbus:100%25@db.example:5432/xbus"
+    assert config.zmq.frontsocket == "tcp://*:1984"
+    assert config.logging.configfile == file.parent / "logging.ini"
+    assert config.supervision.enabled is True
+    assert (config.supervision.interval, config.supervision.timeout, config.supervision.misses) == (7.0, 2.0, 3)
+    assert [note.removeprefix(f"{file}: ") for note in config.notes] == [
+        "[redis] is not needed and has no effect",
+        "[supervision] backsocket is not needed and has no effect",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("postgresql://u:p@h/n", "postgresql+psycopg2://u:p@h/n"),
+        ("postgresql+psycopg2://u:p%40ss@h/n?sslmode=require", "postgresql+psycopg2://u:p%40ss@h/n?sslmode=require"),
+        ("sqlite:////var/lib/xbus.db", "sqlite:////var/lib/xbus.db"),
+        ("sqlite:///data/xbus.db", "sqlite:///{folder}/data/xbus.db"),
+        ("sqlite:///file:xbus.db?uri=true", "sqlite:///file:xbus.db?uri=true"),
+    ],
+)
+def test_database_addresses(file: Path, written: str, meant: str) -> None:
+    config = read(file, f"[database]\nsqlalchemy.dburi = {written}")
+
+    assert config.database.url == meant.format(folder=file.parent)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("ipc:///run/xbus.socket", "ipc:///run/xbus.socket"),
+        ("ipc://wake.socket", "ipc://{folder}/wake.socket"),
+        ("ipc://@xbus", "ipc://@xbus"),
+        ("tcp://127.0.0.1:0", "tcp://127.0.0.1:0"),
+        ("tcp://[::1]:1984", "tcp://[::1]:1984"),
+    ],
+)
+def test_socket_addresses(file: Path, written: str, meant: str) -> None:
+    config = read(file, f"[zmq]\nb2fsocket = {written}")
+
+    assert config.zmq.b2fsocket == meant.format(folder=file.parent)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "because"),
+    [
+        ("database", "sqlalchemy.dburi", "mysql://localhost/xbus", "is neither an sqlite nor a postgresql address"),
+        ("database", "sqlalchemy.dburi", "sqlite://", "is a database in memory"),
+        ("database", "sqlalchemy.dburi", "sqlite:///:memory:", "is a database in memory"),
+        ("database", "sqlalchemy.dburi", "xbus.db", "is not a database address"),
+        ("database", "sqlalchemy.dburi", "", "is not a database address"),
+        ("zmq", "frontsocket", "127.0.0.1:1984", "is not an address such as"),
+        ("zmq", "frontsocket", "http://127.0.0.1:1984", "is not an address such as"),
+        ("zmq", "frontsocket", "tcp://127.0.0.1", "has no port"),
+        ("zmq", "frontsocket", "tcp://127.0.0.1:65536", "has no port"),
+        ("zmq", "backsocket", "inproc://#back", "where nobody else can call"),
+        ("zmq", "b2fsocket", "ipc://", "is not an address such as"),
+        ("logging", "level", "LOUD", "is not one of DEBUG"),
+        ("supervision", "enabled", "perhaps", "is neither true nor false"),
+        ("supervision", "node.polling.interval", "0", "above 0"),
+        ("front", "max_item_bytes", "1.5", "is not a whole number"),
+        ("front", "max_item_bytes", "16 MiB", "is not a whole number"),
+        ("front", "max_item_bytes", "0", "is not between 1 and"),
+        ("front", "session_seconds", "nan", "above 0"),
+        ("back", "end_event_timeout", "inf", "above 0"),
+        ("back", "end_event_timeout", "-1", "above 0"),
+        ("daemon", "stop_timeout", "soon", "is not a number of seconds"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_place(file: Path, section: str, key: str, value: str, because: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(file, f"[{section}]\n{key} = {value}")
+
+    assert caught.value.cause.startswith(f"{file}: [{section}] {key}: ")
+    assert because in caught.value.cause
+    assert caught.value.next_step
+
+
+NUMBERS = [
+    (name, option_name(field), type(field.default))
+    for name, kind in SECTIONS.items()
+    for field in fields(kind)
+    if type(field.default) in (int, float)
+]
+
+
+@given(place=st.sampled_from(NUMBERS), text=st.text(st.characters(blacklist_categories=["C", "Z"])))
+def test_a_number_is_taken_in_range_or_refused(tmp_path_factory: Any, place: tuple[str, str, type], text: str) -> None:
+    section, key, number = place
+    file = tmp_path_factory.getbasetemp() / "number.ini"
+    file.write_text(f"[{section}]\n{key} = {text}\n", encoding="utf-8")
+    try:
+        config = load(file)
+    except ConfigurationError as error:
+        assert repr(text) in error.cause
+    else:
+        described = next(field for field in fields(SECTIONS[section]) if option_name(field) == key)
+        assert 0 < getattr(getattr(config, section), described.name) <= 2**53
+        assert number(text) > 0
+
+
+@given(data=st.binary(max_size=200))
+def test_any_file_is_read_or_refused(tmp_path_factory: Any, data: bytes) -> None:
+    file = tmp_path_factory.getbasetemp() / "any.ini"
+    file.write_bytes(data)
+    try:
+        load(file)
+    except ConfigurationError as error:
+        assert str(file) in error.cause
+        assert error.next_step
+
+
+@given(
+    section=st.sampled_from([*SECTIONS, "frnt", "DEFAULT"]), key=st.from_regex(r"[a-z][a-z._]{0,20}", fullmatch=True)
+)
+def test_an_unknown_option_is_refused(tmp_path_factory: Any, section: str, key: str) -> None:
+    file = tmp_path_factory.getbasetemp() / "option.ini"
+    file.write_text(f"[{section}]\nx_{key} = \n")
+    with pytest.raises(ConfigurationError) as caught:
+        load(file)
+
+    assert section in caught.value.cause
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("[frnt]\n", "'frnt' is no section"),
+        ("[front]\nmax_items = 1\n", "'max_items' is no option of [front]"),
+        ("[DEFAULT]\nlevel = INFO\n", "'DEFAULT' is no section"),
+        ("level = INFO\n", "line 1: there is no section above it"),
+        ("[logging]\nlevel\n", "line 2: not an option with a value"),
+        ("[logging]\nlevel = INFO\nlevel = DEBUG\n", "line 3: [logging] level is given twice"),
+        ("[front]\n[front]\n", "line 2: [front] is given twice"),
+    ],
+)
+def test_a_malformed_file_is_refused(file: Path, text: str, cause: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(file, text)
+
+    assert cause in caught.value.cause
+    assert caught.value.next_step
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nothing\.ini can't be read \(No such file or directory\): name a"):
+        load(tmp_path / "nothing.ini")
+
+
+def test_a_file_that_is_no_text_is_refused(file: Path) -> None:
+    file.write_bytes(b"[front]\nsession_seconds = \xff\n")
+
+    with pytest.raises(ConfigurationError, match="not text in UTF-8"):
+        load(file)
+
+
+def test_passwords_are_not_shown(file: Path) -> None:
+    config = read(file, "[database]\nsqlalchemy.dburi = postgresql://xbus:secret@db/xbus\n")
+    assert "secret" not in repr(config)
+
+    for text in (
+        "[database]\nsqlalchemy.dburi = mysql://xbus:secret@db/xbus",
+        "[database]\npostgresql://xbus:secret@db",
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            read(file, text)
+        assert "secret" not in str(caught.value)
