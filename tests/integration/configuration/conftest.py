@@ -5,13 +5,11 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, Engine
 
-from xbus.broker.journal import schema
 from xbus.broker.journal.database import create_engine
 
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
-    schema.upgrade(database_url)
     engine = create_engine(database_url)
     yield engine
     engine.dispose()

@@ -19,11 +19,11 @@ def locate(text: str) -> dict[Path, int]:
     table: Path = ()
     for line, statement in _statements(text):
         keys = _keys(tomllib.loads(statement))
+        path = (*table, *keys)
         if statement.lstrip().startswith("["):
-            table = _table_path(keys, statement.lstrip().startswith("[["), sizes)
-            lines[table] = line
-        for length in range(1, len(keys) + 1):
-            lines.setdefault((*table, *keys[:length]), line)
+            path = table = _table_path(keys, statement.lstrip().startswith("[["), sizes)
+        for length in range(1, len(path) + 1):
+            lines.setdefault(path[:length], line)
     return lines
 
 

@@ -60,7 +60,7 @@ def test_the_same_again_is_no_change() -> None:
 
 def test_the_order_of_nodes_is_no_change() -> None:
     test_event = demo_bus().event_types["test_event"]
-    turned = replace(test_event, nodes=dict(reversed(test_event.nodes.items())))
+    turned = replace(test_event, nodes=dict(reversed([*test_event.nodes.items()])))
     assert make_plan(DEMO, Bus(event_types={"test_event": turned})).changes == ()
 
 

@@ -1,0 +1,257 @@
+"""The bus as a file: every error of its form has its line, and what is written is what was read."""
+
+from textwrap import dedent
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xbus.admin import bus_file
+from xbus.admin.bus_file import BusFile
+from xbus.admin.bus_file.fields import LONGEST_NAME
+from xbus.admin.bus_file.lines import locate
+from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Problem, Profile, Role, Section, Service
+
+FLIGHTS = """\
+[[event_type]]
+name = "flights"
+immediate_reply = false
+
+[[event_type.node]]            # a node that no node points to is a start node
+name = "enrich"
+service = "airline_names"
+to = ["store", "delays"]
+[[event_type.node]]
+name = "store"
+service = "flight_store"
+[[event_type.node]]
+name = "delays"
+service = "delay_counter"
+
+[[service]]
+name = "airline_names"
+kind = "worker"                # or "consumer"
+
+[[role]]
+login = "airline_names_1"
+service = "airline_names"
+
+[[emitter_profile]]
+name = "airport"
+event_types = ["flights", "airlines"]
+
+[[emitter]]
+login = "airport_1"
+profile = "airport"
+"""
+
+
+def read(text: str) -> BusFile:
+    return bus_file.read(dedent(text).encode())
+
+
+def problems(text: str) -> list[tuple[int, str]]:
+    return [(problem.line, problem.sentence) for problem in read(text).problems]
+
+
+def test_a_file_is_read() -> None:
+    nodes = (
+        Node("enrich", "airline_names", ("delays", "store")),
+        Node("store", "flight_store"),
+        Node("delays", "delay_counter"),
+    )
+    found = read(FLIGHTS)
+    assert found.problems == ()
+    assert found.bus == Bus(
+        event_types={"flights": EventType("flights", False, {node.name: node for node in nodes})},
+        services={"airline_names": Service("airline_names", "worker")},
+        roles={"airline_names_1": Role("airline_names_1", "airline_names")},
+        profiles={"airport": Profile("airport", frozenset({"flights", "airlines"}))},
+        emitters={"airport_1": Emitter("airport_1", "airport")},
+    )
+
+
+def test_an_empty_file_is_an_empty_bus() -> None:
+    assert read("# nothing yet\n").bus == Bus()
+
+
+def test_each_place_has_its_line() -> None:
+    places = read(FLIGHTS).places
+    assert places[Section.EVENT_TYPE, "flights"] == 1
+    assert places[Section.EVENT_TYPE, "flights", "immediate_reply"] == 3
+    assert places[Section.EVENT_TYPE, "flights", "node", "store"] == 9
+    assert places[Section.EVENT_TYPE, "flights", "node", "enrich", "to"] == 8
+    assert places[Section.EMITTER, "airport_1", "profile"] == 30
+
+
+def test_a_problem_of_the_bus_is_told_with_the_line_of_its_place() -> None:
+    place = ("event_type", "flights", "node", "enrich", "service")
+    told = read(FLIGHTS).locate(Problem(place, 'there is no service "airline_names"'))
+    assert told.line == 7
+    assert told.sentence == 'event_type "flights", node "enrich": there is no service "airline_names"'
+
+
+def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it() -> None:
+    assert read('\n[[service]]\nname = "x"\nkind = "worker"').locate(Problem(("service", "x", "size"), "...")).line == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param('[[service]]\nname = "x\n', (2, "this is not TOML (Illegal character '\\n')"), id="not TOML"),
+        pytest.param('[[service]]\nname = ["x",\n\n', (2, "this is not TOML (Invalid value)"), id="ends too early"),
+        pytest.param("a = 1\n\na = 2\n", (3, "this is not TOML (Cannot overwrite a value)"), id="a key twice"),
+        pytest.param(
+            '\n[[rolle]]\nlogin = "x"\n',
+            (2, 'there is no section "rolle"; there are event_type, service, role, emitter_profile, emitter'),
+            id="unknown section",
+        ),
+        pytest.param(
+            '\n[service]\nname = "x"\n', (2, "service must be a list of tables: write [[service]]"), id="table"
+        ),
+        pytest.param(
+            '[[service]]\nname = "x"\nkind = "worker"\nknd = 1\n',
+            (4, 'unknown key "knd"; there are name, kind'),
+            id="unknown key",
+        ),
+        pytest.param('\n\n[[service]]\nname = "x"\n', (3, "kind is missing"), id="missing key"),
+        pytest.param(
+            '[[service]]\nname = "x"\nkind = "robot"\n', (3, 'kind must be "worker" or "consumer"'), id="unknown kind"
+        ),
+        pytest.param(
+            '[[event_type]]\nname = "x"\nimmediate_reply = "no"\n',
+            (3, "immediate_reply must be true or false"),
+            id="wrong type",
+        ),
+        pytest.param(
+            '[[emitter_profile]]\nname = "x"\nevent_types = [\n  "a",\n  1,\n]\n',
+            (3, 'event_types must be a list of names, such as ["store", "delays"]'),
+            id="wrong type inside a list",
+        ),
+        pytest.param(
+            '[[event_type]]\nname = "x"\nnode = "y"\n',
+            (3, "node must be a list of tables: write [[event_type.node]]"),
+            id="nodes that are none",
+        ),
+        pytest.param(
+            '[[role]]\nlogin = "x"\nservice = "y"\n[[role]]\nlogin = "x"\nservice = "z"\n',
+            (4, 'role "x" is named twice, first in line 1'),
+            id="twice",
+        ),
+        pytest.param(
+            '[[event_type]]\nname = "x"\n[[event_type.node]]\nname = "n"\nservice = "s"\n'
+            '[[event_type.node]]\nname = "n"\nservice = "s"\n',
+            (6, 'node "n" is named twice, first in line 3'),
+            id="a node twice",
+        ),
+    ],
+)
+def test_a_wrong_form_is_told_with_its_line(text: str, expected: tuple[int, str]) -> None:
+    assert problems(text) == [expected]
+
+
+@pytest.mark.parametrize("name", ['""', '" x"', '"a\\nb"', '"a\\u0000"', f'"{"x" * (LONGEST_NAME + 1)}"', "7"])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    ((line, sentence),) = problems(f'[[service]]\nkind = "worker"\nname = {name}\n')
+    assert line == 3
+    assert sentence.startswith("name must be a text of 1 to 255")
+
+
+def test_bytes_that_are_no_text_are_told_with_their_line() -> None:
+    assert [problem.line for problem in bus_file.read(b'[[service]]\nname = "\xff"\n').problems] == [2]
+
+
+def test_a_file_of_another_editor_is_read() -> None:
+    assert bus_file.read(b"\xef\xbb\xbf" + FLIGHTS.replace("\n", "\r\n").encode()).bus == read(FLIGHTS).bus
+
+
+def test_every_problem_is_told_in_the_order_of_lines() -> None:
+    text = """\
+        [[service]]
+        kind = "robot"
+        [[role]]
+        login = 5
+        [[rolle]]
+        [[event_type]]
+        name = "x"
+        [[event_type.node]]
+        nam = "n"
+        """
+    assert [line for line, _ in problems(text)] == [1, 2, 3, 4, 5, 8, 8, 9]
+
+
+def test_what_can_not_be_read_is_left_out_and_named() -> None:
+    found = read(
+        """\
+        [[service]]
+        name = "broken"
+        kind = "robot"
+        [[event_type]]
+        name = "flights"
+        [[event_type.node]]
+        name = "n"
+        """
+    )
+    assert found.bus == Bus()
+    assert found.unreadable == {(Section.SERVICE, "broken"), (Section.EVENT_TYPE, "flights")}
+
+
+def test_lines_are_found_in_every_way_of_writing() -> None:
+    text = '''\
+# a comment with a = 1
+
+a.b = """
+c = 1
+"""
+list = [
+  1,
+  2,
+]
+inline = {x = 1, y = 2}
+[table]
+key = 'x'
+[[array]]
+[[array.inner]]
+key = 1
+[[array.inner]]
+[[array]]
+  [[array.inner]]
+  key = 2
+'''
+    lines = locate(text)
+    assert lines["a", "b"] == 3
+    assert lines["list",] == 6
+    assert lines["inline",] == 10
+    assert lines["table", "key"] == 12
+    assert lines["array", 0, "inner", 0, "key"] == 15
+    assert lines["array", 0, "inner", 1] == 16
+    assert lines["array", 1] == 17
+    assert lines["array", 1, "inner", 0, "key"] == 19
+    assert ("c",) not in lines
+
+
+NAMES = st.text(min_size=1, max_size=12).filter(lambda name: name.isprintable() and name == name.strip())
+
+
+@st.composite
+def buses(draw: st.DrawFn) -> Bus:
+    """Entries of any names; a file needs no more sense than that to be written and read."""
+    names = st.lists(NAMES, max_size=4, unique=True)
+    event_types = {}
+    for name in draw(names):
+        nodes = {node: Node(node, draw(NAMES), tuple(sorted(draw(names)))) for node in draw(names)}
+        event_types[name] = EventType(name, draw(st.booleans()), nodes)
+    return Bus(
+        event_types,
+        {name: Service(name, "worker" if draw(st.booleans()) else "consumer") for name in draw(names)},
+        {name: Role(name, draw(NAMES)) for name in draw(names)},
+        {name: Profile(name, frozenset(draw(names))) for name in draw(names)},
+        {name: Emitter(name, draw(NAMES)) for name in draw(names)},
+    )
+
+
+@given(buses())
+def test_what_is_written_is_read_again(bus: Bus) -> None:
+    found = bus_file.read(bus_file.write(bus).encode())
+    assert found.problems == ()
+    assert found.bus == bus
