@@ -8,6 +8,7 @@ import asyncio
 import zmq
 
 from xbus.errors import ConfigurationError
+from xbus.rpc.context import Context
 from xbus.rpc.drain import Drain, bound_endpoint
 
 _UNHEARD = 1
@@ -25,7 +26,7 @@ class Bell:
         ConfigurationError: ``bad_address``.
     """
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> None:
+    def __init__(self, context: Context, address: str) -> None:
         self._socket = context.socket(zmq.PUSH)
         self._socket.set(zmq.SNDHWM, _UNHEARD)
         self._socket.set(zmq.LINGER, 0)
@@ -56,7 +57,7 @@ class Listener:
         address: as that of the bells.
     """
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> None:
+    def __init__(self, context: Context, address: str) -> None:
         self._address = address
         self._rung = asyncio.Event()
         self._socket = context.socket(zmq.PULL)

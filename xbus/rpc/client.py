@@ -14,8 +14,10 @@ from zmq.utils.monitor import parse_monitor_message
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, ConfigurationError, ConnectionLost, ProtocolError, TimedOut
+from xbus.rpc.context import Context
 from xbus.rpc.drain import Drain, events
 from xbus.rpc.frames import decode_reply, encode_request, sender_prefix
+from xbus.rpc.multipart import send
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class Client:
 
     def __init__(
         self,
-        context: "zmq.Context[zmq.Socket[bytes]]",
+        context: Context,
         *,
         name: str,
         clock: Clock | None = None,
@@ -136,7 +138,7 @@ class Client:
 
     def _sent(self, frames: list[bytes]) -> bool:
         try:
-            self._socket.send_multipart(frames, zmq.NOBLOCK)
+            send(self._socket, frames)
         except zmq.Again:
             return False
         return True
@@ -214,9 +216,7 @@ class _Call:
             self.future.set_result(answer)
 
 
-def _dealer(
-    context: "zmq.Context[zmq.Socket[bytes]]", max_message_bytes: int, heartbeat_ms: int
-) -> "zmq.Socket[bytes]":
+def _dealer(context: Context, max_message_bytes: int, heartbeat_ms: int) -> "zmq.Socket[bytes]":
     socket = context.socket(zmq.DEALER)
     # Calls are never queued without a connection, and what was queued ends with it: the next server must not get it.
     socket.set(zmq.IMMEDIATE, 1)

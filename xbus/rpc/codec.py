@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 
 from xbus.errors import ProtocolError
 

@@ -11,6 +11,8 @@ from typing import cast
 
 import zmq
 
+from xbus.rpc.multipart import receive
+
 MESSAGES_PER_TURN = 100
 """After so many the other tasks of the loop get their turn."""
 
@@ -80,7 +82,7 @@ class Drain:
         """Read what is there now, without asking ``may_read``."""
         try:
             while True:
-                self._on_message(self._socket.recv_multipart(zmq.NOBLOCK))
+                self._on_message(receive(self._socket))
         except zmq.Again:
             self.check()
 
@@ -94,7 +96,7 @@ class Drain:
                     self.pause()
                 if not self._reading:
                     return
-                self._on_message(self._socket.recv_multipart(zmq.NOBLOCK))
+                self._on_message(receive(self._socket))
         except zmq.Again:
             # A reply sent by on_message may have swallowed the edge of a message that came after the last read.
             if not events(self._socket) & zmq.POLLIN:

@@ -15,9 +15,11 @@ import zmq
 from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, ConfigurationError, Failed, ProtocolError
 from xbus.rpc.complaints import Complaints
+from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.drain import Drain, always, bound_endpoint
 from xbus.rpc.frames import Request, decode_request, encode_error, encode_reply, sender_prefix
+from xbus.rpc.multipart import send
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ class Server:
 
     def __init__(
         self,
-        context: "zmq.Context[zmq.Socket[bytes]]",
+        context: Context,
         dispatch: Dispatch,
         *,
         name: str,
@@ -189,7 +191,7 @@ class Server:
 
     def _send(self, frames: list[bytes]) -> None:
         try:
-            self._socket.send_multipart(frames, zmq.NOBLOCK)
+            send(self._socket, frames)
         except zmq.ZMQError as error:
             self._note_undelivered(frames[0], error)
 
