@@ -31,7 +31,7 @@ def apply(config_path: Path | None, file: BinaryIO, prune: bool, yes: bool) -> N
     with reading(url) as connection:
         plan = make_plan(read_stored(connection), found.bus, prune=prune, unreadable=found.unreadable)
         owed = {change.name: count_owed(connection, change.name) for change in _removed_roles(plan)}
-    _refuse(file.name, found, plan)
+    _refuse(getattr(file, "name", "<stdin>"), found, plan)
     _tell(plan, owed)
     if plan.removals and not yes:
         click.confirm("Remove what is told above?", abort=True)
@@ -73,5 +73,5 @@ def _removed_roles(plan: Plan) -> list[Change]:
 def _warning(owed: int) -> str:
     if owed == 0:
         return ""
-    number = f"{owed} envelopes" if owed < MOST_COUNTED else f"{MOST_COUNTED} envelopes or more"
+    number = "1 envelope" if owed == 1 else f"{owed} envelopes" if owed < MOST_COUNTED else f"{owed} envelopes or more"
     return f" (it has not got {number} yet, and won't unless it is named again)"

@@ -1,0 +1,144 @@
+"""The ``xbus`` command, run in this process against a database of its own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import Connection, insert, update
+
+from tests.support.daemon import write_config
+from xbus.admin.cli import main
+from xbus.broker.journal.catalog import read_catalog
+from xbus.broker.journal.configuration import (
+    Bus,
+    Emitter,
+    EventType,
+    Node,
+    Profile,
+    Role,
+    Service,
+    apply,
+    make_plan,
+    read_stored,
+)
+from xbus.broker.journal.connection import writing
+from xbus.model import cursor, delivery, envelope, event, failure, head
+
+Xbus = Callable[..., Result]
+
+NOON = datetime(2030, 5, 17, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def config_path(database_url: str, tmp_path: Path) -> Path:
+    return write_config(tmp_path / "config.ini", database_url)
+
+
+@pytest.fixture
+def xbus(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> Xbus:
+    """Runs ``xbus`` with some arguments; ``XBUS_CONFIG`` names the configuration."""
+    for variable in ("XBUS_LOGIN", "XBUS_PASSWORD"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("XBUS_CONFIG", str(config_path))
+
+    def run(*arguments: str | Path, stdin: str = "") -> Result:
+        result = CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin, prog_name="xbus")
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return run
+
+
+@dataclass(frozen=True)
+class Log:
+    """Ids of envelopes, oldest first.
+
+    Two are received: the first is done at ``store_1`` and parked at ``counter_1``, the second is owed to both still,
+    and nobody ever provided the service ``audit``. Then one is cancelled, and one is open.
+    """
+
+    first: UUID
+    second: UUID
+    cancelled: UUID
+    open: UUID
+
+
+@pytest.fixture
+def log(database_url: str) -> Log:
+    ids = [UUID(int=(0x0190 << 112) + (7 << 76) + (2 << 62) + number) for number in range(1, 5)]
+    log = Log(*ids)
+    with writing(database_url) as connection:
+        _configure(connection)
+        catalog = read_catalog(connection)
+        for position, envelope_id in enumerate(ids[:2], 1):
+            _envelope(
+                connection, envelope_id, "received", position=position, events=1, items=1500, bytes=9, hash=b"\x01" * 32
+            )
+        _envelope(connection, log.cancelled, "cancelled")
+        _envelope(connection, log.open, "open")
+        for number, envelope_id in enumerate(ids):
+            connection.execute(
+                insert(event).values(
+                    id=UUID(int=ids[0].int + 100 + number),
+                    envelope_id=envelope_id,
+                    number=1,
+                    event_type_id=catalog.event_types["flights"].id,
+                    graph_id=catalog.event_types["flights"].graph_id,
+                    estimate=2000,
+                    items=1500,
+                )
+            )
+        connection.execute(update(head).values(position=2))
+        roles = {entry.login: entry.id for entry in catalog.roles.values()}
+        connection.execute(update(cursor).values(position=1))
+        connection.execute(
+            insert(delivery).values(
+                role_id=roles["counter_1"],
+                envelope_id=log.first,
+                position=1,
+                state="parked",
+                attempts=3,
+                code="refused",
+                cause="no such carrier",
+                changed_at=NOON,
+            )
+        )
+        connection.execute(
+            insert(failure).values(
+                at=NOON,
+                envelope_id=log.first,
+                event_id=UUID(int=ids[0].int + 100),
+                role_id=roles["counter_1"],
+                verb="send_item",
+                code="refused",
+                message="no such carrier",
+                indices=[7],
+            )
+        )
+    return log
+
+
+def _configure(connection: Connection) -> None:
+    nodes = (Node("store", "store"), Node("count", "counter"), Node("audit", "audit"))
+    bus = Bus(
+        event_types={"flights": EventType("flights", False, {node.name: node for node in nodes})},
+        services={name: Service(name, "consumer") for name in ("store", "counter", "audit")},
+        roles={"store_1": Role("store_1", "store"), "counter_1": Role("counter_1", "counter")},
+        profiles={"airport": Profile("airport", frozenset({"flights"}))},
+        emitters={"airport_1": Emitter("airport_1", "airport")},
+    )
+    apply(connection, make_plan(read_stored(connection), bus), NOON)
+
+
+def _envelope(connection: Connection, envelope_id: UUID, state: str, **sealed: object) -> None:
+    (emitter_id,) = read_catalog(connection).emitters
+    closed_at = None if state == "open" else NOON
+    connection.execute(
+        insert(envelope).values(
+            id=envelope_id, emitter_id=emitter_id, state=state, opened_at=NOON, closed_at=closed_at, **sealed
+        )
+    )

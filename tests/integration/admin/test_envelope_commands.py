@@ -1,0 +1,96 @@
+"""``xbus envelope`` against a real database."""
+
+import json
+
+import pytest
+
+from tests.integration.admin.conftest import Log, Xbus
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.showing import count_owed
+
+
+def test_envelopes_are_listed_newest_first(xbus: Xbus, log: Log) -> None:
+    lines = xbus("envelope", "list").stdout.splitlines()
+    assert [line.split() for line in lines[:1]] == [
+        ["POSITION", "STATE", "ITEMS", "EMITTER", "OPENED", "ID", "CONSUMERS"]
+    ]
+    for line, envelope_id in zip(lines[1:], (log.open, log.cancelled, log.second, log.first), strict=True):
+        assert str(envelope_id) in line
+    assert lines[3].endswith("3 owed")
+    assert lines[4].split() == [
+        "1", "received", "1,500", "airport_1", "2030-05-17", "12:00:00Z", str(log.first), "1", "done,", "1", "owed,",
+        "1", "parked",
+    ]  # fmt: skip
+
+
+def test_a_list_goes_on_below_the_last_id(xbus: Xbus, log: Log) -> None:
+    first = xbus("envelope", "list", "--limit", "2").stdout
+    assert str(log.second) not in first
+    assert f"There may be more: --before {log.cancelled}" in first
+    second = xbus("envelope", "list", "--before", str(log.cancelled)).stdout
+    assert str(log.second) in second
+    assert str(log.cancelled) not in second
+
+
+def test_a_list_may_be_of_one_state(xbus: Xbus, log: Log) -> None:
+    listed = [json.loads(line) for line in xbus("envelope", "list", "--state", "open", "--json").stdout.splitlines()]
+    assert [entry["id"] for entry in listed] == [str(log.open)]
+
+
+def test_an_empty_list_says_so(xbus: Xbus) -> None:
+    assert xbus("envelope", "list").stdout == "No envelopes.\n"
+    assert xbus("envelope", "list", "--json").stdout == ""
+
+
+def test_an_envelope_is_shown(xbus: Xbus, log: Log) -> None:
+    shown = xbus("envelope", "show", str(log.first)).stdout
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["state", "received"] in lines
+    assert ["items", "1,500"] in lines
+    assert ["store_1", "store", "done", "-", "-", "-"] in lines
+    assert ["counter_1", "counter", "parked", "3", "refused", "no", "such", "carrier"] in lines
+    assert ["-", "audit", "owed", "-", "-", "the", "service", "has", "no", "role", "yet"] in lines
+    assert ["2030-05-17", "12:00:00Z", "counter_1", "send_item", "refused", "no", "such", "carrier"] in lines
+
+
+def test_an_envelope_that_is_still_owed_is_shown_so(xbus: Xbus, log: Log) -> None:
+    shown = json.loads(xbus("envelope", "show", "--json", str(log.second)).stdout)
+    assert {role["role"]: role["state"] for role in shown["summary"]["roles"]} == {
+        None: "owed",
+        "store_1": "owed",
+        "counter_1": "owed",
+    }
+    assert shown["hash"] == "01" * 32
+    assert shown["summary"]["opened_at"] == "2030-05-17T12:00:00+00:00"
+    assert shown["event_list"][0]["type"] == "flights"
+
+
+def test_a_removed_role_is_told_with_what_it_did_not_get(xbus: Xbus, log: Log) -> None:
+    xbus("apply", "--prune", "--yes", "-", stdin="")
+    shown = json.loads(xbus("envelope", "show", "--json", str(log.second)).stdout)
+    assert {role["role"]: role["cause"] for role in shown["summary"]["roles"]}["store_1"] == "the role is removed"
+
+
+def test_an_envelope_that_is_open_is_owed_to_nobody(xbus: Xbus, log: Log) -> None:
+    shown = json.loads(xbus("envelope", "show", "--json", str(log.open)).stdout)
+    assert shown["summary"]["roles"] == []
+    assert shown["summary"]["position"] is None
+
+
+def test_an_envelope_that_is_not_there_is_refused(xbus: Xbus, log: Log) -> None:
+    result = xbus("envelope", "show", "00000000-0000-0000-0000-000000000000")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "xbus: there is no envelope 00000000-0000-0000-0000-000000000000: see xbus envelope list\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["show", "7"], ["list", "--limit", "0"], ["list", "--state", "lost"]])
+def test_a_wrong_command_line_is_refused(xbus: Xbus, arguments: list[str]) -> None:
+    assert xbus("envelope", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(("login", "owed"), [("store_1", 1), ("counter_1", 2)])
+def test_what_a_role_is_owed_is_counted(log: Log, database_url: str, login: str, owed: int) -> None:
+    with reading(database_url) as connection:
+        assert count_owed(connection, login) == owed
