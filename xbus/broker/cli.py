@@ -1,8 +1,4 @@
-"""The two programs of the broker: ``setup_xbusbroker`` makes its database, ``start_xbusbroker`` runs it.
-
-Both end with exit code 0 when all went well, 1 when something outside must be mended first (a line on standard error
-says what and how), and 2 when the command line itself is wrong.
-"""
+"""The two programs of the broker: ``setup_xbusbroker`` makes its database, ``start_xbusbroker`` runs it."""
 
 import logging
 import sys
@@ -23,6 +19,11 @@ log = logging.getLogger(__name__)
 
 MUST_BE_MENDED = 1
 
+EXIT_CODES = (
+    "Ends with 0 when all went well, with 1 when something must be mended first, which a line on standard error names "
+    "with its cure, and with 2 when the command line is wrong."
+)
+
 DEMO_ADDED = """\
 The demo rows are added. Their passwords are known to everybody and for trying only:
   emitter test_emitter, password "password", sends test_event
@@ -40,7 +41,7 @@ config_option = click.option(
 )
 
 
-@click.command()
+@click.command(epilog=EXIT_CODES)
 @config_option
 @click.option("--demo", is_flag=True, help="Add rows to try the bus with, passwords included.")
 def setup(path: Path, demo: bool) -> None:
@@ -48,7 +49,7 @@ def setup(path: Path, demo: bool) -> None:
     _run("setup_xbusbroker", path, lambda config: _set_up(config, demo))
 
 
-@click.command()
+@click.command(epilog=EXIT_CODES)
 @config_option
 @click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Written when the broker is ready.")
 @click.option("--only", type=click.Choice(["front", "back"]), help="Run one of the two parts; both must run somewhere.")
@@ -84,7 +85,7 @@ def _run(program: str, path: Path, work: Callable[[Config], int]) -> None:
         config = load(path)
         logs.set_up(config.logging)
         for note in config.notes:
-            log.warning(note)
+            log.warning("%s", note, extra={"action": "read_configuration"})
         code = work(config)
     except XbusError as error:
         click.echo(f"{program}: {error}", err=True)
