@@ -1,17 +1,20 @@
 """What every test may ask for: databases of both kinds, and brokers, thrown away when the test is over."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from tests.support import postgres
 from tests.support.daemon import Daemon, Options
+from tests.support.processes import Process
 from xbus.broker.journal import schema
 
-DAEMONS = pytest.StashKey[list[Daemon]]()
+SHOWN_WHEN_FAILED = pytest.StashKey[list[tuple[str, Callable[[], str]]]]()
 
-StartDaemon = Callable[..., Daemon]
+StartDaemon: TypeAlias = Callable[..., Daemon]
+StartProcess: TypeAlias = Callable[..., Process]
 
 
 @pytest.fixture(scope="session")
@@ -62,11 +65,12 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
 @pytest.fixture
 def start_daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartDaemon]:
     """Starts brokers: ``start_daemon(url, options={"front": {"max_item_bytes": 100}}, only="front")``."""
-    daemons: list[Daemon] = request.node.stash.setdefault(DAEMONS, [])
+    daemons: list[Daemon] = []
 
     def start(url: str, options: Options | None = None, only: str | None = None) -> Daemon:
         daemon = Daemon(tmp_path / f"daemon-{len(daemons) + 1}", url, options, only)
         daemons.append(daemon)
+        _show_when_failed(request, f"log of broker {len(daemons)}", lambda: daemon.log)
         return daemon.start()
 
     yield start
@@ -74,12 +78,31 @@ def start_daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sta
         daemon.kill()
 
 
+@pytest.fixture
+def start_process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StartProcess]:
+    """Starts programs beside the test: ``start_process(script("xbus"), "recipient", "run", "module:Class")``."""
+    processes: list[Process] = []
+
+    def start(*command: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Process:
+        output = tmp_path / f"process-{len(processes) + 1}.log"
+        process = Process(*command, output=output, cwd=cwd or tmp_path, env=env)
+        processes.append(process)
+        _show_when_failed(request, f"output of {' '.join(map(str, command))}", lambda: process.text)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+
+
+def _show_when_failed(request: pytest.FixtureRequest, title: str, text: Callable[[], str]) -> None:
+    request.node.stash.setdefault(SHOWN_WHEN_FAILED, []).append((title, text))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the brokers' logs below a test that failed."""
+    """Show below a failed test what its processes wrote."""
     report = yield
     if report.failed:
-        daemons: list[Daemon] = item.stash.get(DAEMONS, [])
-        for number, daemon in enumerate(daemons, start=1):
-            report.sections.append((f"log of broker {number}", daemon.log))
+        report.sections += [(title, text()) for title, text in item.stash.get(SHOWN_WHEN_FAILED, [])]
     return report

@@ -66,6 +66,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     @property
@@ -95,7 +96,9 @@ class Process:
         return self.wait(timeout)
 
     def kill(self) -> None:
-        """End it on the spot; it can do nothing about it."""
-        if self.runs:
-            self._process.kill()
+        """End it on the spot, and what it has started; they can do nothing about it."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:  # all of them have ended by themselves
+            pass
         self._process.wait()
