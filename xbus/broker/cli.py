@@ -27,8 +27,8 @@ EXIT_CODES = (
 DEMO_ADDED = """\
 The demo rows are added. Their passwords are known to everybody and for trying only:
   emitter test_emitter, password "password", sends test_event
-  worker  worker_role, password "password", for worker_service
-  consumer consumer_role, password "password", for consumer_service"""
+  worker role worker_role, password "password", of worker_service
+  consumer role consumer_role, password "password", of consumer_service"""
 
 config_option = click.option(
     "-c",
