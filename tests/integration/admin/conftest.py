@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, update
 
 from tests.support.daemon import write_config
 from xbus.admin.cli import main
-from xbus.broker.journal.catalog import read_catalog
+from xbus.broker.journal.catalog import read_catalog, read_version
 from xbus.broker.journal.configuration import (
     Bus,
     Emitter,
@@ -25,12 +25,55 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.connection import writing
+from xbus.broker.journal.connection import reading, writing
 from xbus.model import cursor, delivery, envelope, event, failure, head
 
 Xbus = Callable[..., Result]
 
 NOON = datetime(2030, 5, 17, 12, tzinfo=UTC)
+
+GOOD = """\
+[[event_type]]
+name = "flights"
+
+[[event_type.node]]
+name = "enrich"
+service = "airline_names"
+to = ["store"]
+
+[[event_type.node]]
+name = "store"
+service = "flight_store"
+
+[[service]]
+name = "airline_names"
+kind = "worker"
+
+[[service]]
+name = "flight_store"
+kind = "consumer"
+
+[[role]]
+login = "airline_names_1"
+service = "airline_names"
+
+[[role]]
+login = "flight_store_1"
+service = "flight_store"
+
+[[emitter_profile]]
+name = "airport"
+event_types = ["flights"]
+
+[[emitter]]
+login = "airport_1"
+profile = "airport"
+"""
+
+
+def version(url: str) -> int:
+    with reading(url) as connection:
+        return read_version(connection)
 
 
 @pytest.fixture
@@ -51,6 +94,13 @@ def xbus(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> Xbus:
         return result
 
     return run
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Path:
+    path = tmp_path / "bus.toml"
+    path.write_text(GOOD)
+    return path
 
 
 @dataclass(frozen=True)
