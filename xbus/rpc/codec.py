@@ -1,8 +1,9 @@
 """msgpack: values of the wire to bytes and back, and the packed items of a segment.
 
 Text and bytes are distinct (``use_bin_type``, ``raw=False``). The extension types 123 to 127 of old peers are pickles,
-whose unpickling runs code of the sender: no extension type is ever decoded, each is refused unopened. What a value may
-cost is bounded by the size of its frame, which the sockets limit: msgpack makes no array longer than the bytes it has.
+whose unpickling runs code of the sender: extensions are refused unopened, all but msgpack's own timestamp, which is
+plain data. What a value may cost is bounded by the size of its frame, which the sockets limit: msgpack makes no array
+longer than the bytes it has.
 """
 
 import struct

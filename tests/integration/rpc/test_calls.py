@@ -1,0 +1,255 @@
+"""Calls between our server and our client."""
+
+import asyncio
+import logging
+
+import pytest
+
+from tests.integration.rpc.conftest import MAX_MESSAGE_BYTES, Connect, Serve
+from tests.integration.rpc.verbs import Verbs
+from tests.support.waiting import eventually
+from xbus.errors import ConfigurationError, ConnectionLost, Failed, Refused, TimedOut
+from xbus.rpc.client import Client
+from xbus.rpc.server import Server
+
+
+async def test_a_call_is_answered(serve: Serve, connect: Connect) -> None:
+    _, address = serve(Verbs())
+    client = connect(address)
+    assert await client.call("echo", ["a", b"b", {"c": None}], timeout=5) == ["a", b"b", {"c": None}]
+    assert client.owed == 0
+
+
+async def test_a_large_value_passes_and_one_above_the_limit_ends_the_connection(serve: Serve, connect: Connect) -> None:
+    _, address = serve(Verbs())
+    client = connect(address)
+    large = b"x" * (MAX_MESSAGE_BYTES - 100)
+    assert await client.call("echo", large, timeout=5) == large
+    with pytest.raises(ConnectionLost):
+        await client.call("echo", b"x" * (MAX_MESSAGE_BYTES + 1), timeout=5)
+    assert await client.call("echo", 1, timeout=5) == 1
+
+
+async def test_pipelined_calls_are_carried_out_in_the_order_made(serve: Serve, connect: Connect) -> None:
+    verbs = Verbs()
+    _, address = serve(verbs)
+    client = connect(address)
+    # The first half is made before the connection is there.
+    calls = [client.call("xbus.note", number, timeout=10) for number in range(500)]
+    await calls[0]
+    calls += [client.call("xbus.note", number, timeout=10) for number in range(500, 1000)]
+    assert await asyncio.gather(*calls) == list(range(1000))
+    assert verbs.called == list(range(1000))
+
+
+async def test_a_server_that_comes_later_is_awaited(serve: Serve, connect: Connect) -> None:
+    server, address = serve(Verbs())
+    server.close()
+    client = connect(address)
+    call = client.call("echo", 1, timeout=10)
+    await asyncio.sleep(0)
+    serve(Verbs(), address=address)
+    assert await call == 1
+
+
+@pytest.mark.parametrize("verb", ["wait", "promise"])
+async def test_an_answer_may_come_later_than_that_of_the_next_call(serve: Serve, connect: Connect, verb: str) -> None:
+    verbs = Verbs()
+    server, address = serve(verbs)
+    client = connect(address)
+    held = client.call(verb, timeout=5)
+    assert await client.call("echo", 1, timeout=5) == 1
+    assert (server.unanswered, client.owed) == (1, 1)
+    assert not await server.drain(0)
+    verbs.gate.set_result(7)
+    assert await server.drain(5)
+    assert await held == 7
+
+
+@pytest.mark.parametrize(
+    ("verb", "kind", "code"),
+    [
+        ("refuse", Refused, "unknown_type"),
+        ("fail_later", Failed, "journal_unavailable"),
+        ("nothing", Refused, "unknown_method"),
+        ("echo", Refused, "wrong_arguments"),
+    ],
+)
+async def test_errors_travel_by_their_code(
+    serve: Serve, connect: Connect, verb: str, kind: type[Exception], code: str
+) -> None:
+    _, address = serve(Verbs())
+    with pytest.raises(kind) as caught:
+        await connect(address).call(verb, timeout=5)
+    assert getattr(caught.value, "code", None) == code
+
+
+@pytest.mark.parametrize("verb", ["break", "unsendable"])
+async def test_an_error_inside_is_logged_here_and_not_told_there(
+    serve: Serve, connect: Connect, verb: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, address = serve(Verbs())
+    with caplog.at_level(logging.ERROR), pytest.raises(Failed) as caught:
+        await connect(address).call(verb, timeout=5)
+    assert caught.value.code == "internal_error"
+    assert "secret" not in str(caught.value)
+    (record,) = caplog.records
+    assert record.exc_info
+    assert record.__dict__["action"] == "handler_failed"
+
+
+async def test_a_late_answer_settles_a_call_that_timed_out(serve: Serve, connect: Connect) -> None:
+    verbs = Verbs()
+    _, address = serve(verbs)
+    client = connect(address)
+    await client.call("echo", 1, timeout=5)
+    with pytest.raises(TimedOut, match="no answer to wait within"):
+        await client.call("wait", timeout=0.01)
+    assert client.owed == 1
+    settled = asyncio.ensure_future(client.settled())
+    await client.call("echo", 1, timeout=5)
+    assert not settled.done()
+    verbs.gate.set_result(7)
+    await asyncio.wait_for(settled, 5)
+    assert client.owed == 0
+
+
+async def test_a_call_that_was_never_sent_is_not_owed_and_not_sent_later(serve: Serve, connect: Connect) -> None:
+    server, address = serve(Verbs())
+    server.close()
+    client = connect(address)
+    with pytest.raises(TimedOut):
+        await client.call("xbus.note", 1, timeout=0.01)
+    assert client.owed == 0
+    verbs = Verbs()
+    serve(verbs, address=address)
+    await client.call("xbus.note", 2, timeout=10)
+    assert verbs.called == [2]
+
+
+async def test_a_call_given_up_by_its_caller_stays_owed(serve: Serve, connect: Connect) -> None:
+    verbs = Verbs()
+    _, address = serve(verbs)
+    client = connect(address)
+    client.call("wait", timeout=5).cancel()
+    verbs.gate.set_result(1)
+    assert client.owed == 1
+    await asyncio.wait_for(client.settled(), 5)
+
+
+async def test_lost_connections_fail_their_calls_and_are_told_once_each(serve: Serve, connect: Connect) -> None:
+    lost: list[str] = []
+    verbs = Verbs()
+    server, address = serve(verbs)
+    client = connect(address, on_lost=lambda: lost.append("lost"))
+    await lose_three_calls(server, client)
+    assert lost == ["lost"]
+    server, _ = serve(verbs, address=address)
+    await lose_three_calls(server, client)
+    assert lost == ["lost"] * 2
+
+
+async def lose_three_calls(server: Server, client: Client) -> None:
+    await client.call("echo", 1, timeout=10)
+    held = [client.call("wait", timeout=10) for _ in range(3)]
+    await eventually(lambda: server.unanswered == 3, "three calls wait")
+    server.close()
+    results = await asyncio.wait_for(asyncio.gather(*held, return_exceptions=True), 5)
+    assert [type(result) for result in results] == [ConnectionLost] * 3
+    await client.settled()
+
+
+async def test_no_call_outlives_its_connection(serve: Serve, connect: Connect) -> None:
+    """What was made for a server that went away must not reach the one that takes its place."""
+    server, address = serve(Verbs())
+    lost = asyncio.Event()
+    client = connect(address, on_lost=lost.set)
+    await client.call("echo", 1, timeout=5)
+    server.pause()
+    stale = [client.call("xbus.note", 1) for _ in range(2000)]
+    server.close()
+    await asyncio.wait_for(lost.wait(), 5)
+    assert {type(result) for result in await asyncio.gather(*stale, return_exceptions=True)} == {ConnectionLost}
+    verbs = Verbs()
+    serve(verbs, address=address)
+    await client.call("xbus.note", 2, timeout=10)
+    assert verbs.called == [2]
+
+
+async def test_closing_the_client_fails_what_is_unanswered(serve: Serve, connect: Connect) -> None:
+    _, address = serve(Verbs())
+    client = connect(address)
+    held = client.call("wait", timeout=5)
+    client.close()
+    client.close()
+    with pytest.raises(ConnectionLost):
+        await held
+
+
+async def test_a_silent_server_is_lost_by_heartbeat(connect: Connect) -> None:
+    """A peer that accepts and never speaks ZMTP again is found dead without any call's time-out."""
+    lost = asyncio.Event()
+    accepted: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: accepted.append(writer), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    connect(f"tcp://127.0.0.1:{port}", on_lost=lost.set, heartbeat_seconds=0.05)
+    await eventually(lambda: accepted, "a connection")
+    accepted[0].close()
+    server.close()
+    await asyncio.wait_for(lost.wait(), 10)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://", "http://127.0.0.1:1"])
+async def test_a_bad_address_is_told(serve: Serve, connect: Connect, address: str) -> None:
+    for use in (lambda: serve(Verbs(), address=address), lambda: connect(address)):
+        with pytest.raises(ConfigurationError) as caught:
+            use()
+        assert caught.value.code == "bad_address"
+
+
+async def test_an_address_in_use_is_told(serve: Serve) -> None:
+    _, address = serve(Verbs())
+    with pytest.raises(ConfigurationError, match="in use") as caught:
+        serve(Verbs(), address=address)
+    assert caught.value.code == "address_in_use"
+
+
+async def test_nothing_is_read_while_there_is_no_room(serve: Serve, connect: Connect) -> None:
+    room = 5
+    verbs = Verbs()
+    server, address = serve(verbs, may_read=lambda: len(verbs.called) < room)
+    client = connect(address)
+    calls = [client.call("xbus.note", number, timeout=10) for number in range(2000)]
+    await calls[room - 1]
+    assert not calls[room].done()
+    assert len(verbs.called) == room
+    room = 2000
+    server.resume()
+    assert await asyncio.gather(*calls) == list(range(2000))
+    assert verbs.called == list(range(2000))
+
+
+async def test_pause_and_resume(serve: Serve, connect: Connect) -> None:
+    verbs = Verbs()
+    server, address = serve(verbs)
+    client = connect(address)
+    await client.call("echo", 1, timeout=5)
+    server.pause()
+    with pytest.raises(TimedOut):
+        await client.call("xbus.note", 1, timeout=0.1)
+    assert verbs.called == []
+    server.resume()
+    await client.settled()
+    assert verbs.called == [1]
+
+
+async def test_a_handler_may_pause_its_own_server(serve: Serve, connect: Connect) -> None:
+    verbs = Verbs()
+    server, address = serve(verbs, may_read=lambda: True)
+    verbs.gate.add_done_callback(lambda _: server.resume())
+    client = connect(address)
+    calls = [client.call("xbus.note", number, timeout=10) for number in range(300)]
+    await calls[0]
+    server.pause()
+    asyncio.get_running_loop().call_later(0.05, verbs.gate.set_result, 1)
+    assert await asyncio.gather(*calls) == list(range(300))

@@ -1,0 +1,121 @@
+"""What no client of ours sends: unreadable frames, pickles, floods."""
+
+import logging
+import pickle
+import struct
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+import pytest
+import zmq
+
+from tests.integration.rpc.conftest import MAX_MESSAGE_BYTES, Connect, Dial, Serve
+from tests.integration.rpc.verbs import Verbs
+from tests.support.waiting import eventually
+from xbus.rpc.context import new_context
+
+HEADER = struct.pack("=HHLd", 1, 2, 3, 4.0)
+GOOD = [HEADER, b"echo", msgpack.packb([1]), b"\x80"]
+RUBBISH = [
+    [b""],
+    [b"", *GOOD[:3]],
+    GOOD[:3],
+    [b"short", *GOOD[1:]],
+    [HEADER, b"\xff\xfe", *GOOD[2:]],
+    [HEADER, b"echo", b"\xc1", b"\x80"],
+    [HEADER, b"echo", b"", b""],
+    [HEADER, b"echo", b"\x80", b"\x80"],
+]
+
+
+async def replied(socket: "zmq.Socket[bytes]") -> list[bytes]:
+    await eventually(lambda: socket.poll(0), "a reply")
+    return socket.recv_multipart()
+
+
+async def test_rubbish_is_counted_logged_once_and_not_replied_to(
+    serve: Serve, dial: Dial, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, address = serve(Verbs())
+    peer = dial(address)
+    with caplog.at_level(logging.WARNING):
+        for frames in RUBBISH:
+            peer.send_multipart(frames)
+        peer.send_multipart(GOOD)
+        header, answer = await replied(peer)
+    assert (struct.unpack("=HHLd?", header)[2], msgpack.unpackb(answer)) == (3, 1)
+    assert server.unreadable == len(RUBBISH)
+    assert [record.__dict__["action"] for record in caplog.records] == ["unreadable_request"]
+
+
+class Bomb:
+    """Unpickled, it fails the test."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return pytest.fail, ("unpickled",)
+
+
+@pytest.mark.parametrize("extension", [123, 124, 125, 126, 127])
+async def test_a_pickle_is_refused_unopened(serve: Serve, dial: Dial, extension: int) -> None:
+    server, address = serve(Verbs())
+    peer = dial(address)
+    bomb = msgpack.ExtType(extension, pickle.dumps(Bomb()))
+    for frames in ([msgpack.packb([bomb]), b"\x80"], [b"\x90", msgpack.packb({"value": [bomb]})]):
+        peer.send_multipart([HEADER, b"echo", *frames])
+        header, answer = await replied(peer)
+        assert struct.unpack("=HHLd?", header)[2::2] == (3, True)
+        assert msgpack.unpackb(answer)[0] == "aiozmq.rpc.base.ParametersError"
+    assert server.unreadable == 0
+
+
+async def test_an_oversize_frame_cuts_off_its_sender_alone(serve: Serve, dial: Dial, connect: Connect) -> None:
+    _, address = serve(Verbs())
+    client = connect(address)
+    await client.call("echo", 1, timeout=5)
+    dial(address).send_multipart([HEADER, b"echo", b"x" * (MAX_MESSAGE_BYTES + 1), b"\x80"])
+    assert await client.call("echo", 2, timeout=5) == 2
+
+
+async def test_a_peer_that_leaves_before_its_answer_harms_nobody(serve: Serve, dial: Dial, connect: Connect) -> None:
+    verbs = Verbs()
+    server, address = serve(verbs)
+    peer = dial(address)
+    peer.send_multipart([HEADER, b"wait", b"\x90", b"\x80"])
+    await eventually(lambda: server.unanswered, "the call waits")
+    peer.close(0)
+    verbs.gate.set_result(1)
+    assert await server.drain(5)
+    assert await connect(address).call("echo", 2, timeout=5) == 2
+
+
+async def test_a_second_peer_of_the_same_identity_takes_nothing_over(serve: Serve, dial: Dial) -> None:
+    verbs = Verbs()
+    server, address = serve(verbs)
+    first = dial(address, IDENTITY=b"me")
+    first.send_multipart([HEADER, b"wait", b"\x90", b"\x80"])
+    await eventually(lambda: server.unanswered, "the call waits")
+    second = dial(address, IDENTITY=b"me")
+    second.send_multipart(GOOD)
+    verbs.gate.set_result(7)
+    assert msgpack.unpackb((await replied(first))[1]) == 7
+    assert not second.poll(50)
+
+
+async def test_rubbish_from_a_server_leaves_the_calls_alone(connect: Connect) -> None:
+    context = new_context()
+    router = context.socket(zmq.ROUTER)
+    try:
+        port = router.bind_to_random_port("tcp://127.0.0.1")
+        client = connect(f"tcp://127.0.0.1:{port}")
+        call = client.call("echo", 1, timeout=5)
+        await eventually(lambda: router.poll(0), "the request")
+        peer, header, *_ = router.recv_multipart()
+        request_id = struct.unpack("=HHLd", header)[2]
+        unknown = struct.pack("=HHLd?", 1, 2, request_id + 1, 4.0, False)
+        for frames in ([b""], [b"", b"", b""], [b"short", b"\xc0"], [unknown, b"\xc0"]):
+            router.send_multipart([peer, *frames])
+        router.send_multipart([peer, struct.pack("=HHLd?", 1, 2, request_id, 4.0, False), b"\x07"])
+        assert await call == 7
+    finally:
+        router.close(0)
+        context.term()

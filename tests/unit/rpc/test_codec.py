@@ -1,0 +1,112 @@
+"""Values and items to bytes and back."""
+
+import pickle
+
+import msgpack  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xbus.errors import ProtocolError
+from xbus.rpc.codec import BAD_ITEMS, EXTENSION_REFUSED, pack, pack_items, unpack, unpack_items
+
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary()
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(0, 99), inner), max_leaves=20
+)
+
+
+@given(values)
+def test_what_is_packed_comes_back(value: object) -> None:
+    assert unpack(pack(value)) == value
+
+
+def test_text_and_bytes_stay_distinct() -> None:
+    assert unpack(pack(["a", b"a"])) == ["a", b"a"]
+
+
+@given(st.binary())
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        unpack(data)
+    except ProtocolError as error:
+        assert error.cause
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\x01\x02", b"\xa1\xff", b"\x91" * 5000, b"\xdd\xff\xff\xff\xff", b"\x81\x90\x01"]
+)
+def test_what_is_not_one_value_is_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        unpack(data)
+
+
+class Bomb:
+    """Unpickled, it fails the test."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return pytest.fail, ("unpickled",)
+
+
+@pytest.mark.parametrize("extension", [0, 5, 123, 124, 125, 126, 127])
+def test_an_extension_is_refused_unopened(extension: int) -> None:
+    data = msgpack.packb([1, {"k": msgpack.ExtType(extension, pickle.dumps(Bomb()))}])
+    with pytest.raises(ProtocolError) as caught:
+        unpack(data)
+    assert caught.value.code == EXTENSION_REFUSED
+
+
+@pytest.mark.parametrize("value", [object(), 2**64, {"a": {1, 2}}])
+def test_a_value_that_msgpack_does_not_know_is_refused(value: object) -> None:
+    with pytest.raises(ProtocolError, match="can't be sent"):
+        pack(value)
+
+
+@given(st.lists(st.binary(max_size=300), max_size=40))
+def test_items_come_back(items: list[bytes]) -> None:
+    data = pack_items(items)
+    assert data == b"".join(map(pack, items))
+    assert unpack_items(data, len(items)) == items
+
+
+@pytest.mark.parametrize("number", [15, 16, 65535, 65536])
+def test_items_at_the_borders_of_the_array_header(number: int) -> None:
+    assert unpack_items(pack_items([b"x"] * number), number) == [b"x"] * number
+
+
+@given(st.lists(st.binary(max_size=30), min_size=1, max_size=20), st.integers(-3, 30))
+def test_another_number_of_items_is_refused(items: list[bytes], number: int) -> None:
+    if number == len(items):
+        return
+    with pytest.raises(ProtocolError) as caught:
+        unpack_items(pack_items(items), number)
+    assert caught.value.code == BAD_ITEMS
+
+
+@pytest.mark.parametrize(
+    "data",
+    [pack("text"), pack(7), pack([]), pack({}), pack(None), b"\xd4\x7fx", b"\xc4\x05abc", b"\xdd\xff\xff\xff\xff"],
+)
+def test_what_is_no_bin_is_no_item(data: bytes) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        unpack_items(data, 1)
+    assert caught.value.code == BAD_ITEMS
+
+
+@given(st.binary(max_size=200), st.integers(0, 200))
+def test_any_segment_is_read_or_refused(data: bytes, number: int) -> None:
+    try:
+        items = unpack_items(data, number)
+    except ProtocolError as error:
+        assert error.code == BAD_ITEMS
+    else:
+        assert len(items) == number
+
+
+@pytest.mark.parametrize("items", [["text"], [b"a", 1], [bytearray(b"a")]])
+def test_only_bytes_are_packed_as_items(items: list[bytes]) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        pack_items(items)
+    assert caught.value.code == BAD_ITEMS

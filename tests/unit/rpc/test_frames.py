@@ -1,0 +1,156 @@
+"""Requests and replies as frames, with bytes only."""
+
+import struct
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
+from xbus.rpc.codec import pack
+from xbus.rpc.frames import (
+    Request,
+    decode_reply,
+    decode_request,
+    encode_error,
+    encode_reply,
+    encode_request,
+    sender_prefix,
+)
+
+SENDER = sender_prefix(70000, 7)
+HEADER = struct.pack("=HHLd", 1, 2, 3, 4.0)
+plain = st.none() | st.booleans() | st.integers(0, 2**32) | st.text() | st.binary()
+
+
+def request(route: list[bytes] | None = None) -> Request:
+    return Request(route or [b"peer"], 9, "send_item", [], {})
+
+
+@given(st.integers(0, 2**32 - 1), st.text(), st.lists(plain))
+def test_a_request_comes_back(request_id: int, method: str, args: list[Any]) -> None:
+    frames = encode_request(SENDER, request_id, 1.5, method, tuple(args))
+    assert decode_request([b"peer", *frames]) == Request([b"peer"], request_id, method, args, {})
+
+
+def test_a_request_has_the_form_of_aiozmq() -> None:
+    header, method, args, kwargs = encode_request(SENDER, 5, 1.5, "xbus.login", ("a", b"b"))
+    assert struct.unpack("=HHLd", header) == (70000 % 65536, 7, 5, 1.5)
+    assert (method, msgpack.unpackb(args), msgpack.unpackb(kwargs)) == (b"xbus.login", ["a", b"b"], {})
+
+
+def test_a_reply_has_the_form_of_aiozmq() -> None:
+    peer, header, answer = encode_reply(SENDER, request(), 1.5, (True, None))
+    assert peer == b"peer"
+    assert struct.unpack("=HHLd?", header) == (70000 % 65536, 7, 9, 1.5, False)
+    assert msgpack.unpackb(answer) == [True, None]
+
+
+def test_keyword_arguments_are_read() -> None:
+    frames = [b"peer", HEADER, b"login", pack(["me"]), pack({"password": "secret"})]
+    assert decode_request(frames).kwargs == {"password": "secret"}
+
+
+def test_a_route_of_several_frames_goes_back_before_the_reply() -> None:
+    decoded = decode_request([b"proxy", b"peer", *encode_request(SENDER, 9, 0, "ping", ())])
+    assert encode_reply(SENDER, decoded, 0, True)[:2] == [b"proxy", b"peer"]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_too_few_frames_are_no_request(number: int) -> None:
+    with pytest.raises(ProtocolError):
+        decode_request([b"peer", HEADER, b"ping", pack([]), pack({})][:number])
+
+
+@pytest.mark.parametrize(
+    ("position", "frame"),
+    [
+        (1, b"short"),
+        (1, HEADER + b"x"),
+        (2, b"\xff"),
+        (3, b""),
+        (3, b"\xc1"),
+        (3, pack({})),
+        (4, b"\xc1"),
+        (4, pack([])),
+    ],
+)
+def test_a_bad_frame_is_no_request(position: int, frame: bytes) -> None:
+    frames = [b"peer", HEADER, b"ping", pack([]), pack({})]
+    frames[position] = frame
+    with pytest.raises(ProtocolError):
+        decode_request(frames)
+
+
+@given(st.lists(st.binary(), max_size=7))
+def test_any_frames_are_read_or_refused(frames: list[bytes]) -> None:
+    for decode in (decode_request, decode_reply):
+        try:
+            decode(frames)
+        except ProtocolError as error:
+            assert error.cause
+
+
+@pytest.mark.parametrize("position", [3, 4])
+def test_an_extension_is_a_request_to_be_refused(position: int) -> None:
+    frames = [b"peer", HEADER, b"ping", pack([]), pack({})]
+    frames[position] = b"\x91\xd4\x7fx" if position == 3 else b"\x81\xa1k\xd4\x7fx"
+    decoded = decode_request(frames)
+    assert decoded.refusal is not None
+    assert (decoded.id, decoded.args, decoded.refusal.code) == (3, [], "wrong_arguments")
+
+
+@given(plain)
+def test_an_answer_comes_back(answer: Any) -> None:
+    assert decode_reply(encode_reply(SENDER, request(), 0, answer)[1:]) == (9, answer, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "wire_type"),
+    [
+        (Refused("a", "b", code="c"), Refused, "xbus.errors.Refused"),
+        (Failed("a", "b"), Failed, "xbus.errors.Failed"),
+        (TimedOut("a", "b"), Failed, "xbus.errors.TimedOut"),
+        (ConnectionLost("a", "b"), Failed, "xbus.errors.ConnectionLost"),
+        (CallError("a", "b"), Failed, "xbus.errors.Failed"),
+    ],
+)
+def test_an_error_comes_back_with_its_code(error: CallError, kind: type[CallError], wire_type: str) -> None:
+    frames = encode_error(SENDER, request(), 0, error)[1:]
+    assert msgpack.unpackb(frames[1])[0] == wire_type
+    came = decode_reply(frames).error
+    assert type(came) is kind
+    assert (came.cause, came.next_step, came.code) == ("a", "b", error.code)
+
+
+@pytest.mark.parametrize(
+    ("code", "wire_type"),
+    [("unknown_method", "aiozmq.rpc.base.NotFoundError"), ("wrong_arguments", "aiozmq.rpc.base.ParametersError")],
+)
+def test_old_clients_get_the_errors_that_they_know(code: str, wire_type: str) -> None:
+    frames = encode_error(SENDER, request(), 0, Refused("a", "b", code=code))[1:]
+    assert msgpack.unpackb(frames[1])[:2] == [wire_type, ["a: b"]]
+    came = decode_reply(frames).error
+    assert isinstance(came, Refused)
+    assert came.code == code
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [["builtins.ValueError", ["no"], "ValueError('no')"], None, 7, [], ["a"], ["xbus.errors.Refused", [], "r"]],
+)
+def test_any_other_error_reply_is_a_failure(answer: Any) -> None:
+    header = struct.pack("=HHLd?", 1, 2, 3, 4.0, True)
+    error = decode_reply([header, pack(answer)]).error
+    assert type(error) is Failed
+    assert error.code == "error_reply"
+
+
+@pytest.mark.parametrize("data", [b"\xc1", b"\xd4\x7fx", b""])
+def test_an_answer_that_cannot_be_read_fails_its_call(data: bytes) -> None:
+    reply = decode_reply([struct.pack("=HHLd?", 1, 2, 3, 4.0, False), data])
+    assert reply.id == 3
+    assert isinstance(reply.error, Refused)
+    assert reply.error.code == "bad_answer"
