@@ -14,6 +14,7 @@ def test_a_file_is_applied(xbus: Xbus, bus: Path, database_url: str) -> None:
     result = xbus("apply", bus)
     assert result.exit_code == 0
     assert 'add event_type "flights"' in result.stdout
+    assert f"Applied: the configuration is at version {version(database_url)}." in result.stdout
     assert "role flight_store_1 can't log in yet: xbus password role flight_store_1" in result.stdout
     with reading(database_url) as connection:
         catalog = read_catalog(connection)

@@ -38,6 +38,8 @@ def apply(config_path: Path | None, file: BinaryIO, prune: bool, yes: bool) -> N
     with writing(url) as connection:
         configuration.apply(connection, plan, SystemClock().now())
         missing = [*logins_without_password(connection)]
+    if plan.changes:
+        click.echo(f"Applied: the configuration is at version {plan.version + 1}.")
     for kind, login in missing:
         click.echo(f"{kind} {login} can't log in yet: xbus password {kind} {login}")
 
@@ -63,7 +65,8 @@ def _count(problems: int) -> str:
 def _tell(plan: Plan, owed: dict[str, int]) -> None:
     for change in plan.changes:
         click.echo(f"{change}{_warning(owed.get(change.name, 0)) if change in _removed_roles(plan) else ''}")
-    click.echo(f"{len(plan.changes)} changes" if plan.changes else "Nothing to change: the bus is as the file says.")
+    if not plan.changes:
+        click.echo("Nothing to change: the bus is as the file says.")
 
 
 def _removed_roles(plan: Plan) -> list[Change]:
