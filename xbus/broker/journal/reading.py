@@ -16,14 +16,18 @@ from xbus.states import DeliveryState, EnvelopeState
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event as the journal knows it; ``items`` and ``data_bytes`` are those of its segments."""
+    """An event as the journal knows it; ``items`` and ``data_bytes`` are those of its segments.
+
+    Args:
+        damaged: whether segments are missing between those that are there: a write failed and one behind it did not.
+    """
 
     event_id: UUID
     number: int
     type_name: str
-    graph_id: int
     items: int
     data_bytes: int
+    damaged: bool
     ended: bool
 
 
@@ -74,14 +78,6 @@ class StoredRegistration:
 # -- for the front ---------------------------------------------------------------------------------------------------
 
 
-def read_open_envelopes(connection: sa.Connection) -> list[StoredEnvelope]:
-    """All envelopes that are still open, oldest first."""
-    statement = (
-        sa.select(model.envelope).where(model.envelope.c.state == EnvelopeState.OPEN).order_by(model.envelope.c.id)
-    )
-    return [_stored_envelope(connection, row) for row in connection.execute(statement).all()]
-
-
 def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
     """One envelope, whatever became of it; None where there is none of that id."""
     row = connection.execute(sa.select(model.envelope).where(model.envelope.c.id == envelope_id)).one_or_none()
@@ -95,26 +91,20 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
             model.event.c.id,
             model.event.c.number,
             model.event_type.c.name,
-            model.event.c.graph_id,
             sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0),
             sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0),
+            sa.func.coalesce(sa.func.max(model.segment.c.first_index + model.segment.c["items"]), 0),
             model.event.c["items"].is_not(None),
         )
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
         .outerjoin(model.segment, model.segment.c.event_id == model.event.c.id)
         .where(model.event.c.envelope_id == envelope["id"])
-        .group_by(
-            model.event.c.id,
-            model.event.c.number,
-            model.event_type.c.name,
-            model.event.c.graph_id,
-            model.event.c["items"],
-        )
+        .group_by(model.event.c.id, model.event.c.number, model.event_type.c.name, model.event.c["items"])
         .order_by(model.event.c.number)
     )
     events = tuple(
-        StoredEvent(event_id, number, type_name, graph_id, int(items), int(size), bool(ended))
-        for event_id, number, type_name, graph_id, items, size, ended in connection.execute(statement)
+        StoredEvent(event_id, number, type_name, int(items), int(size), int(items) != end, bool(ended))
+        for event_id, number, type_name, items, size, end, ended in connection.execute(statement)
     )
     state = EnvelopeState(envelope["state"])
     receipt = None
@@ -238,22 +228,32 @@ def read_cursors(connection: sa.Connection) -> dict[int, Cursor]:
     }
 
 
-def read_deliveries(connection: sa.Connection, states: Sequence[DeliveryState], limit: int) -> list[Delivery]:
-    """Delivery rows in some states, lowest position first, ``limit`` at the most."""
+def read_due_deliveries(
+    connection: sa.Connection, role_ids: Sequence[int], services: Sequence[str], limit: int
+) -> list[Delivery]:
+    """Delivery rows that could be handed over now, lowest position first.
+
+    Args:
+        role_ids: the roles that are there.
+        services: the worker services that are there.
+        limit: how many rows at the most.
+    """
+    delivery = model.delivery.c
+    served = sa.and_(delivery.state == DeliveryState.WAITING, model.service.c.name.in_(services))
     statement = (
         sa.select(
-            model.delivery.c.role_id,
-            model.delivery.c.envelope_id,
-            model.delivery.c.position,
-            model.delivery.c.state,
-            model.delivery.c.attempts,
-            model.delivery.c.code,
-            model.delivery.c.cause,
+            delivery.role_id,
+            delivery.envelope_id,
+            delivery.position,
+            delivery.state,
+            delivery.attempts,
+            delivery.code,
+            delivery.cause,
             model.service.c.name,
         )
-        .outerjoin(model.service, model.service.c.id == model.delivery.c.service_id)
-        .where(model.delivery.c.state.in_([state.value for state in states]))
-        .order_by(model.delivery.c.position)
+        .outerjoin(model.service, model.service.c.id == delivery.service_id)
+        .where(delivery.role_id.in_(role_ids), sa.or_(delivery.state == DeliveryState.RETRY, served))
+        .order_by(delivery.position)
         .limit(limit)
     )
     return [

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -39,6 +39,8 @@ class _Call:
     what: Write | Errand
     size: int
     answer: asyncio.Future[Any]
+    outages_known: int
+    """How many outages its caller could know of when it made the call."""
 
 
 class Writer:
@@ -75,6 +77,8 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[None] | None = None
+        self._outages = 0
+        self._outages_told = 0
 
     async def start(self) -> None:
         """Take over this writer's row with a new epoch: a process that still writes under the old one must stop.
@@ -134,7 +138,7 @@ class Writer:
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._pending_bytes += size
         self._full = self._full or self._pending_bytes > self._max_pending_bytes
-        self._calls.put(_Call(what, size, answer))
+        self._calls.put(_Call(what, size, answer, self._outages_told))
         return answer
 
     # -- in the thread ---------------------------------------------------------------------------------------------
@@ -145,7 +149,8 @@ class Writer:
         try:
             while going_on:
                 group, going_on = self._take()
-                self._loop.call_soon_threadsafe(self._answer, group, self._carry_out(group))
+                answers = self._carry_out(group)
+                self._loop.call_soon_threadsafe(self._answer, group, answers, self._outages)
         except BaseException as error:
             self._loop.call_soon_threadsafe(self._died, error)
         else:
@@ -170,12 +175,21 @@ class Writer:
     def _carry_out(self, calls: Sequence[_Call]) -> list[Any]:
         """Answers, or errors, for all calls, each kind of call in its turn."""
         answers: list[Any] = []
-        for is_errand, run in groupby((call.what for call in calls), key=callable):
-            if is_errand:
-                answers += [self._do(cast(Errand, errand)) for errand in run]
-            else:
-                answers += self._commit(cast(list[Write], list(run)))
+        for kind, run in groupby(calls, key=self._kind):
+            match kind:
+                case "errand":
+                    answers += [self._do(cast(Errand, call.what)) for call in run]
+                case "overtaken":
+                    answers += [_overtaken() for _ in run]
+                case _:
+                    answers += self._commit([cast(Write, call.what) for call in run])
         return answers
+
+    def _kind(self, call: _Call) -> Literal["errand", "overtaken", "write"]:
+        if callable(call.what):
+            return "errand"
+        # Its caller did not know yet that a call before it failed, which it may build on.
+        return "overtaken" if call.outages_known < self._outages else "write"
 
     def _do(self, errand: Errand) -> Any:
         try:
@@ -188,6 +202,7 @@ class Writer:
         try:
             return self._transaction(group)
         except JournalUnavailable as error:
+            self._outages += 1
             return [error] * len(group)
         except JournalError as error:
             if len(group) == 1:
@@ -244,7 +259,8 @@ class Writer:
 
     # -- on the loop -----------------------------------------------------------------------------------------------
 
-    def _answer(self, group: Sequence[_Call], answers: Sequence[Any]) -> None:
+    def _answer(self, group: Sequence[_Call], answers: Sequence[Any], outages: int) -> None:
+        self._outages_told = outages
         for call, answer in zip(group, answers, strict=True):
             self._pending_bytes -= call.size
             if call.answer.done():
@@ -263,6 +279,10 @@ class Writer:
             self._ended.set_result(None)
         else:
             self._ended.set_exception(error)
+
+
+def _overtaken() -> JournalUnavailable:
+    return JournalUnavailable("a write before this one failed", "repeat both")
 
 
 _OF_WRITER = model.writer.c.name == bindparam("of_name")

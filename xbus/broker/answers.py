@@ -1,0 +1,95 @@
+"""How what happens inside is said on the wire: in the old words of wire.md, or with a code."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, XbusError
+
+log = logging.getLogger(__name__)
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def old_answer(refusal: Any) -> Callable[[Verb], Verb]:
+    """Have a verb of wire.md answer ``refusal`` where it would raise; why is logged, as its caller can't be told."""
+
+    def refuse(error: XbusError, name: str) -> Any:
+        log.info("%s refused: %s", name, error, extra={"action": "refused", "verb": name, "code": error.code})
+        return refusal
+
+    return _translated(refuse)
+
+
+def coded_answer(verb: Verb) -> Verb:
+    """Have a verb of our own raise only what the wire can carry."""
+
+    def recode(error: XbusError, name: str) -> Any:
+        log.info("%s refused: %s", name, error, extra={"action": "refused", "verb": name, "code": error.code})
+        raise on_wire(error)
+
+    return _translated(recode)(verb)
+
+
+def on_wire(error: XbusError) -> CallError:
+    """The error as a caller may see it: what the database said stays in the log."""
+    if isinstance(error, CallError):
+        return error
+    if isinstance(error, JournalUnavailable):
+        return Failed("the journal can't be written or read now", "repeat the call later", code=error.code)
+    if isinstance(error, JournalError):
+        return Failed("the journal could not take this", "see the broker's log for the reason", code=error.code)
+    return Failed(error.cause, error.next_step, code=error.code)
+
+
+def _translated(translate: Callable[[XbusError, str], Any]) -> Callable[[Verb], Verb]:
+    def decorate(verb: Verb) -> Verb:
+        name = verb.__name__
+
+        @functools.wraps(verb)
+        def translated(*args: Any) -> Any:
+            try:
+                outcome = verb(*args)
+            except XbusError as error:
+                return translate(error, name)
+            if asyncio.iscoroutine(outcome):
+                return _awaited(outcome, translate, name)
+            if isinstance(outcome, asyncio.Future):
+                return _passed_on(outcome, translate, name)
+            return outcome
+
+        return cast(Verb, translated)
+
+    return decorate
+
+
+async def _awaited(outcome: Any, translate: Callable[[XbusError, str], Any], name: str) -> Any:
+    try:
+        return await outcome
+    except XbusError as error:
+        return translate(error, name)
+
+
+def _passed_on(
+    first: "asyncio.Future[Any]", translate: Callable[[XbusError, str], Any], name: str
+) -> "asyncio.Future[Any]":
+    # No task: a hundred calls of one emitter may be in flight.
+    second: asyncio.Future[Any] = first.get_loop().create_future()
+
+    def pass_on(first: "asyncio.Future[Any]") -> None:
+        if second.done():
+            return
+        try:
+            second.set_result(first.result())
+        except XbusError as error:
+            try:
+                second.set_result(translate(error, name))
+            except XbusError as translated:
+                second.set_exception(translated)
+        except BaseException as error:
+            second.set_exception(error)
+
+    first.add_done_callback(pass_on)
+    return second

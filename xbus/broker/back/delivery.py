@@ -1,0 +1,277 @@
+"""Bringing envelopes to recipients: who takes part in a run, and what comes of it."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from xbus.broker.back.batch import Batch
+from xbus.broker.back.failures import RecipientFailed, next_delivery
+from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.log import Log
+from xbus.broker.back.recipient import Recipient
+from xbus.broker.back.registry import Registry
+from xbus.broker.back.run import Run
+from xbus.broker.back.slots import Absent, OfRole, OfService, Slots
+from xbus.broker.journal.reading import LogEnvelope, LogEvent
+from xbus.broker.journal.writes import Delivery
+from xbus.graph import Graph
+from xbus.states import DeliveryState
+
+log = logging.getLogger(__name__)
+
+
+class Deliveries:
+    """All runs, and the rules of who is in one.
+
+    Args:
+        log: where items are read.
+        ledger: where it is noted what came of it.
+        registry: who is there.
+        slots: who is free.
+        tasks: where runs run.
+        window_bytes: see ``EventStream``.
+        worker_grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        ledger: Ledger,
+        registry: Registry,
+        slots: Slots,
+        tasks: asyncio.TaskGroup,
+        *,
+        window_bytes: int,
+        worker_grace: float,
+    ) -> None:
+        self._log = log
+        self._ledger = ledger
+        self._registry = registry
+        self._slots = slots
+        self._tasks = tasks
+        self._worker_grace = worker_grace
+        self._runs: set[asyncio.Task[None]] = set()
+        self._in_flight: dict[int, set[int]] = {}
+        self.window_bytes = window_bytes
+        self.on_retry: Callable[[], None] = lambda: None
+        """Called when an envelope was set aside that may come again at once."""
+
+    # -- who takes part --------------------------------------------------------------------------------------------
+
+    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
+        """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
+        aside for those whose workers are absent."""
+        going: list[Recipient] = []
+        for recipient in recipients:
+            missing = await self._missing_worker(envelope, recipient)
+            if missing is None:
+                going.append(recipient)
+            else:
+                self._ledger.move(None, waiting_for(_first_attempt(recipient, envelope, attempts=0), missing))
+        await self._ledger.room()
+        await self.launch(envelope, going, {})
+
+    async def _missing_worker(self, envelope: LogEnvelope, recipient: Recipient) -> str | None:
+        """A worker service that a recipient can't get this envelope without, absent for longer than the grace."""
+        for service in await self.workers_for(envelope, recipient):
+            while (absent_for := self._registry.absent_for(service)) < self._worker_grace:
+                if self._registry.is_served(service):
+                    break
+                await self._registry.arrival(self._worker_grace - absent_for)
+            if not self._registry.is_served(service):
+                return service
+        return None
+
+    async def workers_for(self, envelope: LogEnvelope, recipient: Recipient) -> list[str]:
+        """The worker services between an envelope's emitter and a recipient."""
+        graphs = await self._log.graphs(envelope)
+        leading = [graph.leading_to({recipient.role.service}) for graph in graphs]
+        return sorted(set().union(*(graph.worker_services for graph in leading)))
+
+    async def launch(
+        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery]
+    ) -> None:
+        """Start a run as soon as all of its consumers have a free slot; those that go meanwhile are left out.
+
+        Args:
+            rows: the delivery rows of those that don't get it in its turn, by role id, with this attempt counted.
+        """
+        present = await self._take(envelope, recipients)
+        if not present:
+            return
+        for recipient in present:
+            self._in_flight.setdefault(recipient.role.id, set()).add(envelope.position)
+        run = self._tasks.create_task(self._carry_out(envelope, present, rows), name=f"run {envelope.position}")
+        self._runs.add(run)
+        run.add_done_callback(self._runs.discard)
+
+    async def _take(self, envelope: LogEnvelope, recipients: Sequence[Recipient]) -> list[Recipient]:
+        """Those of the recipients that are still there when all of those have a free slot, with the slots taken."""
+        while present := [recipient for recipient in recipients if self._may_get(recipient, envelope)]:
+            try:
+                taken = await self._slots.take([OfRole(recipient.role.id) for recipient in present])
+            except Absent:
+                continue
+            if all(self._may_get(recipient, envelope) for recipient in present):
+                return present
+            for role_id in taken:
+                self._slots.free(role_id)
+        return []
+
+    def _may_get(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
+        role_id = recipient.role.id
+        is_present = self._registry.get(role_id) is recipient
+        return is_present and not self.is_in_flight(role_id, envelope.position)
+
+    def is_in_flight(self, role_id: int, position: int) -> bool:
+        """Whether a run is bringing the envelope at this position to a role just now."""
+        return position in self._in_flight.get(role_id, ())
+
+    # -- a run -----------------------------------------------------------------------------------------------------
+
+    async def _carry_out(
+        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery]
+    ) -> None:
+        def settled(recipient: Recipient) -> None:
+            self._settle(envelope, recipient, rows.get(recipient.role.id))
+
+        run = Run(envelope, recipients, self, again=any(row.attempts > 1 for row in rows.values()), settled=settled)
+        try:
+            await self._ledger.reserve([recipient.role.id for recipient in recipients], envelope.position)
+            await run.carry_out()
+        finally:
+            for recipient in recipients:
+                self._tasks.create_task(self._give_back(recipient))
+        self._note_failures(envelope, recipients, rows, run.failures)
+        for recipient in recipients:
+            self._in_flight[recipient.role.id].discard(envelope.position)
+
+    async def _give_back(self, recipient: Recipient) -> None:
+        """Free a slot, though not before its recipient has answered everything: no attempt overlaps an earlier one."""
+        await recipient.owes_nothing()
+        if self._registry.get(recipient.role.id) is recipient:
+            self._slots.free(recipient.role.id)
+
+    def _settle(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery | None) -> None:
+        if row is None:
+            self._ledger.settle(recipient.role.id, envelope.position)
+        else:
+            self._ledger.move(row, replace(row, state=DeliveryState.SETTLED))
+        log.debug(
+            "delivered",
+            extra={"action": "delivered", "envelope_id": envelope.envelope_id, "role": recipient.role.login},
+        )
+
+    def _note_failures(
+        self,
+        envelope: LogEnvelope,
+        recipients: Sequence[Recipient],
+        rows: Mapping[int, Delivery],
+        failures: Mapping[int, RecipientFailed | Absent],
+    ) -> None:
+        for failure in dict.fromkeys(failures.values()):
+            if isinstance(failure, RecipientFailed):
+                self._ledger.fail(envelope.envelope_id, failure)
+        for recipient in recipients:
+            why = failures.get(recipient.role.id)
+            if why is None:
+                continue
+            row = rows.get(recipient.role.id)
+            attempt = row or _first_attempt(recipient, envelope, attempts=1)
+            new = (
+                next_delivery(attempt, why) if isinstance(why, RecipientFailed) else waiting_for(attempt, _service(why))
+            )
+            self._ledger.move(row, new)
+            if new.state is DeliveryState.RETRY:
+                self.on_retry()
+            log.warning(
+                "not delivered: %s",
+                new.cause,
+                extra={
+                    "action": new.state.value,
+                    "envelope_id": envelope.envelope_id,
+                    "role": recipient.role.login,
+                    "code": new.code,
+                },
+            )
+
+    async def finish(self, seconds: float) -> None:
+        """Wait for the runs that are under way; those that take longer are broken off, and come again."""
+        if self._runs:
+            _, late = await asyncio.wait(self._runs, timeout=seconds)
+            for run in late:
+                run.cancel()
+            if late:
+                await asyncio.wait(late)
+
+    def highest_in_flight(self) -> dict[int, int]:
+        """For each role the highest position that was handed over and not settled."""
+        return {role_id: max(positions) for role_id, positions in self._in_flight.items() if positions}
+
+    # -- what a run needs ------------------------------------------------------------------------------------------
+
+    async def graph(self, graph_id: int) -> Graph:
+        """A version of an event type's graph."""
+        return await self._log.graph(graph_id)
+
+    def items(self, event: LogEvent) -> AsyncIterator[Batch]:
+        """An event's items, in index order."""
+        return self._log.items(event)
+
+    async def hire(self, services: Sequence[str]) -> list[Recipient]:
+        """A free worker of each service, all at once.
+
+        Raises:
+            Absent: nobody serves one of them.
+        """
+        hired: list[Recipient] = []
+        for role_id in await self._slots.take([OfService(service) for service in services]):
+            worker = self._registry.get(role_id)
+            assert worker is not None, "slots and registry know the same recipients"
+            worker.begin_work()
+            hired.append(worker)
+        return hired
+
+    def dismiss(self, worker: Recipient) -> None:
+        """Give a hired worker back, as soon as it is ready for another event."""
+        self._tasks.create_task(self._dismiss(worker))
+
+    async def _dismiss(self, worker: Recipient) -> None:
+        await worker.is_ready()
+        await self._give_back(worker)
+
+
+def _first_attempt(recipient: Recipient, envelope: LogEnvelope, attempts: int) -> Delivery:
+    return Delivery(
+        recipient.role.id, envelope.envelope_id, envelope.position, DeliveryState.RETRY, attempts, code="", cause=""
+    )
+
+
+def waiting_for(delivery: Delivery, service: str) -> Delivery:
+    """The delivery set aside until a worker of ``service`` registers."""
+    return replace(
+        delivery,
+        state=DeliveryState.WAITING,
+        code="worker_absent",
+        cause=f'no worker of service "{service}" is registered',
+        service=service,
+    )
+
+
+def _service(absent: Absent) -> str:
+    return absent.want.service if isinstance(absent.want, OfService) else ""
+
+
+def crashed_delivery(role_id: int, envelope_id: UUID, position: int) -> Delivery:
+    """An envelope that may have been handed over when the broker went down."""
+    return Delivery(
+        role_id,
+        envelope_id,
+        position,
+        DeliveryState.RETRY,
+        attempts=1,
+        code="broker_stopped",
+        cause="it may have been handed over when the broker went down",
+    )

@@ -1,0 +1,129 @@
+"""What can go wrong at a recipient, and what is done about it; pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from xbus.broker.journal.writes import Delivery, Failure
+from xbus.errors import ConnectionLost, Refused, XbusError
+from xbus.states import DeliveryState
+
+LOST_ATTEMPTS = 3
+"""How often an envelope may make its recipient vanish before it is parked: a poison item must not loop."""
+
+
+class FailureClass(StrEnum):
+    """Whether another attempt could help."""
+
+    PERMANENT = "permanent"
+    """The recipient refused, or answered nonsense: it would do so again."""
+    TRANSIENT = "transient"
+    """It answered with an error, or not in time."""
+    LOST = "lost"
+    """It went away in the midst of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemError:
+    """What a recipient said, and of which items."""
+
+    indices: list[int] | None
+    message: str
+
+
+class RecipientFailed(Exception):
+    """A call to a recipient went wrong.
+
+    Args:
+        role_id: whose recipient it was.
+        verb: what was asked of it.
+        event_id: in which event; None at the end of an envelope.
+        failure_class: whether another attempt could help.
+        code: ``refused``, ``nonsense``, ``timed_out``, ``connection_lost``, ...
+        errors: what the recipient said, at least one.
+    """
+
+    def __init__(
+        self,
+        role_id: int,
+        verb: str,
+        event_id: UUID | None,
+        failure_class: FailureClass,
+        code: str,
+        errors: list[ItemError],
+    ) -> None:
+        super().__init__(f"{verb}: {errors[0].message}")
+        self.role_id = role_id
+        self.verb = verb
+        self.event_id = event_id
+        self.failure_class = failure_class
+        self.code = code
+        self.errors = errors
+
+    @property
+    def cause(self) -> str:
+        """What went wrong, in a sentence."""
+        return f"{self.verb}: {self.errors[0].message}"
+
+    def rows(self, envelope_id: UUID) -> list[Failure]:
+        """What is kept of it."""
+        return [
+            Failure(envelope_id, self.event_id, self.role_id, self.verb, self.code, error.message, error.indices)
+            for error in self.errors
+        ]
+
+
+def failure_of_call(role_id: int, verb: str, event_id: UUID | None, error: XbusError) -> RecipientFailed:
+    """A failure from what the call raised."""
+    if isinstance(error, ConnectionLost):
+        failure_class = FailureClass.LOST
+    elif isinstance(error, Refused):
+        failure_class = FailureClass.PERMANENT
+    else:
+        failure_class = FailureClass.TRANSIENT
+    return RecipientFailed(role_id, verb, event_id, failure_class, error.code, [ItemError(None, error.cause)])
+
+
+def refusal(role_id: int, verb: str, event_id: UUID | None, errors: object) -> RecipientFailed:
+    """A failure from ``(False, errors)``: errors should be ``[([indices], message), ...]`` and may be anything."""
+    said: list[ItemError] = []
+    if isinstance(errors, list | tuple):
+        for error in errors:
+            match error:
+                case [list(indices), message] if all(type(index) is int for index in indices):
+                    said.append(ItemError(indices, str(message)))
+                case _:
+                    said.append(ItemError(None, _shown(error)))
+    elif errors is not None:
+        said.append(ItemError(None, _shown(errors)))
+    said = said or [ItemError(None, "refused without a reason")]
+    return RecipientFailed(role_id, verb, event_id, FailureClass.PERMANENT, "refused", said)
+
+
+def nonsense(role_id: int, verb: str, event_id: UUID | None, what: object) -> RecipientFailed:
+    """A failure from an answer that the recipient API doesn't know."""
+    error = ItemError(None, f"the answer makes no sense: {_shown(what)}")
+    return RecipientFailed(role_id, verb, event_id, FailureClass.PERMANENT, "nonsense", [error])
+
+
+def _shown(value: object) -> str:
+    return value[:1000] if isinstance(value, str) else repr(value)[:200]
+
+
+def next_delivery(previous: Delivery, failure: RecipientFailed) -> Delivery:
+    """What becomes of an envelope for a role after a failed attempt.
+
+    Args:
+        previous: the delivery with the failed attempt counted.
+        failure: what went wrong.
+    """
+    comes_again = failure.failure_class is FailureClass.LOST and previous.attempts < LOST_ATTEMPTS
+    return Delivery(
+        previous.role_id,
+        previous.envelope_id,
+        previous.position,
+        DeliveryState.RETRY if comes_again else DeliveryState.PARKED,
+        previous.attempts,
+        failure.code,
+        failure.cause,
+    )

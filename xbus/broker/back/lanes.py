@@ -1,0 +1,117 @@
+"""Lanes: readers of the log on behalf of consumer roles that stand at the same place.
+
+Roles in one lane get an envelope in one run, so that its workers work once for all of them. A role that comes back, or
+starts in the past, has a lane of its own until it has caught up.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.log import Log
+from xbus.broker.back.recipient import Recipient
+from xbus.broker.journal.reading import LogEnvelope
+
+GATHER_SECONDS = 0.2
+"""How long a new lane waits before it starts: recipients that come up together then share it."""
+
+
+class Deliverer(Protocol):
+    """What brings an envelope to recipients."""
+
+    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
+        """See to it that these recipients get an envelope; returns as soon as it is on its way, or set aside."""
+
+
+@dataclass(eq=False)
+class _Lane:
+    position: int
+    """All envelopes up to here were dealt with."""
+    recipients: set[Recipient] = field(default_factory=set)
+    joinable: bool = True
+    """Whether it stands still between two envelopes, so that others at the same place may join."""
+    task: "asyncio.Task[None] | None" = None
+
+
+class Lanes:
+    """All lanes.
+
+    Args:
+        log: what they read.
+        ledger: where the roles stand.
+        deliverer: what they hand envelopes to.
+        tasks: where they run.
+    """
+
+    def __init__(self, log: Log, ledger: Ledger, deliverer: Deliverer, tasks: asyncio.TaskGroup) -> None:
+        self._log = log
+        self._ledger = ledger
+        self._deliverer = deliverer
+        self._tasks = tasks
+        self._lanes: set[_Lane] = set()
+
+    def arrived(self, recipient: Recipient) -> None:
+        """Read on for a consumer from where its role stands."""
+        cursor = self._ledger.cursor(recipient.role.id)
+        if recipient.role.worker or cursor is None:
+            return
+        lane = self._joinable_at(cursor.position)
+        if lane is None:
+            lane = _Lane(cursor.position)
+            self._lanes.add(lane)
+            lane.task = self._tasks.create_task(self._read(lane), name=f"lane from {cursor.position}")
+        lane.recipients.add(recipient)
+
+    def left(self, recipient: Recipient) -> None:
+        """Read no longer for a recipient."""
+        for lane in list(self._lanes):
+            lane.recipients.discard(recipient)
+            if not lane.recipients:
+                self._end(lane)
+
+    def stop(self) -> None:
+        """Hand out no more envelopes."""
+        for lane in list(self._lanes):
+            self._end(lane)
+
+    def _end(self, lane: _Lane) -> None:
+        self._lanes.discard(lane)
+        if lane.task is not None:
+            lane.task.cancel()
+
+    def _joinable_at(self, position: int) -> _Lane | None:
+        return next((lane for lane in self._lanes if lane.joinable and lane.position == position), None)
+
+    async def _read(self, lane: _Lane) -> None:
+        await asyncio.sleep(GATHER_SECONDS)
+        while True:
+            lane.joinable = False
+            for envelope in await self._log.page(lane.position):
+                await self._step(lane, envelope)
+            if lane.position < self._log.head:
+                continue
+            ahead = self._joinable_at(lane.position)
+            if ahead is not None:
+                ahead.recipients |= lane.recipients
+                self._lanes.discard(lane)
+                return
+            lane.joinable = True
+            await self._log.beyond(lane.position)
+
+    async def _step(self, lane: _Lane, envelope: LogEnvelope) -> None:
+        owed = [recipient for recipient in list(lane.recipients) if await self._is_owed(recipient, envelope)]
+        if owed:
+            await self._deliverer.deliver(envelope, owed)
+        lane.position = envelope.position
+
+    async def _is_owed(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
+        cursor = self._ledger.cursor(recipient.role.id)
+        if cursor is None or cursor.is_settled(envelope.position):
+            return False
+        services = [graph.consumer_services for graph in await self._log.graphs(envelope)]
+        if cursor.owes(envelope.position) and any(recipient.role.service in found for found in services):
+            return True
+        self._ledger.pass_over(recipient.role.id, envelope.position)
+        return False

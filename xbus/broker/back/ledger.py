@@ -1,0 +1,145 @@
+"""Who has got what: the cursors and delivery rows, in memory and, a moment later, in the journal."""
+
+import asyncio
+import contextlib
+import copy
+import logging
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from xbus.broker.back.failures import RecipientFailed
+from xbus.broker.journal.cursor import Cursor
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import Delivery, DeliveryMove, Failure, Progress
+from xbus.clock import Clock
+from xbus.errors import JournalUnavailable
+
+log = logging.getLogger(__name__)
+
+RESERVE_POSITIONS = 64
+"""How far ahead hand-overs are reserved: a commit for this many envelopes, and as many to look at after a crash."""
+
+MAX_UNWRITTEN = 1_000
+"""Who notes more than this waits until it is written."""
+
+LAZY_SECONDS = 1.0
+"""What is in no hurry is written after this long."""
+
+RETRY_SECONDS = 1.0
+
+
+class Ledger:
+    """Keeps what the back got done and writes it down, many changes in one transaction.
+
+    A consumer that has committed is noted at once and written a moment later: a crash in between makes the envelope
+    come again, with the same ids and a ``stop_envelope`` before it.
+
+    Args:
+        cursors: by role id, as the journal has them.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, cursors: Mapping[int, Cursor]) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._cursors = dict(cursors)
+        self._dirty: set[int] = set()
+        self._moves: list[DeliveryMove] = []
+        self._failures: list[Failure] = []
+        self._noted = 0
+        self._written = 0
+        self._wake = asyncio.Event()
+        self._changed = asyncio.Condition()
+
+    def cursor(self, role_id: int) -> Cursor | None:
+        """Where a role stands; None for a worker's, and for one that the journal has none of."""
+        return self._cursors.get(role_id)
+
+    def adopt(self, cursors: Mapping[int, Cursor]) -> None:
+        """Take up the cursors of new roles, and the changed bounds of known ones."""
+        for role_id, cursor in cursors.items():
+            known = self._cursors.setdefault(role_id, cursor)
+            known.from_position, known.until_position = cursor.from_position, cursor.until_position
+
+    def settle(self, role_id: int, position: int) -> None:
+        """Note that a role needs nothing more of an envelope in its turn."""
+        self.pass_over(role_id, position)
+        self._note()
+
+    def pass_over(self, role_id: int, position: int) -> None:
+        """Note that a role is not owed an envelope; there is no hurry to write that down."""
+        self._cursors[role_id].settle(position)
+        self._dirty.add(role_id)
+
+    def _note(self) -> None:
+        self._noted += 1
+        self._wake.set()
+
+    def move(self, old: Delivery | None, new: Delivery) -> None:
+        """Note what becomes of a delivery that goes its own way; the cursor passes it."""
+        self._moves.append(DeliveryMove(None if old is None else old.state, new))
+        self.settle(new.role_id, new.position)
+
+    def fail(self, envelope_id: UUID, failure: RecipientFailed) -> None:
+        """Note a failed call."""
+        self._failures += failure.rows(envelope_id)
+        self._note()
+
+    async def reserve(self, role_ids: Iterable[int], position: int) -> None:
+        """Have it durable that an envelope may be handed to these roles, before it is."""
+        beyond = [role_id for role_id in role_ids if self._cursors[role_id].handed_to < position]
+        for role_id in beyond:
+            self._cursors[role_id].handed_to = position + RESERVE_POSITIONS
+            self._dirty.add(role_id)
+            self._note()
+        if beyond:
+            await self.written()
+
+    async def room(self) -> None:
+        """Wait while too much is noted and not written."""
+        if self._noted - self._written > MAX_UNWRITTEN:
+            await self.written()
+
+    async def written(self) -> None:
+        """Wait until all that is noted now is durable."""
+        wanted = self._noted
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._written >= wanted)
+
+    async def keep(self) -> None:
+        """For ever: write down what was noted, as soon as it is and with whatever came meanwhile."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), LAZY_SECONDS)
+            self._wake.clear()
+            if self._dirty or self._moves or self._failures:
+                await self.write()
+
+    async def write(self) -> None:
+        """Write down all that is noted now; an unreachable database only delays it."""
+        noted = self._noted
+        cursors = [copy.copy(self._cursors[role_id]) for role_id in self._dirty]
+        progress = Progress(self._clock.now(), cursors, self._moves, self._failures)
+        self._dirty, self._moves, self._failures = set(), [], []
+        while True:
+            try:
+                await self._journal.write(progress)
+                break
+            except JournalUnavailable as error:
+                log.warning("progress not written: %s", error, extra={"action": "progress_unwritten"})
+                await asyncio.sleep(RETRY_SECONDS)
+        async with self._changed:
+            self._written = noted
+            self._changed.notify_all()
+
+    def close(self, in_flight: Mapping[int, int]) -> None:
+        """Give back what was reserved and not used, so that a clean stop leaves nothing in doubt.
+
+        Args:
+            in_flight: for each role the highest position that was handed over and is not settled.
+        """
+        for role_id, cursor in self._cursors.items():
+            highest_settled = cursor.position + cursor.above.bit_length()
+            handed_to = max(highest_settled, in_flight.get(role_id, 0))
+            if handed_to < cursor.handed_to:
+                cursor.handed_to = handed_to
+                self._dirty.add(role_id)

@@ -1,0 +1,222 @@
+"""A registered recipient as the broker sees it: its calls, its answers read strictly, its failures told apart."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.back.batch import Batch
+from xbus.broker.back.failures import failure_of_call, nonsense, refusal
+from xbus.broker.journal.catalog import RoleEntry
+from xbus.errors import CallError, ProtocolError
+from xbus.rpc.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a recipient may take for an answer, in seconds."""
+
+    start_event: float
+    send_item: float
+    end_event: float
+    end_envelope: float
+    stop_envelope: float
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a recipient announced.
+
+    Args:
+        batches: whether it takes items by the batch, call behind call.
+        envelopes: how many envelopes, or events of a worker, it takes at once.
+    """
+
+    batches: bool = False
+    envelopes: int = 1
+
+    @classmethod
+    def of_metadata(cls, metadata: Mapping[str, Any]) -> "Abilities":
+        """What stands in the answer of ``get_metadata``; an old recipient announces nothing."""
+        match metadata.get("xbus"):
+            case {"batches": 1, "envelopes": int(envelopes)} if envelopes >= 1:
+                return cls(batches=True, envelopes=envelopes)
+        return cls()
+
+
+class Recipient:
+    """The calls of the recipient API, one method each; each raises ``RecipientFailed`` and nothing else.
+
+    Args:
+        role: which role it serves.
+        client: connected to it.
+        abilities: what it announced.
+        timeouts: how long to wait.
+    """
+
+    def __init__(self, role: RoleEntry, client: Client, abilities: Abilities, timeouts: Timeouts) -> None:
+        self.role = role
+        self.abilities = abilities
+        self._client = client
+        self._timeouts = timeouts
+        self._known: dict[UUID, int] = {}
+        self._ready = asyncio.Event()
+        self._ready.set()
+
+    async def start_event(self, envelope_id: UUID, event_id: UUID, type_name: str) -> None:
+        """Tell of an event that begins."""
+        self._known[event_id] = 0
+        call = self._client.call(
+            "start_event", str(envelope_id), str(event_id), type_name, timeout=self._timeouts.start_event
+        )
+        await self._verdict("start_event", event_id, call)
+
+    async def send(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
+        """Hand items over.
+
+        Returns:
+            What a worker made of them; nothing from a consumer.
+        """
+        if not self.abilities.batches:
+            return await self._send_singly(envelope_id, event_id, batch)
+        self._note_given(event_id, batch)
+        call = self._client.call(
+            "xbus.send_items", str(envelope_id), str(event_id), *batch.on_wire(), timeout=self._timeouts.send_item
+        )
+        return self._batches("send_item", event_id, await self._verdict("send_item", event_id, call))
+
+    async def _send_singly(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
+        self._note_given(event_id, batch)
+        made: list[tuple[list[int], bytes]] = []
+        for indices, item in batch.singly():
+            call = self._client.call(
+                "send_item", str(envelope_id), str(event_id), indices, item, timeout=self._timeouts.send_item
+            )
+            answer = await self._verdict("send_item", event_id, call)
+            made += self._singles(event_id, answer)
+        if not made:
+            return []
+        answered = Batch.of_single(made)
+        try:
+            answered.check_indices(self._known[event_id])
+        except ProtocolError as error:
+            raise nonsense(self.role.id, "send_item", event_id, error.cause) from error
+        return [answered]
+
+    def _singles(self, event_id: UUID, answer: Any) -> list[tuple[list[int], bytes]]:
+        if not self.role.worker:
+            return []
+        singles: list[tuple[list[int], bytes]] = []
+        for made in answer if isinstance(answer, list) else [answer]:
+            match made:
+                case [list(indices), bytes(item)] if indices:
+                    singles.append((indices, item))
+                case _:
+                    raise nonsense(self.role.id, "send_item", event_id, answer)
+        return singles
+
+    def _note_given(self, event_id: UUID, batch: Batch) -> None:
+        last = batch.first_index + batch.items
+        if batch.indices is not None:
+            last = max((index + 1 for indices in batch.indices for index in indices), default=0)
+        self._known[event_id] = max(self._known.get(event_id, 0), last)
+
+    async def end_event(self, envelope_id: UUID, event_id: UUID) -> list[Batch]:
+        """Tell of an event that ends.
+
+        Returns:
+            What a worker kept back until then.
+        """
+        verb = "xbus.end_event" if self.abilities.batches else "end_event"
+        call = self._client.call(verb, str(envelope_id), str(event_id), timeout=self._timeouts.end_event)
+        answer = await self._verdict("end_event", event_id, call, all_parts=self.abilities.batches)
+        if not self.abilities.batches:
+            return []
+        return self._batches("end_event", event_id, answer[1] if len(answer) > 1 else None)
+
+    def forget(self, event_id: UUID) -> None:
+        """Keep nothing of an event that is over."""
+        self._known.pop(event_id, None)
+
+    async def end_envelope(self, envelope_id: UUID) -> None:
+        """Have all of an envelope committed."""
+        call = self._client.call("end_envelope", str(envelope_id), timeout=self._timeouts.end_envelope)
+        await self._verdict("end_envelope", None, call)
+
+    async def stop_envelope(self, envelope_id: UUID) -> None:
+        """Have all that is open of an envelope forgotten, also where nothing is; wait until it is."""
+        try:
+            await self._stop(envelope_id)
+        except CallError as error:
+            raise failure_of_call(self.role.id, "stop_envelope", None, error) from error
+
+    def stop_envelope_soon(self, envelope_id: UUID) -> None:
+        """The same without waiting; it is sent before this returns."""
+        self._stop(envelope_id).add_done_callback(lambda call: call.cancelled() or call.exception())
+
+    def _stop(self, envelope_id: UUID) -> "asyncio.Future[Any]":
+        call = self._client.call("stop_envelope", str(envelope_id), timeout=self._timeouts.stop_envelope)
+        call.add_done_callback(self._stopped)
+        return call
+
+    def _stopped(self, call: "asyncio.Future[Any]") -> None:
+        if not call.cancelled() and call.exception() is None:
+            # It has nothing open any more, so a worker need not say that it is ready.
+            self.ready()
+
+    async def ping(self, text: str, seconds: float) -> bool:
+        """Whether it sends ``text`` back within this many seconds."""
+        try:
+            answer = await self._client.call("ping", text, timeout=seconds)
+        except CallError:
+            return False
+        return bool(answer == text)
+
+    def begin_work(self) -> None:
+        """Note that a worker is given an event: one of the old kind takes no other until it says that it is ready."""
+        if not self.abilities.batches:
+            self._ready.clear()
+
+    def ready(self) -> None:
+        """Note that the worker takes another event."""
+        self._ready.set()
+
+    async def is_ready(self) -> None:
+        """Wait until the worker takes another event."""
+        await self._ready.wait()
+
+    async def owes_nothing(self) -> None:
+        """Wait until all its answers have come, those that nobody waits for any more included."""
+        await self._client.settled()
+
+    def close(self) -> None:
+        """Call it no more; calls that wait for an answer fail as lost."""
+        self._client.close()
+        self.ready()
+
+    async def _verdict(
+        self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]", *, all_parts: bool = False
+    ) -> Any:
+        """What came with True: the second part of the answer, or all parts behind the first."""
+        try:
+            answer = await call
+        except CallError as error:
+            raise failure_of_call(self.role.id, verb, event_id, error) from error
+        match answer:
+            case [True, *parts]:
+                return parts if all_parts else (parts[0] if parts else None)
+            case [False, *parts]:
+                raise refusal(self.role.id, verb, event_id, parts[0] if parts else None)
+        raise nonsense(self.role.id, verb, event_id, answer)
+
+    def _batches(self, verb: str, event_id: UUID, answer: Any) -> list[Batch]:
+        if not self.role.worker or answer is None:
+            return []
+        try:
+            if not isinstance(answer, list):
+                raise ProtocolError("an answer is not a list of batches")
+            batches = [Batch.of_wire(value, self._known.get(event_id, 0)) for value in answer]
+        except ProtocolError as error:
+            raise nonsense(self.role.id, verb, event_id, error.cause) from error
+        return [batch for batch in batches if batch.items]

@@ -1,0 +1,93 @@
+"""Which recipients are registered now, and who wants to know when one comes or goes."""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from xbus.broker.back.recipient import Recipient
+from xbus.broker.back.slots import OfService, Slots
+from xbus.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+class Watcher(Protocol):
+    """Whoever follows the recipients."""
+
+    def arrived(self, recipient: Recipient) -> None:
+        """A recipient serves its role from now on."""
+
+    def left(self, recipient: Recipient) -> None:
+        """It does so no longer; nobody calls it any more."""
+
+
+class Registry:
+    """The recipients by role; each role has one at the most, the newest.
+
+    Args:
+        slots: where their capacity is given out.
+        clock: measures for how long a service has been absent.
+    """
+
+    def __init__(self, slots: Slots, clock: Clock) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._recipients: dict[int, Recipient] = {}
+        self._watchers: list[Watcher] = []
+        self._began = clock.monotonic()
+        self._last_seen: dict[str, float] = {}
+        self._arrival = asyncio.Event()
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell ``watcher`` of all that come and go from now on."""
+        self._watchers.append(watcher)
+
+    def all(self) -> list[Recipient]:
+        """Everyone who is registered."""
+        return list(self._recipients.values())
+
+    def get(self, role_id: int) -> Recipient | None:
+        """The recipient that serves a role now."""
+        return self._recipients.get(role_id)
+
+    def add(self, recipient: Recipient) -> None:
+        """Let a recipient serve its role; one that did so before is told off the list."""
+        older = self._recipients.get(recipient.role.id)
+        if older is not None:
+            self.remove(older, "a newer recipient has registered for its role")
+        self._recipients[recipient.role.id] = recipient
+        self._slots.add(recipient.role.id, recipient.role.service, recipient.abilities.envelopes)
+        log.info("recipient registered", extra={"action": "registered", "role": recipient.role.login})
+        for watcher in self._watchers:
+            watcher.arrived(recipient)
+        self._arrival.set()
+        self._arrival = asyncio.Event()
+
+    def remove(self, recipient: Recipient, reason: str) -> None:
+        """Take a recipient off the list and call it no more; one that is not on it changes nothing."""
+        if self._recipients.get(recipient.role.id) is not recipient:
+            return
+        del self._recipients[recipient.role.id]
+        self._last_seen[recipient.role.service] = self._clock.monotonic()
+        self._slots.remove(recipient.role.id)
+        recipient.close()
+        log.info("recipient left: %s", reason, extra={"action": "unregistered", "role": recipient.role.login})
+        for watcher in self._watchers:
+            watcher.left(recipient)
+
+    def is_served(self, service: str) -> bool:
+        """Whether any role of a service is registered."""
+        return self._slots.is_present(OfService(service))
+
+    def absent_for(self, service: str) -> float:
+        """For how many seconds no role of a service has been registered."""
+        if self.is_served(service):
+            return 0.0
+        return self._clock.monotonic() - self._last_seen.get(service, self._began)
+
+    async def arrival(self, seconds: float) -> None:
+        """Wait for the next recipient, ``seconds`` at the longest."""
+        try:
+            await asyncio.wait_for(self._arrival.wait(), seconds)
+        except TimeoutError:
+            return

@@ -1,0 +1,216 @@
+"""One event through its graph: items flow from the journal through the workers to the consumers of a run."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from xbus.broker.back.batch import Batch
+from xbus.broker.back.failures import FailureClass, RecipientFailed
+from xbus.broker.back.flow import Inbox, Window, together
+from xbus.broker.back.recipient import Recipient
+from xbus.broker.journal.reading import LogEvent
+from xbus.graph import Graph, Node
+
+WINDOW_CALLS = 16
+"""How many calls a recipient that takes batches may owe an answer to; one that doesn't is asked one thing at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who takes part in an event.
+
+    Args:
+        workers: for each worker service of the graph the recipient that serves it.
+        consumers: for each consumer service of the graph its recipients.
+    """
+
+    workers: Mapping[str, Recipient]
+    consumers: Mapping[str, Sequence[Recipient]]
+
+
+class Stage:
+    """A recipient and what comes to it. A role that sits in several nodes is one stage: it sees an event once.
+
+    Args:
+        recipient: who is asked.
+        inbox: what it is to get.
+        window_bytes: how much may be on its way to it.
+        children: for each of its nodes the stages that get the answers, each with the node that they are for.
+    """
+
+    def __init__(
+        self, recipient: Recipient, inbox: Inbox, window_bytes: int, children: "Mapping[str, Targets]"
+    ) -> None:
+        self.recipient = recipient
+        self.inbox = inbox
+        self._children = children
+        self._window = Window(WINDOW_CALLS if recipient.abilities.batches else 1, window_bytes)
+        self._calls: asyncio.Queue[_Call | None] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[list[Batch] | None]] = set()
+
+    async def run(self, envelope_id: UUID, event: LogEvent) -> None:
+        """Hand all over, call behind call, and pass on what comes back in the same order.
+
+        Raises:
+            RecipientFailed: the first failed call.
+        """
+        try:
+            await together(self._ask(envelope_id, event), self._hear())
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self.recipient.forget(event.event_id)
+
+    async def _ask(self, envelope_id: UUID, event: LogEvent) -> None:
+        ids = (envelope_id, event.event_id)
+        await self._call(None, 0, self.recipient.start_event(*ids, event.type_name))
+        async for node, batch in self.inbox:
+            await self._call(node, batch.size, self.recipient.send(*ids, batch))
+        await self._call(None, 0, self.recipient.end_event(*ids))
+        self._calls.put_nowait(None)
+
+    async def _call(self, node: str | None, size: int, call: Coroutine[Any, Any, list[Batch] | None]) -> None:
+        try:
+            await self._window.enter(size)
+        except BaseException:
+            call.close()
+            raise
+        # A task makes its call at its first step, and tasks take theirs in the order in which they were made.
+        task = asyncio.create_task(call)
+        self._tasks.add(task)
+        task.add_done_callback(self._answered)
+        self._calls.put_nowait(_Call(node, size, task))
+
+    def _answered(self, task: "asyncio.Task[list[Batch] | None]") -> None:
+        self._tasks.discard(task)
+        # Behind the first failed call others may fail too, and nobody asks for their errors.
+        if not task.cancelled():
+            task.exception()
+
+    async def _hear(self) -> None:
+        while (call := await self._calls.get()) is not None:
+            for batch in await call.answer or ():
+                await self._pass_on(call.node, batch)
+            await self._window.leave(call.size)
+        await close_all(target for targets in self._children.values() for target in targets)
+
+    async def _pass_on(self, node: str | None, batch: Batch) -> None:
+        """Answers to items go to the children of their node; what a worker kept until the end goes to those of all."""
+        nodes = self._children if node is None else (node,)
+        for child, stage in dict.fromkeys(target for name in nodes for target in self._children[name]):
+            await stage.inbox.put(child, batch)
+
+
+Targets: TypeAlias = Sequence[tuple[str, Stage]]
+"""Where items go: stages, each with the name of the node that they are for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    node: str | None
+    size: int
+    answer: "asyncio.Task[list[Batch] | None]"
+
+
+async def close_all(targets: Iterable[tuple[str, Stage]]) -> None:
+    """Close each stage's inbox once, however many of its nodes are among the targets."""
+    for stage in dict.fromkeys(stage for _, stage in targets):
+        await stage.inbox.close()
+
+
+class EventStream:
+    """An event on its way.
+
+    Args:
+        graph: the part of its graph that leads to the members.
+        members: who serves it.
+        window_bytes: how much is held before each recipient, and how much may be on its way to it.
+    """
+
+    def __init__(self, graph: Graph, members: Members, window_bytes: int) -> None:
+        self._graph = graph
+        self._members = members
+        self._window_bytes = window_bytes
+        self._stages: dict[str, list[Stage]] = {}
+        for service in self._children_first():
+            self._stages[service] = self._make_stages(service)
+        self._start = self._targets(node.name for node in graph.start_nodes)
+        self._left = {stage for service in members.consumers for stage in self._stages.get(service, ())}
+
+    def _children_first(self) -> list[str]:
+        """The services in an order in which each comes behind those that get its answers."""
+        ordered: dict[str, None] = {}
+
+        def visit(service: str) -> None:
+            for node in self._nodes(service):
+                for child in node.children:
+                    visit(self._graph.nodes[child].service)
+            ordered.setdefault(service)
+
+        for node in self._graph.nodes.values():
+            visit(node.service)
+        return list(ordered)
+
+    def _nodes(self, service: str) -> list[Node]:
+        return [node for node in self._graph.nodes.values() if node.service == service]
+
+    def _make_stages(self, service: str) -> list[Stage]:
+        nodes = self._nodes(service)
+        children = {node.name: self._targets(node.children) for node in nodes}
+        recipients: Sequence[Recipient] = (
+            [self._members.workers[service]] if nodes[0].worker else self._members.consumers[service]
+        )
+        parents = self._parents(nodes)
+        return [
+            Stage(recipient, Inbox(self._window_bytes, parents), self._window_bytes, children)
+            for recipient in recipients
+        ]
+
+    def _parents(self, nodes: Sequence[Node]) -> int:
+        """How many put into the inbox of these nodes: the stages above, and the journal where one is a start node."""
+        above = {self._graph.nodes[parent].service for node in nodes for parent in self._graph.parents(node.name)}
+        return len(above) + any(node in self._graph.start_nodes for node in nodes)
+
+    def _targets(self, names: Iterable[str]) -> Targets:
+        return [(name, stage) for name in names for stage in self._stages[self._graph.nodes[name].service]]
+
+    async def run(
+        self,
+        envelope_id: UUID,
+        event: LogEvent,
+        items: AsyncIterator[Batch],
+        drop: Callable[[Recipient, RecipientFailed], None],
+    ) -> None:
+        """Let the items flow until all recipients have ended the event.
+
+        Args:
+            items: those of the event, in index order.
+            drop: told of a consumer that leaves the run while others go on.
+
+        Raises:
+            RecipientFailed: a worker failed, a consumer refused for good, or no consumer is left.
+        """
+
+        async def feed() -> None:
+            async for batch in items:
+                for node, stage in self._start:
+                    await stage.inbox.put(node, batch)
+            await close_all(self._start)
+
+        async def consume(stage: Stage) -> None:
+            try:
+                await stage.run(envelope_id, event)
+            except RecipientFailed as failure:
+                self._left.discard(stage)
+                if failure.failure_class is FailureClass.PERMANENT or not self._left:
+                    raise
+                drop(stage.recipient, failure)
+                await stage.inbox.abandon()
+
+        everyone = [stage for stages in self._stages.values() for stage in stages]
+        await together(
+            feed(),
+            *(consume(stage) if stage in self._left else stage.run(envelope_id, event) for stage in everyone),
+        )

@@ -1,0 +1,59 @@
+"""The back's verbs of wire.md, as recipients for xbus.broker 0.2.0 call them; a refusal is answered, never raised."""
+
+from xbus.broker.answers import old_answer
+from xbus.broker.back.back import Back
+from xbus.broker.sessions import Sessions
+from xbus.ids import token_hash
+from xbus.rpc.dispatch import verb
+
+
+class BackVerbs:
+    """One method per verb, named as the verb.
+
+    Args:
+        back: what carries the calls out.
+        sessions: the roles'.
+    """
+
+    def __init__(self, back: Back, sessions: Sessions) -> None:
+        self._back = back
+        self._sessions = sessions
+
+    @verb("login")
+    @old_answer("")
+    async def login(self, login: str, password: str) -> str:
+        return await self._sessions.login(login, password)
+
+    @verb("logout")
+    @old_answer(False)
+    async def logout(self, token: str) -> bool:
+        return await log_out(self._back, self._sessions, token)
+
+    @verb("register_node")
+    @old_answer(False)
+    async def register_node(self, token: str, uri: str) -> bool:
+        await self._back.register(self._sessions.owner(token), token_hash(token), uri)
+        return True
+
+    @verb("ready")
+    @old_answer(False)
+    def ready(self, token: str) -> bool:
+        return is_ready(self._back, self._sessions, token)
+
+
+async def log_out(back: Back, sessions: Sessions, token: str) -> bool:
+    """End a session, and the registration of its role."""
+    role_id = await sessions.logout(token)
+    recipient = back.registry.get(role_id)
+    if recipient is not None:
+        await back.unregister(recipient, "it logged out")
+    return True
+
+
+def is_ready(back: Back, sessions: Sessions, token: str) -> bool:
+    """Note that a worker takes another event; false where nobody is registered for its role."""
+    recipient = back.registry.get(sessions.owner(token))
+    if recipient is None:
+        return False
+    recipient.ready()
+    return True

@@ -1,0 +1,53 @@
+"""The configuration in use, kept up to date while the broker runs."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from xbus.broker.journal.catalog import Catalog, read_catalog, read_version
+from xbus.broker.journal.journal import Journal
+from xbus.errors import JournalUnavailable
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+"""How often the version of the configuration is looked at: one row."""
+
+
+class Configuration:
+    """The newest catalog that was read.
+
+    Args:
+        journal: where it is kept.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._listeners: list[Callable[[], None]] = []
+        self.catalog = Catalog(version=-1, event_types={}, emitters={}, roles={})
+
+    async def refresh(self) -> None:
+        """Read the catalog anew if it has changed.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        if await self._journal.read(read_version) == self.catalog.version:
+            return
+        self.catalog = await self._journal.read(read_catalog)
+        log.info("configuration read", extra={"action": "configuration_read", "version": self.catalog.version})
+        for listener in self._listeners:
+            listener()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called after each change."""
+        self._listeners.append(listener)
+
+    async def watch(self) -> None:
+        """Refresh for ever; an unreachable database only delays it."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                await self.refresh()
+            except JournalUnavailable as error:
+                log.warning("configuration not read: %s", error, extra={"action": "configuration_unread"})

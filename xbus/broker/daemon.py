@@ -1,0 +1,160 @@
+"""Builds the broker from its configuration, starts it and stops it, each in order; no logic of its own."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from xbus.broker.configuration import Configuration
+from xbus.broker.journal.journal import Journal
+from xbus.broker.parts import PARTS, Part, Shared
+from xbus.clock import SystemClock
+from xbus.config import Config
+from xbus.errors import ConfigurationError, XbusError
+from xbus.ids import Ids
+from xbus.passwords import Passwords
+from xbus.rpc.context import new_context
+
+log = logging.getLogger(__name__)
+
+STOPPED = 0
+BROKEN = 3
+"""The exit code when a task inside the broker died: nothing goes on half alive."""
+
+
+def run(config: Config, *, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
+    """Run the broker until SIGTERM or SIGINT.
+
+    Args:
+        config: all of it.
+        only: one part, where the other runs in another process; None for both.
+        ready_file: written as JSON when calls are taken: pid, and the addresses of the parts that run here.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        XbusError: it can't start.
+    """
+    _check_apart(config, only)
+    try:
+        asyncio.run(_serve(config, list(PARTS) if only is None else [only], ready_file))
+    except BaseExceptionGroup as group:
+        return _exit_code(group)
+    return STOPPED
+
+
+class _Stopped(Exception):
+    """Ends all that goes on when the broker was told to stop."""
+
+
+class _NotStarted(Exception):
+    """Carries, as its cause, why the broker could not start."""
+
+
+def _exit_code(group: BaseExceptionGroup[BaseException]) -> int:
+    ends = list(_leaves(group))
+    for end in ends:
+        if isinstance(end, _NotStarted) and end.__cause__ is not None:
+            raise end.__cause__
+    deaths = [end for end in ends if not isinstance(end, _Stopped)]
+    for death in deaths:
+        log.critical("a part of the broker died: %s", death, exc_info=death, extra={"action": "died"})
+    return BROKEN if deaths else STOPPED
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _check_apart(config: Config, only: str | None) -> None:
+    """Two processes need a database and a bell that both reach."""
+    if only is None:
+        return
+    if config.database.url.startswith("sqlite"):
+        raise ConfigurationError(
+            "front and back can't run apart on SQLite, which lets one process write",
+            "use PostgreSQL for sqlalchemy.dburi, or leave --only out",
+        )
+    if config.zmq.b2fsocket.startswith("inproc:"):
+        raise ConfigurationError(
+            "[zmq] b2fsocket is an address inside one process, and front and back run apart",
+            "give it an ipc:// or tcp:// address",
+        )
+
+
+async def _serve(config: Config, names: Sequence[str], ready_file: Path | None) -> None:
+    clock = SystemClock()
+    context = new_context()
+    writer = "broker" if len(names) > 1 else names[0]
+    journal = Journal.open(
+        config.database.url,
+        writer,
+        max_segment_bytes=config.journal.max_segment_bytes,
+        max_pending_bytes=config.journal.max_pending_bytes,
+    )
+    configuration = Configuration(journal)
+    shared = Shared(config, context, journal, configuration, clock, Ids(clock), Passwords())
+    parts = [PARTS[name](shared) for name in names]
+    try:
+        # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
+        addresses = {part.name: part.bind() for part in parts}
+        async with journal, asyncio.TaskGroup() as tasks:
+            with _stop_signals() as stop:
+                tasks.create_task(journal.ended(), name="journal")
+                await _start(parts, configuration, tasks)
+                _tell_ready(addresses, ready_file)
+                await stop.wait()
+            await _stop(parts, config.daemon.stop_timeout)
+            raise _Stopped
+    finally:
+        context.destroy(linger=0)
+
+
+async def _start(parts: Sequence[Part], configuration: Configuration, tasks: asyncio.TaskGroup) -> None:
+    try:
+        await configuration.refresh()
+        for part in parts:
+            await part.start(tasks)
+    except XbusError as error:
+        raise _NotStarted from error
+    tasks.create_task(configuration.watch(), name="configuration")
+
+
+async def _stop(parts: Sequence[Part], seconds: float) -> None:
+    log.info("stopping", extra={"action": "stopping"})
+    for part in reversed(parts):
+        await part.stop(seconds)
+    log.info("stopped", extra={"action": "stopped"})
+
+
+@contextmanager
+def _stop_signals() -> Iterator[asyncio.Event]:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _tell_ready(addresses: dict[str, str], ready_file: Path | None) -> None:
+    shown = ", ".join(f"{name} at {address}" for name, address in addresses.items())
+    log.info("ready: %s", shown, extra={"action": "ready"})
+    if ready_file is not None:
+        # Renamed into place, so that nobody reads half of it.
+        part = ready_file.with_name(f"{ready_file.name}.part")
+        part.write_text(json.dumps({"pid": os.getpid(), **addresses}))
+        part.replace(ready_file)

@@ -1,0 +1,133 @@
+"""The front's added verbs: batches, whole envelopes, calls that may be repeated, errors with a code.
+
+Ids are made by the caller, so that it can send call after call without waiting for an answer, and any of them again.
+"""
+
+import asyncio
+from typing import Any
+
+from xbus.broker.answers import coded_answer
+from xbus.broker.front.envelopes import Limits
+from xbus.broker.front.front import Front, NewEvent
+from xbus.broker.front.futures import after
+from xbus.broker.front.verbs import known_envelope, known_event, new_id
+from xbus.broker.journal.writes import Receipt
+from xbus.broker.sessions import Sessions
+from xbus.errors import Refused
+from xbus.rpc.dispatch import verb
+
+
+class FrontBatchVerbs:
+    """One method per verb of the namespace ``xbus``, named as the verb.
+
+    Args:
+        front: what carries the calls out.
+        sessions: the emitters'.
+        limits: told at login.
+        session_seconds: told at login.
+    """
+
+    def __init__(self, front: Front, sessions: Sessions, limits: Limits, session_seconds: float) -> None:
+        self._front = front
+        self._sessions = sessions
+        self._limits = limits
+        self._session_seconds = session_seconds
+
+    @verb("xbus.login")
+    @coded_answer
+    async def login(self, login: str, password: str) -> dict[str, Any]:
+        token = await self._sessions.login(login, password)
+        return {
+            "token": token,
+            "session_seconds": int(self._session_seconds),
+            "max_item_bytes": self._limits.item_bytes,
+            "max_batch_bytes": self._limits.batch_bytes,
+            "max_envelope_items": self._limits.envelope_items,
+            "max_envelope_bytes": self._limits.envelope_bytes,
+        }
+
+    @verb("xbus.logout")
+    @coded_answer
+    async def logout(self, token: str) -> bool:
+        await self._sessions.logout(token)
+        return True
+
+    @verb("xbus.renew")
+    @coded_answer
+    def renew(self, token: str) -> bool:
+        self._sessions.owner(token)
+        return True
+
+    @verb("xbus.start_envelope")
+    @coded_answer
+    def start_envelope(self, token: str, envelope_id: str) -> Any:
+        emitter_id = self._sessions.owner(token)
+        started = self._front.start_envelope(emitter_id, new_id(envelope_id, "envelope_id"), is_new=False)
+        return _as_text(started)
+
+    @verb("xbus.start_event")
+    @coded_answer
+    def start_event(self, token: str, envelope_id: str, event_id: str, type_name: str, estimate: int) -> Any:
+        emitter_id = self._sessions.owner(token)
+        made_id = new_id(event_id, "event_id")
+        return _as_text(self._front.start_event(emitter_id, known_envelope(envelope_id), made_id, type_name, estimate))
+
+    @verb("xbus.send_items")
+    @coded_answer
+    def send_items(self, token: str, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes) -> Any:
+        emitter_id = self._sessions.owner(token)
+        if first_index < 0:
+            raise Refused(f"first_index {first_index} is below 0", "count items from 0", code="wrong_arguments")
+        return self._front.append(emitter_id, *known_event(envelope_id, event_id), first_index, items, data)
+
+    @verb("xbus.end_event")
+    @coded_answer
+    def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Any:
+        emitter_id = self._sessions.owner(token)
+        ended = self._front.end_event(emitter_id, *known_event(envelope_id, event_id), items)
+        return after(ended, lambda count: {"items": count, "reply": None})
+
+    @verb("xbus.end_envelope")
+    @coded_answer
+    def end_envelope(self, token: str, envelope_id: str, events: int) -> Any:
+        emitter_id = self._sessions.owner(token)
+        return after(self._front.end_envelope(emitter_id, known_envelope(envelope_id), events), _receipt_map)
+
+    @verb("xbus.cancel_envelope")
+    @coded_answer
+    def cancel_envelope(self, token: str, envelope_id: str) -> Any:
+        emitter_id = self._sessions.owner(token)
+        return self._front.cancel_envelope(emitter_id, known_envelope(envelope_id))
+
+    @verb("xbus.put_envelope")
+    @coded_answer
+    def put_envelope(self, token: str, envelope_id: str, events: list[Any]) -> Any:
+        emitter_id = self._sessions.owner(token)
+        made_id = new_id(envelope_id, "envelope_id")
+        put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events])
+        return after(put, _receipt_map)
+
+
+def _as_text(started: Any) -> Any:
+    return after(started, str) if isinstance(started, asyncio.Future) else str(started)
+
+
+def _new_event(event: Any) -> NewEvent:
+    match event:
+        case [str(event_id), str(type_name), int(items), bytes(data)] if items >= 0 and not isinstance(items, bool):
+            return NewEvent(new_id(event_id, "event_id"), type_name, items, data)
+    raise Refused(
+        "an event of the envelope is not a list of its id, type, number of items and data",
+        "write each event as [event_id, type_name, items, data]",
+        code="wrong_arguments",
+    )
+
+
+def _receipt_map(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "envelope_id": str(receipt.envelope_id),
+        "position": receipt.position,
+        "events": receipt.events,
+        "items": receipt.items,
+        "hash": receipt.hash,
+    }

@@ -1,0 +1,162 @@
+"""Open envelopes as the front knows them: what may be done with one, and how large it may grow; pure."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from xbus.broker.journal.reading import StoredEnvelope
+from xbus.errors import Refused
+
+Writing: TypeAlias = "asyncio.Future[Any]"
+"""A write that the journal has not answered yet, or has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large things may be, in bytes and items."""
+
+    item_bytes: int
+    batch_bytes: int
+    envelope_items: int
+    envelope_bytes: int
+
+
+@dataclass(slots=True)
+class OpenEvent:
+    """An event of an open envelope; ``items`` counts what was taken so far, durable or not."""
+
+    event_id: UUID
+    number: int
+    type_name: str
+    items: int = 0
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class OpenEnvelope:
+    """An envelope that its emitter is still sending.
+
+    Args:
+        last_write: what was written last of it; done when all of it is durable.
+        closing: the seal or cancel that is under way.
+    """
+
+    envelope_id: UUID
+    emitter_id: int
+    events: dict[UUID, OpenEvent] = field(default_factory=dict)
+    items: int = 0
+    data_bytes: int = 0
+    last_write: Writing | None = None
+    closing: Writing | None = None
+
+    @classmethod
+    def of_stored(cls, stored: StoredEnvelope) -> "OpenEnvelope":
+        """The envelope as the journal has it.
+
+        Raises:
+            Refused: envelope_broken, where a write failed while others behind it went well.
+        """
+        if any(event.damaged for event in stored.events):
+            raise Refused(
+                f"items of envelope {stored.envelope_id} could not be stored",
+                "cancel the envelope and send it again",
+                code="envelope_broken",
+            )
+        events = {
+            event.event_id: OpenEvent(event.event_id, event.number, event.type_name, event.items, event.ended)
+            for event in stored.events
+        }
+        items = sum(event.items for event in stored.events)
+        data_bytes = sum(event.data_bytes for event in stored.events)
+        return cls(stored.envelope_id, stored.emitter_id, events, items, data_bytes)
+
+    def event(self, event_id: UUID) -> OpenEvent:
+        """One of its events.
+
+        Raises:
+            Refused: event_unknown.
+        """
+        event = self.events.get(event_id)
+        if event is None:
+            raise event_unknown(event_id, self.envelope_id)
+        return event
+
+    def check_open(self) -> None:
+        """Let a change pass.
+
+        Raises:
+            Refused: envelope_closed, while a seal or cancel is under way.
+        """
+        if self.closing is not None:
+            raise envelope_closed(self.envelope_id)
+
+    def start_event(self, event_id: UUID, type_name: str) -> OpenEvent:
+        """Begin one more event."""
+        event = OpenEvent(event_id, len(self.events) + 1, type_name)
+        self.events[event_id] = event
+        return event
+
+    def take(self, event: OpenEvent, items: int, data_bytes: int, limits: Limits) -> int:
+        """Count items into an event.
+
+        Returns:
+            The index of the first of them.
+
+        Raises:
+            Refused: event_closed, or envelope_too_large; then nothing was counted.
+        """
+        if event.ended:
+            raise Refused(f"event {event.event_id} is ended", "start another event", code="event_closed")
+        if self.items + items > limits.envelope_items:
+            raise _too_large(self.envelope_id, f"{limits.envelope_items} items", "max_envelope_items")
+        if self.data_bytes + data_bytes > limits.envelope_bytes:
+            raise _too_large(self.envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
+        first_index = event.items
+        event.items += items
+        self.items += items
+        self.data_bytes += data_bytes
+        return first_index
+
+    def check_sealable(self) -> None:
+        """Let the end of the envelope pass.
+
+        Raises:
+            Refused: event_open.
+        """
+        for event in self.events.values():
+            if not event.ended:
+                raise Refused(
+                    f"event {event.event_id} of type {event.type_name} is still open",
+                    "end it, or cancel the envelope",
+                    code="event_open",
+                )
+
+
+def event_unknown(event_id: object, envelope_id: object) -> Refused:
+    """The answer to a call for an event that the envelope doesn't hold."""
+    return Refused(
+        f"envelope {envelope_id} has no event {event_id}", "use the id that start_event gave", code="event_unknown"
+    )
+
+
+def envelope_unknown(envelope_id: object) -> Refused:
+    """The answer to a call for an envelope that there is not, or that is another emitter's: nobody learns which."""
+    return Refused(
+        f"envelope {envelope_id} is unknown to this emitter",
+        "use the id that start_envelope gave",
+        code="envelope_unknown",
+    )
+
+
+def envelope_closed(envelope_id: object) -> Refused:
+    """The answer to a change of an envelope that never changes again."""
+    return Refused(f"envelope {envelope_id} is sealed or cancelled", "start another envelope", code="envelope_closed")
+
+
+def _too_large(envelope_id: UUID, limit: str, option: str) -> Refused:
+    return Refused(
+        f"envelope {envelope_id} would hold more than {limit}",
+        f"split it, or raise {option} in the broker's configuration",
+        code="envelope_too_large",
+    )

@@ -1,0 +1,198 @@
+"""What an emitter does with an envelope that is still open: each call checked, counted and written behind the last."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from uuid import UUID
+
+from xbus.broker.front.envelopes import Limits, OpenEnvelope, OpenEvent, Writing
+from xbus.broker.front.futures import after, done
+from xbus.broker.front.repeats import check_same_items, content_differs
+from xbus.broker.journal.catalog import EventType
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import Append, Cancel, EndEvent, Receipt, Seal, StartEvent, Write
+from xbus.clock import Clock
+from xbus.errors import Refused
+
+log = logging.getLogger(__name__)
+
+
+class LiveEnvelope:
+    """An open envelope with its journal behind it.
+
+    Every answer that promises something is a future that is done when the promise is durable.
+
+    Args:
+        state: what is known of it.
+        forget: called with this object when a write failed or it is closed: then what the journal has counts.
+    """
+
+    def __init__(
+        self,
+        state: OpenEnvelope,
+        journal: Journal,
+        clock: Clock,
+        limits: Limits,
+        forget: Callable[["LiveEnvelope"], None],
+    ) -> None:
+        self.state = state
+        self._journal = journal
+        self._clock = clock
+        self._limits = limits
+        self._forget = forget
+
+    @property
+    def emitter_id(self) -> int:
+        return self.state.emitter_id
+
+    def write(self, write: Write) -> Writing:
+        """Write behind all that was written of this envelope before."""
+        writing = self._journal.write(write)
+        self.state.last_write = writing
+        writing.add_done_callback(self._written)
+        return writing
+
+    def _written(self, writing: Writing) -> None:
+        if not writing.cancelled() and (error := writing.exception()) is not None:
+            log.warning(
+                "a write failed: %s", error, extra={"action": "write_failed", "envelope_id": self.state.envelope_id}
+            )
+            self._forget(self)
+
+    def start_event(self, event_id: UUID, event_type: EventType, estimate: int) -> UUID:
+        """Begin an event; it promises nothing and need not be waited for. A repeat changes nothing.
+
+        Raises:
+            Refused: envelope_closed; content_differs where the same event was started with another type.
+        """
+        self.state.check_open()
+        known = self.state.events.get(event_id)
+        if known is not None:
+            if known.type_name != event_type.name:
+                raise content_differs(f"event {event_id} was started with type {known.type_name}")
+            return event_id
+        event = self.state.start_event(event_id, event_type.name)
+        self.write(
+            StartEvent(
+                event_id, self.state.envelope_id, event.number, event_type.id, event_type.graph_id, max(estimate, 0)
+            )
+        )
+        return event_id
+
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> "asyncio.Future[int]":
+        """Take items into an event.
+
+        Args:
+            first_index: where its sender puts the first of them; None for behind all others.
+            data: the items as in ``model.segment``, already checked.
+
+        Returns:
+            A future of how many items the event holds up to and including these, durably.
+
+        Raises:
+            Refused: envelope_closed, event_unknown, event_closed, envelope_too_large, or index_gap.
+        """
+        event = self.state.event(event_id)
+        if first_index is not None and first_index < event.items:
+            return self._repeated_append(event, first_index, items, data)
+        self.state.check_open()
+        if first_index is not None and first_index > event.items:
+            raise Refused(
+                f"items from index {first_index} on came while event {event_id} holds {event.items}",
+                f"send the items from index {event.items} on",
+                code="index_gap",
+            )
+        first_index = self.state.take(event, items, len(data), self._limits)
+        return after(self.write(Append(event_id, first_index, items, data)), lambda _: first_index + items)
+
+    def _repeated_append(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> "asyncio.Future[int]":
+        if first_index + items > event.items:
+            raise content_differs(f"items from index {first_index} on of event {event.event_id} were sent otherwise")
+        return asyncio.ensure_future(self._answer_repeat(event, first_index, items, data))
+
+    async def _answer_repeat(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> int:
+        await self.durable()
+        await check_same_items(self._journal, event.event_id, first_index, items, data)
+        return first_index + items
+
+    async def durable(self) -> None:
+        """Wait until all that was written of this envelope so far is durable.
+
+        Raises:
+            JournalError: it could not be made so.
+        """
+        if self.state.last_write is not None:
+            await asyncio.shield(self.state.last_write)
+
+    def end_event(self, event_id: UUID, items: int | None) -> "asyncio.Future[int]":
+        """End an event.
+
+        Args:
+            items: how many its sender counted; None where it did not.
+
+        Returns:
+            A future of how many items it holds, durably.
+
+        Raises:
+            Refused: event_unknown, envelope_closed, or count_mismatch.
+        """
+        event = self.state.event(event_id)
+        if items is not None and items != event.items:
+            raise Refused(
+                f"event {event_id} holds {event.items} items, not {items}",
+                "send what is missing, or cancel the envelope",
+                code="count_mismatch",
+            )
+        if event.ended:
+            return after(self.state.last_write or done(None), lambda _: event.items)
+        self.state.check_open()
+        event.ended = True
+        return after(self.write(EndEvent(event_id, event.items)), lambda _: event.items)
+
+    def seal(self, events: int | None) -> "asyncio.Future[Receipt]":
+        """End the envelope: from then on it never changes and is delivered.
+
+        Args:
+            events: how many its sender counted; None where it did not.
+
+        Raises:
+            Refused: event_open, envelope_closed where it is being cancelled, or count_mismatch.
+        """
+        if self.state.closing is not None:
+            return after(self.state.closing, self._receipt)
+        if events is not None and events != len(self.state.events):
+            raise Refused(
+                f"envelope {self.state.envelope_id} holds {len(self.state.events)} events, not {events}",
+                "send what is missing, or cancel it",
+                code="count_mismatch",
+            )
+        self.state.check_sealable()
+        return after(self._close(Seal(self.state.envelope_id, self._clock.now())), self._receipt)
+
+    def _receipt(self, answer: Receipt | None) -> Receipt:
+        if answer is None:
+            self.state.check_open()
+        assert answer is not None
+        return answer
+
+    def cancel(self, reason: str) -> "asyncio.Future[bool]":
+        """Give the envelope up.
+
+        Raises:
+            Refused: envelope_closed, where it is being sealed.
+        """
+        if self.state.closing is None:
+            self._close(Cancel(self.state.envelope_id, self._clock.now(), reason))
+        assert self.state.closing is not None
+        return after(self.state.closing, self._cancelled)
+
+    def _cancelled(self, answer: Receipt | None) -> bool:
+        if answer is not None:
+            self.state.check_open()
+        return True
+
+    def _close(self, write: Seal | Cancel) -> Writing:
+        closing = self.write(write)
+        self.state.closing = closing
+        closing.add_done_callback(lambda _: self._forget(self))
+        return closing

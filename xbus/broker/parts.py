@@ -1,0 +1,214 @@
+"""The two parts of the broker, put together from the configuration: each can run in a process of its own."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from xbus.broker.back.back import Back
+from xbus.broker.back.batch_verbs import BackBatchVerbs
+from xbus.broker.back.recipient import Recipient, Timeouts
+from xbus.broker.back.verbs import BackVerbs
+from xbus.broker.configuration import Configuration
+from xbus.broker.front.batch_verbs import FrontBatchVerbs
+from xbus.broker.front.envelopes import Limits
+from xbus.broker.front.front import Front
+from xbus.broker.front.verbs import FrontVerbs
+from xbus.broker.journal.journal import Journal
+from xbus.broker.sessions import Sessions
+from xbus.clock import Clock
+from xbus.config import Config
+from xbus.ids import Ids
+from xbus.passwords import Passwords
+from xbus.rpc.bell import Bell, Listener
+from xbus.rpc.client import Client
+from xbus.rpc.context import Context
+from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.server import Server
+from xbus.supervision.pinger import Pinger
+
+MESSAGE_OVERHEAD_BYTES = 64 * 1024
+"""What a call may hold beside its items."""
+
+HEARTBEAT_SECONDS = 5.0
+"""How often a recipient's connection is asked for a sign of life: a cable that was pulled sends no goodbye."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What both parts stand on."""
+
+    config: Config
+    context: Context
+    journal: Journal
+    configuration: Configuration
+    clock: Clock
+    ids: Ids
+    passwords: Passwords
+
+
+class Part(Protocol):
+    """Front or back."""
+
+    name: str
+
+    def bind(self) -> str:
+        """Open its ports; nothing is read from them yet. Returns where clients connect to."""
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin to serve; what goes on runs in ``tasks``."""
+
+    async def stop(self, seconds: float) -> None:
+        """Take nothing new, finish what is running within this time, and close."""
+
+
+class FrontPart:
+    """Serves emitters."""
+
+    name = "front"
+
+    def __init__(self, shared: Shared) -> None:
+        config = shared.config.front
+        limits = Limits(
+            config.max_item_bytes, config.max_batch_bytes, config.max_envelope_items, config.max_envelope_bytes
+        )
+        self._shared = shared
+        self._bell: Bell | None = None
+        front = Front(shared.journal, shared.configuration, shared.clock, limits, self._ring)
+        self._sessions = _sessions(shared, "emitter", config.session_seconds, front.has_open_envelope)
+        self._server = Server(
+            shared.context,
+            Dispatch(
+                FrontVerbs(front, self._sessions, shared.ids, limits),
+                FrontBatchVerbs(front, self._sessions, limits, config.session_seconds),
+            ),
+            name="front",
+            max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,
+            may_read=lambda: shared.journal.has_room,
+            clock=shared.clock,
+        )
+
+    def _ring(self) -> None:
+        if self._bell is not None:
+            self._bell.ring()
+
+    def bind(self) -> str:
+        return self._server.bind(self._shared.config.zmq.frontsocket)
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._bell = Bell(self._shared.context, self._shared.config.zmq.b2fsocket)
+        await self._sessions.restore()
+        tasks.create_task(self._sessions.keep(), name="emitters' sessions")
+        self._shared.journal.on_room(self._server.resume)
+        self._server.start()
+
+    async def stop(self, seconds: float) -> None:
+        self._server.pause()
+        await self._server.drain(seconds)
+        await self._sessions.save()
+        self._server.close()
+        if self._bell is not None:
+            self._bell.close()
+
+
+class BackPart:
+    """Serves recipients, and watches them."""
+
+    name = "back"
+
+    def __init__(self, shared: Shared) -> None:
+        config = shared.config.back
+        self._shared = shared
+        self._listener = Listener(shared.context, shared.config.zmq.b2fsocket)
+        self._back = Back(
+            shared.journal,
+            shared.configuration,
+            self._listener,
+            self._connect,
+            shared.clock,
+            timeouts=Timeouts(
+                config.start_event_timeout,
+                config.send_item_timeout,
+                config.end_event_timeout,
+                config.end_envelope_timeout,
+                config.stop_envelope_timeout,
+            ),
+            register_timeout=config.register_timeout,
+            window_bytes=config.window_bytes,
+            worker_grace=config.worker_grace,
+        )
+        self._sessions = _sessions(shared, "role", config.session_seconds, self._back.is_registered)
+        max_batch_bytes = shared.config.front.max_batch_bytes
+        self._server = Server(
+            shared.context,
+            Dispatch(
+                BackVerbs(self._back, self._sessions),
+                BackBatchVerbs(self._back, self._sessions, config.session_seconds, max_batch_bytes),
+            ),
+            name="back",
+            max_message_bytes=MESSAGE_OVERHEAD_BYTES,
+            clock=shared.clock,
+        )
+
+    def _connect(self, uri: str, lost: Callable[[], None]) -> Client:
+        client = Client(
+            self._shared.context,
+            name=f"recipient at {uri}",
+            clock=self._shared.clock,
+            max_message_bytes=self._shared.config.front.max_batch_bytes + MESSAGE_OVERHEAD_BYTES,
+            on_lost=lost,
+            heartbeat_seconds=HEARTBEAT_SECONDS,
+        )
+        try:
+            client.connect(uri)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def bind(self) -> str:
+        self._listener.bind()
+        return self._server.bind(self._shared.config.zmq.backsocket)
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        await self._sessions.restore()
+        await self._back.start(tasks)
+        tasks.create_task(self._sessions.keep(), name="roles' sessions")
+        supervision = self._shared.config.supervision
+        if supervision.enabled:
+            pinger: Pinger[Recipient] = Pinger(
+                self._back.registry.all,
+                self._back.unregister,
+                self._shared.ids,
+                interval=supervision.interval,
+                timeout=supervision.timeout,
+                misses=supervision.misses,
+            )
+            tasks.create_task(pinger.watch(), name="supervision")
+        self._server.start()
+
+    async def stop(self, seconds: float) -> None:
+        await self._back.stop(seconds)
+        self._server.pause()
+        await self._server.drain(seconds)
+        await self._sessions.save()
+        self._server.close()
+        self._listener.close()
+
+
+PARTS: dict[str, Callable[[Shared], Part]] = {"back": BackPart, "front": FrontPart}
+"""In the order in which they start; they stop the other way round."""
+
+
+def _sessions(
+    shared: Shared, kind: Literal["emitter", "role"], lifetime_seconds: float, in_use: Callable[[int], bool]
+) -> Sessions:
+    return Sessions(
+        shared.journal,
+        kind,
+        clock=shared.clock,
+        ids=shared.ids,
+        passwords=shared.passwords,
+        lifetime_seconds=lifetime_seconds,
+        in_use=in_use,
+    )

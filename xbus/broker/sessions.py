@@ -1,0 +1,154 @@
+"""Who is logged in: emitters at the front, roles at the back."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from xbus.broker.journal.catalog import read_credentials
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.reading import read_sessions
+from xbus.broker.journal.writes import EndSession, RenewSessions, StartSession, StorePassword
+from xbus.clock import Clock
+from xbus.errors import JournalUnavailable, Refused
+from xbus.ids import Ids, token_hash
+from xbus.passwords import Passwords
+
+log = logging.getLogger(__name__)
+
+LOGINS_AT_ONCE = 2
+"""Checking a password costs memory and a core on purpose; a crowd of logins must not take them all."""
+
+SAVE_SECONDS = 10.0
+"""How often renewed sessions are written down; a crash shortens a session by this much at the most."""
+
+
+@dataclass(slots=True)
+class _Session:
+    owner_id: int
+    expires_at: datetime
+    renewed: bool = False
+
+
+class Sessions:
+    """The sessions of one kind of owner. Only hashes of tokens are kept, in memory too.
+
+    Args:
+        kind: whose sessions these are.
+        lifetime_seconds: how long a session outlives its last use.
+        in_use: whether an owner holds something that its sessions must not expire under.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        kind: Literal["emitter", "role"],
+        *,
+        clock: Clock,
+        ids: Ids,
+        passwords: Passwords,
+        lifetime_seconds: float,
+        in_use: Callable[[int], bool] = lambda owner_id: False,
+    ) -> None:
+        self._journal = journal
+        self._kind: Literal["emitter", "role"] = kind
+        self._clock = clock
+        self._ids = ids
+        self._passwords = passwords
+        self._lifetime = timedelta(seconds=lifetime_seconds)
+        self._in_use = in_use
+        self._sessions: dict[bytes, _Session] = {}
+        self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
+
+    async def restore(self) -> None:
+        """Take up the sessions that were there before a restart."""
+        for stored in await self._journal.read(read_sessions, of_roles=self._kind == "role"):
+            self._sessions[stored.token_hash] = _Session(stored.owner_id, stored.expires_at)
+
+    async def login(self, login: str, password: str) -> str:
+        """Begin a session, durably.
+
+        Returns:
+            Its token, which is kept nowhere.
+
+        Raises:
+            Refused: login_refused, for an unknown login and a wrong password alike.
+            JournalUnavailable: the database can't be asked now.
+        """
+        credentials = await self._journal.read(read_credentials, self._kind, login)
+        owner_id, password_hash = credentials or (0, None)
+        async with self._logins:
+            if not await asyncio.to_thread(self._passwords.verify, password, password_hash):
+                log.info("login refused", extra={"action": "login_refused", self._kind: login})
+                raise Refused(
+                    "the login or the password is wrong", "check both, or set the password anew", code="login_refused"
+                )
+            if password_hash is not None and self._passwords.needs_rehash(password_hash):
+                better = await asyncio.to_thread(self._passwords.hash_password, password)
+                await self._journal.write(StorePassword(*self._owner(owner_id), better))
+        token = self._ids.token()
+        expires_at = self._clock.now() + self._lifetime
+        await self._journal.write(StartSession(token_hash(token), *self._owner(owner_id), expires_at))
+        self._sessions[token_hash(token)] = _Session(owner_id, expires_at)
+        log.info("logged in", extra={"action": "login", self._kind: login})
+        return token
+
+    def _owner(self, owner_id: int) -> tuple[int | None, int | None]:
+        """Emitter id and role id, one of them None."""
+        return (owner_id, None) if self._kind == "emitter" else (None, owner_id)
+
+    def owner(self, token: str) -> int:
+        """Whose session it is; its use renews it.
+
+        Raises:
+            Refused: session_unknown, also for an expired one.
+        """
+        session = self._sessions.get(token_hash(token))
+        now = self._clock.now()
+        if session is None or self._is_over(session, now):
+            raise Refused("the session is unknown or has expired", "log in again", code="session_unknown")
+        session.expires_at = now + self._lifetime
+        session.renewed = True
+        return session.owner_id
+
+    def _is_over(self, session: _Session, now: datetime) -> bool:
+        return session.expires_at <= now and not self._in_use(session.owner_id)
+
+    async def logout(self, token: str) -> int:
+        """End a session, durably.
+
+        Returns:
+            Whose it was.
+
+        Raises:
+            Refused: session_unknown.
+        """
+        owner_id = self.owner(token)
+        await self._journal.write(EndSession(token_hash(token)))
+        self._sessions.pop(token_hash(token), None)
+        log.info("logged out", extra={"action": "logout", f"{self._kind}_id": owner_id})
+        return owner_id
+
+    async def keep(self) -> None:
+        """For ever: write renewals down and forget what has expired; an unreachable database only delays it."""
+        while True:
+            await asyncio.sleep(SAVE_SECONDS)
+            try:
+                await self.save()
+            except JournalUnavailable as error:
+                log.warning("sessions not saved: %s", error, extra={"action": "sessions_unsaved"})
+
+    async def save(self) -> None:
+        """Write down what was renewed since the last time, and end what has expired."""
+        now = self._clock.now()
+        renewed = [(key, session) for key, session in self._sessions.items() if session.renewed]
+        expired = [key for key, session in self._sessions.items() if self._is_over(session, now)]
+        if renewed:
+            await self._journal.write(RenewSessions([(key, session.expires_at) for key, session in renewed]))
+            for _, session in renewed:
+                session.renewed = False
+        for key in expired:
+            self._sessions.pop(key, None)
+            await self._journal.write(EndSession(key))

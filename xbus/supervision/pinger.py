@@ -1,0 +1,75 @@
+"""Pings the recipients, and gives up those that do not answer."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from xbus.ids import Ids
+from xbus.supervision.liveness import Liveness
+
+log = logging.getLogger(__name__)
+
+
+class Pinged(Protocol):
+    """A recipient as supervision sees it."""
+
+    async def ping(self, text: str, seconds: float) -> bool:
+        """Whether it sends ``text`` back within this many seconds."""
+
+
+Recipient = TypeVar("Recipient", bound=Pinged)
+
+
+class Pinger(Generic[Recipient]):
+    """Watches all recipients that are registered.
+
+    Args:
+        recipients: gives those of the moment.
+        give_up: takes one off the list, for a reason.
+        ids: makes the texts, so that no old answer passes for a new one.
+        interval: seconds from one round to the next.
+        timeout: seconds that an answer may take.
+        misses: how many answers may fail to come in a row before a recipient is given up.
+    """
+
+    def __init__(
+        self,
+        recipients: Callable[[], Sequence[Recipient]],
+        give_up: Callable[[Recipient, str], Awaitable[None]],
+        ids: Ids,
+        *,
+        interval: float,
+        timeout: float,
+        misses: int,
+    ) -> None:
+        self._recipients = recipients
+        self._give_up = give_up
+        self._ids = ids
+        self._interval = interval
+        self._timeout = timeout
+        self._misses = misses
+        self._liveness: WeakKeyDictionary[Recipient, Liveness] = WeakKeyDictionary()
+
+    async def watch(self) -> None:
+        """For ever: ping everyone, all at once, round by round."""
+        while True:
+            await asyncio.sleep(self._interval)
+            await self.ping_all()
+
+    async def ping_all(self) -> None:
+        """One round."""
+        async with asyncio.TaskGroup() as round_of_pings:
+            for recipient in self._recipients():
+                round_of_pings.create_task(self._ping(recipient))
+
+    async def _ping(self, recipient: Recipient) -> None:
+        liveness = self._liveness.setdefault(recipient, Liveness(self._misses))
+        if await recipient.ping(self._ids.token(), self._timeout):
+            liveness.answered()
+            return
+        liveness.missed()
+        log.info("a ping was not answered", extra={"action": "ping_missed"})
+        if liveness.is_lost:
+            await self._give_up(recipient, f"it did not answer {self._misses} pings in a row")
