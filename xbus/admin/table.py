@@ -19,7 +19,12 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[st
 def _text(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """The text on one line, without what a terminal would obey: recipients may have written it."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
 
 
 def _is_numeric(column: Sequence[object]) -> bool:

@@ -16,3 +16,7 @@ def test_columns_are_aligned() -> None:
 
 def test_a_table_without_rows_is_its_heads() -> None:
     assert [*table(("A", "B"), [])] == ["A  B"]
+
+
+def test_a_cell_is_one_line_that_a_terminal_only_shows() -> None:
+    assert [*table(("A",), [("two\nlines \x1b[2J",)])] == ["A", "two lines \ufffd[2J"]
