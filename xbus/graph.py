@@ -56,8 +56,7 @@ class Graph:
     def leading_to(self, services: Collection[str]) -> "Graph":
         """The part of this graph that is on a path to a consumer node of one of ``services``."""
         targets = {node.name for node in self.nodes.values() if not node.worker and node.service in services}
-        upwards = _reachable({name: self.parents(name) for name in self.nodes})
-        kept = targets.union(*(upwards[name] for name in targets))
+        kept = targets.union(*(self._ancestors[name] for name in targets))
         return Graph(
             {
                 name: replace(node, children=tuple(child for child in node.children if child in kept))
@@ -65,6 +64,10 @@ class Graph:
                 if name in kept
             }
         )
+
+    @cached_property
+    def _ancestors(self) -> Mapping[str, set[str]]:
+        return _reachable({name: self.parents(name) for name in self.nodes})
 
     @cached_property
     def _parents(self) -> Mapping[str, tuple[str, ...]]:
