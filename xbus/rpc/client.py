@@ -64,6 +64,7 @@ class Client:
         self._loop = asyncio.get_running_loop()
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._ids = itertools.count()
+        self._connected = False
         self._calls: dict[int, _Call] = {}
         self._unsent: dict[int, list[bytes]] = {}
         self._settled = asyncio.Event()
@@ -146,8 +147,11 @@ class Client:
     def _connection_event(self, frames: list[bytes]) -> None:
         event = parse_monitor_message(frames)["event"]
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._connected = True
             self._send_unsent()
-        elif event == zmq.EVENT_DISCONNECTED:
+        elif self._connected:
+            # An attempt to connect that fails is no loss: what is unsent waits for the next.
+            self._connected = False
             self._lost()
 
     def _send_unsent(self) -> None:

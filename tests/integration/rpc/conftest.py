@@ -1,5 +1,6 @@
 """Servers, clients and raw peers on real sockets, all closed when a test is over."""
 
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, TypeAlias
@@ -7,6 +8,8 @@ from typing import Any, TypeAlias
 import pytest
 import zmq
 
+from tests.support.waiting import wait_until
+from xbus.errors import ConfigurationError
 from xbus.rpc.client import Client
 from xbus.rpc.context import Context, new_context
 from xbus.rpc.dispatch import Dispatch
@@ -45,6 +48,33 @@ def serve(context: Context, closing: ExitStack) -> Serve:
         return server, endpoint
 
     return start
+
+
+@pytest.fixture
+def serve_again(serve: Serve) -> Serve:
+    """As ``serve``, at an address that libzmq may not have given up yet: it closes sockets in the background."""
+
+    def start(*served: object, address: str) -> tuple[Server, str]:
+        started: list[tuple[Server, str]] = []
+
+        def bound() -> bool:
+            try:
+                started.append(serve(*served, address=address))
+            except ConfigurationError:
+                return False
+            return True
+
+        wait_until(bound, f"{address} is free again")
+        return started[0]
+
+    return start
+
+
+@pytest.fixture
+def unused_address() -> str:
+    """An address at which nothing listens yet."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.fixture

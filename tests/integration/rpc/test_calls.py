@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from tests.integration.rpc.conftest import MAX_MESSAGE_BYTES, Connect, Serve
+from tests.integration.rpc.network import network_to
 from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError, ConnectionLost, Failed, Refused, TimedOut
@@ -42,13 +43,11 @@ async def test_pipelined_calls_are_carried_out_in_the_order_made(serve: Serve, c
     assert verbs.called == list(range(1000))
 
 
-async def test_a_server_that_comes_later_is_awaited(serve: Serve, connect: Connect) -> None:
-    server, address = serve(Verbs())
-    server.close()
-    client = connect(address)
+async def test_a_server_that_comes_later_is_awaited(serve: Serve, connect: Connect, unused_address: str) -> None:
+    client = connect(unused_address)
     call = client.call("echo", 1, timeout=10)
     await asyncio.sleep(0)
-    serve(Verbs(), address=address)
+    serve(Verbs(), address=unused_address)
     assert await call == 1
 
 
@@ -114,15 +113,15 @@ async def test_a_late_answer_settles_a_call_that_timed_out(serve: Serve, connect
     assert client.owed == 0
 
 
-async def test_a_call_that_was_never_sent_is_not_owed_and_not_sent_later(serve: Serve, connect: Connect) -> None:
-    server, address = serve(Verbs())
-    server.close()
-    client = connect(address)
+async def test_a_call_that_was_never_sent_is_not_owed_and_not_sent_later(
+    serve: Serve, connect: Connect, unused_address: str
+) -> None:
+    client = connect(unused_address)
     with pytest.raises(TimedOut):
         await client.call("xbus.note", 1, timeout=0.01)
     assert client.owed == 0
     verbs = Verbs()
-    serve(verbs, address=address)
+    serve(verbs, address=unused_address)
     await client.call("xbus.note", 2, timeout=10)
     assert verbs.called == [2]
 
@@ -137,14 +136,16 @@ async def test_a_call_given_up_by_its_caller_stays_owed(serve: Serve, connect: C
     await asyncio.wait_for(client.settled(), 5)
 
 
-async def test_lost_connections_fail_their_calls_and_are_told_once_each(serve: Serve, connect: Connect) -> None:
+async def test_lost_connections_fail_their_calls_and_are_told_once_each(
+    serve: Serve, serve_again: Serve, connect: Connect
+) -> None:
     lost: list[str] = []
     verbs = Verbs()
     server, address = serve(verbs)
     client = connect(address, on_lost=lambda: lost.append("lost"))
     await lose_three_calls(server, client)
     assert lost == ["lost"]
-    server, _ = serve(verbs, address=address)
+    server, _ = serve_again(verbs, address=address)
     await lose_three_calls(server, client)
     assert lost == ["lost"] * 2
 
@@ -159,7 +160,7 @@ async def lose_three_calls(server: Server, client: Client) -> None:
     await client.settled()
 
 
-async def test_no_call_outlives_its_connection(serve: Serve, connect: Connect) -> None:
+async def test_no_call_outlives_its_connection(serve: Serve, serve_again: Serve, connect: Connect) -> None:
     """What was made for a server that went away must not reach the one that takes its place."""
     server, address = serve(Verbs())
     lost = asyncio.Event()
@@ -171,7 +172,7 @@ async def test_no_call_outlives_its_connection(serve: Serve, connect: Connect) -
     await asyncio.wait_for(lost.wait(), 5)
     assert {type(result) for result in await asyncio.gather(*stale, return_exceptions=True)} == {ConnectionLost}
     verbs = Verbs()
-    serve(verbs, address=address)
+    serve_again(verbs, address=address)
     await client.call("xbus.note", 2, timeout=10)
     assert verbs.called == [2]
 
@@ -186,17 +187,17 @@ async def test_closing_the_client_fails_what_is_unanswered(serve: Serve, connect
         await held
 
 
-async def test_a_silent_server_is_lost_by_heartbeat(connect: Connect) -> None:
-    """A peer that accepts and never speaks ZMTP again is found dead without any call's time-out."""
-    lost = asyncio.Event()
-    accepted: list[asyncio.StreamWriter] = []
-    server = await asyncio.start_server(lambda _, writer: accepted.append(writer), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    connect(f"tcp://127.0.0.1:{port}", on_lost=lost.set, heartbeat_seconds=0.05)
-    await eventually(lambda: accepted, "a connection")
-    accepted[0].close()
-    server.close()
-    await asyncio.wait_for(lost.wait(), 10)
+async def test_a_server_that_falls_silent_is_lost_by_heartbeat(serve: Serve, connect: Connect) -> None:
+    _, address = serve(Verbs())
+    async with network_to(address) as network:
+        lost = asyncio.Event()
+        client = connect(network.address, on_lost=lost.set, heartbeat_seconds=0.05)
+        assert await client.call("echo", 1, timeout=5) == 1
+        network.silent = True
+        with pytest.raises(ConnectionLost):
+            await client.call("echo", 2, timeout=30)
+        assert lost.is_set()
+        client.close()
 
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://", "http://127.0.0.1:1"])
