@@ -8,7 +8,7 @@ from uuid import UUID
 from xbus.broker.journal.reading import StoredEnvelope
 from xbus.errors import Refused
 
-Writing: TypeAlias = "asyncio.Future[Any]"
+Writing: TypeAlias = asyncio.Future[Any]
 """A write that the journal has not answered yet, or has."""
 
 
