@@ -1,0 +1,163 @@
+"""The ``xbus`` command as its users meet it: a bus from a file, data through it, and what became of them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartDaemon
+from tests.support.daemon import Daemon, write_config
+from tests.support.processes import Process, run, script
+from tests.support.waiting import wait_until
+
+BUS = """\
+[[event_type]]
+name = "clients"
+
+[[event_type.node]]
+name = "upper"
+service = "upper"
+to = ["store"]
+
+[[event_type.node]]
+name = "store"
+service = "store"
+
+[[service]]
+name = "upper"
+kind = "worker"
+
+[[service]]
+name = "store"
+kind = "consumer"
+
+[[role]]
+login = "upper_1"
+service = "upper"
+
+[[role]]
+login = "store_1"
+service = "store"
+
+[[emitter_profile]]
+name = "shop"
+event_types = ["clients"]
+
+[[emitter]]
+login = "shop_1"
+profile = "shop"
+"""
+
+RECIPIENTS = """\
+from xbus.recipient import Consumer, Worker
+
+class Upper(Worker):
+    def on_item(self, event, item):
+        return {**item.value, "name": item.value["name"].upper()}
+
+class Store(Consumer):
+    def on_event_start(self, event):
+        event.envelope.state["names"] = []
+
+    def on_item(self, event, item):
+        event.envelope.state["names"].append(item.value["name"])
+
+    def commit(self, envelope):
+        with open("stored.txt", "a") as file:
+            file.writelines(f"{name}\\n" for name in envelope.state["names"])
+"""
+
+
+class Shop:
+    """A folder with a bus that runs, and the commands that are given in it."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.config = write_config(folder / "config.ini", url)
+        self.daemon: Daemon
+
+    def xbus(self, *arguments: str, stdin: str = "", exit_code: int = 0) -> str:
+        """What the command writes to standard output; to standard error where it is refused."""
+        environment = {"XBUS_CONFIG": str(self.config), "XBUS_PASSWORD": "secret"}
+        done = run(script("xbus"), *arguments, cwd=self.folder, stdin=stdin, env=environment)
+        assert done.returncode == exit_code, done.stderr
+        return done.stderr if exit_code else done.stdout
+
+    def emit(self, content: str, exit_code: int = 0) -> str:
+        (self.folder / "clients.csv").write_text(content)
+        options = ("--type", "clients", "--login", "shop_1", "--url", self.daemon.front)
+        return self.xbus("emit", "clients.csv", *options, exit_code=exit_code)
+
+    def start_recipient(self, name: str, login: str) -> Process:
+        command = (
+            script("xbus"),
+            "recipient",
+            "run",
+            f"recipients:{name}",
+            "--login",
+            login,
+            "--back",
+            self.daemon.back,
+        )
+        return Process(*command, output=self.folder / f"{login}.log", cwd=self.folder, env={"XBUS_PASSWORD": "secret"})
+
+    @property
+    def stored(self) -> list[str]:
+        path = self.folder / "stored.txt"
+        return path.read_text().split() if path.exists() else []
+
+
+@pytest.fixture
+def shop(start_daemon: StartDaemon, database_url: str, tmp_path: Path) -> Shop:
+    (tmp_path / "bus.toml").write_text(BUS)
+    (tmp_path / "recipients.py").write_text(RECIPIENTS)
+    shop = Shop(tmp_path, database_url)
+    shop.xbus("apply", "bus.toml")
+    for kind, login in (("emitter", "shop_1"), ("role", "upper_1"), ("role", "store_1")):
+        shop.xbus("password", kind, login, "--stdin", stdin="secret\n")
+    shop.daemon = start_daemon(database_url)
+    return shop
+
+
+@pytest.fixture
+def recipients(shop: Shop) -> Iterator[list[Process]]:
+    started = [shop.start_recipient("Upper", "upper_1"), shop.start_recipient("Store", "store_1")]
+    yield started
+    for process in started:
+        process.kill()
+
+
+def test_a_file_goes_through_the_bus(shop: Shop, recipients: list[Process]) -> None:
+    assert shop.emit("id,name\n1,jane\n2,joe\n").startswith("2 items sent: envelope ")
+    wait_until(lambda: shop.stored == ["JANE", "JOE"], "both clients are stored")
+
+    def is_done() -> bool:
+        listed = [json.loads(line) for line in shop.xbus("envelope", "list", "--json").splitlines()]
+        return [role["state"] for role in listed[0]["roles"]] == ["done"]
+
+    wait_until(is_done, "the envelope is shown as done")
+    assert [process.stop() for process in recipients] == [0, 0]
+
+
+def test_an_envelope_that_waits_is_shown_as_owed(shop: Shop) -> None:
+    shop.emit("id,name\n1,jane\n")
+    assert "1 owed" in shop.xbus("envelope", "list")
+
+
+def test_a_bad_line_sends_nothing(shop: Shop) -> None:
+    assert "clients.csv:3: 1 fields, but the first line names 2" in shop.emit("id,name\n1,jane\n2\n", exit_code=1)
+    listed = [json.loads(line) for line in shop.xbus("envelope", "list", "--json").splitlines()]
+    assert [entry["state"] for entry in listed] in ([], ["cancelled"])
+
+
+def test_a_wrong_password_is_refused(shop: Shop) -> None:
+    shop.xbus("password", "emitter", "shop_1", "--stdin", stdin="another\n")
+    assert shop.emit("id,name\n1,jane\n", exit_code=1).splitlines()[-1].startswith("xbus: ")
+
+
+def test_a_recipient_with_a_wrong_password_ends(shop: Shop) -> None:
+    shop.xbus("password", "role", "store_1", "--stdin", stdin="another\n")
+    recipient = shop.start_recipient("Store", "store_1")
+    assert recipient.wait() == 1
+    assert "xbus: " in recipient.text
