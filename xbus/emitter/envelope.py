@@ -11,9 +11,6 @@ from xbus.errors import CallError, Refused
 
 logger = logging.getLogger(__name__)
 
-CANCEL_SECONDS = 5.0
-"""How long the answer to a cancellation is awaited; one that was not heard leaves an open envelope, seen by nobody."""
-
 
 class AsyncEnvelope:
     """One envelope, to be used in ``async with``. Leaving the block seals it; leaving it by an exception cancels it.
@@ -81,8 +78,9 @@ class AsyncEnvelope:
     async def _cancel(self) -> None:
         self._stream.abandon(Refused("the envelope is cancelled", "send it as a new one", code="envelope_closed"))
         try:
-            await self._line.session.call("xbus.cancel_envelope", self.id, seconds=CANCEL_SECONDS)
+            await self._line.session.call("xbus.cancel_envelope", self.id, seconds=self._line.options.probe_seconds)
         except CallError as error:
+            # It stays open, seen by nobody.
             logger.warning(
                 "envelope not cancelled",
                 extra={"action": "emitter_cancel_failed", "envelope_id": self.id, "code": error.code},

@@ -8,9 +8,6 @@ from typing import Any
 
 from xbus.errors import Refused
 
-CALLED_BEFORE = frozenset({"envelope_closed", "event_closed"})
-"""Refusals of a repeated opening call which say that the first one went so well that its end was carried out too."""
-
 
 @dataclass(eq=False, slots=True)
 class Call:
@@ -23,7 +20,6 @@ class Call:
         size: the bytes that it holds of the window.
         durable: whether its answer promises that it, and all before it, is kept. Opening an envelope or an event
             promises nothing: after a crash of the broker an answered opening may be forgotten.
-        repeated: whether it was sent more than once.
     """
 
     verb: str
@@ -31,7 +27,6 @@ class Call:
     seconds: float
     size: int = 0
     durable: bool = True
-    repeated: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -90,9 +85,6 @@ class Ledger:
         entry = self._entries.get(call)
         if entry is None or entry.answered:
             return
-        if call.repeated and not call.durable and refusal.code in CALLED_BEFORE:
-            self.answered(call, None)
-            return
         entry.refusal = refusal
         self._advance()
 
@@ -100,7 +92,6 @@ class Ledger:
         """What has to be sent again, in order; refusals so far are forgotten, they may be due to what failed."""
         calls = list(self._unkept())
         for call in calls:
-            call.repeated = True
             self._entries[call].refusal = None
         return calls
 

@@ -5,6 +5,8 @@ from typing import TypedDict
 
 from xbus.errors import ConfigurationError
 
+PROBE_SECONDS = 5.0
+
 
 @dataclass(frozen=True)
 class Options:
@@ -27,6 +29,11 @@ class Options:
     answer_seconds: float = 30.0
     reply_seconds: float = 300.0
     retry_seconds: float = 30.0
+
+    @property
+    def probe_seconds(self) -> float:
+        """How long an answer is awaited whose lack is no harm: its call is made again, or was a farewell."""
+        return min(PROBE_SECONDS, self.retry_seconds)
 
     def __post_init__(self) -> None:
         for option in fields(self):

@@ -10,11 +10,9 @@ from xbus.emitter.options import Options
 from xbus.emitter.patience import Patience, given_up
 from xbus.errors import CallError, Failed, Refused
 from xbus.rpc.client import Client
+from xbus.rpc.items import ITEM_HEADER_BYTES
 
 logger = logging.getLogger(__name__)
-
-PROBE_SECONDS = 5.0
-"""How long the answer to a login or renewal is awaited before it is tried again."""
 
 RENEWALS_PER_SESSION = 3
 
@@ -25,7 +23,7 @@ class Limits:
 
     Attributes:
         session_seconds: how long a session lives without any call.
-        max_item_bytes: the largest item.
+        max_item_bytes: the largest item, which must fit into a batch.
         max_batch_bytes: the largest batch, headers of its items included.
     """
 
@@ -36,7 +34,9 @@ class Limits:
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Limits":
         """The limits in the answer of ``xbus.login``."""
-        return cls(answer["session_seconds"], answer["max_item_bytes"], answer["max_batch_bytes"])
+        max_batch_bytes = answer["max_batch_bytes"]
+        max_item_bytes = min(answer["max_item_bytes"], max_batch_bytes - ITEM_HEADER_BYTES)
+        return cls(answer["session_seconds"], max_item_bytes, max_batch_bytes)
 
 
 class Session:
@@ -115,19 +115,19 @@ class Session:
     async def close(self) -> None:
         """Log out; a front that does not answer will let the session expire."""
         try:
-            await self.call("xbus.logout", seconds=PROBE_SECONDS)
+            await self.call("xbus.logout", seconds=self._options.probe_seconds)
         except CallError as error:
             logger.info("no answer to logout", extra={"action": "emitter_logout_failed", "code": error.code})
 
     async def _log_in(self) -> None:
-        seconds = min(PROBE_SECONDS, self._options.retry_seconds)
+        seconds = self._options.probe_seconds
         answer = await self._client.call("xbus.login", self._login, self._password, timeout=seconds)
         self._token = answer["token"]
         self._limits = Limits.of(answer)
 
     async def _renew(self) -> None:
         try:
-            await self.call("xbus.renew", seconds=PROBE_SECONDS)
+            await self.call("xbus.renew", seconds=self._options.probe_seconds)
         except Refused as refusal:
             if refusal.code != "session_unknown":
                 raise

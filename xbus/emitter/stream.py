@@ -37,6 +37,7 @@ class Stream:
         self._ledger = Ledger()
         self._results: set[asyncio.Future[Any]] = set()
         self._recovery: asyncio.Task[None] | None = None
+        self._attempt = 1
 
     def submit(self, call: Call) -> asyncio.Future[Any]:
         """Make a call.
@@ -79,28 +80,37 @@ class Stream:
 
     def _transmit(self, call: Call) -> None:
         future = self._session.call(call.verb, *call.arguments, seconds=call.seconds)
-        future.add_done_callback(partial(self._answered, call))
+        future.add_done_callback(partial(self._answered, call, self._attempt))
 
-    def _answered(self, call: Call, future: asyncio.Future[Any]) -> None:
+    def _answered(self, call: Call, attempt: int, future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
         if future.cancelled() or self.error is not None:
             return
-        try:
-            answer = future.result()
-            self._patience.succeeded()
-            self._ledger.answered(call, answer)
-        except Refused as refusal:
-            self._refused(call, refusal)
-        except Failed as failure:
-            self._recover(failure)
+        if isinstance(error, Refused):
+            self._refused(call, attempt, error)
+        elif isinstance(error, Failed):
+            self._recover(attempt, error)
+        else:
+            self._succeeded(call, future.result())
 
-    def _refused(self, call: Call, refusal: Refused) -> None:
-        if refusal.code == "session_unknown":
-            self._recover(refusal)
-            return
+    def _succeeded(self, call: Call, answer: Any) -> None:
+        if call.durable:
+            self._patience.succeeded()
         try:
-            self._ledger.refused(call, refusal)
-        except Refused as standing:
-            self.abandon(standing)
+            self._ledger.answered(call, answer)
+        except Refused as uncovered:
+            self.abandon(uncovered)
+
+    def _refused(self, call: Call, attempt: int, refusal: Refused) -> None:
+        if refusal.code == "session_unknown":
+            self._recover(attempt, refusal)
+            return
+        # A late refusal of an earlier attempt may be due to what failed in that one.
+        if attempt == self._attempt:
+            try:
+                self._ledger.refused(call, refusal)
+            except Refused as standing:
+                self.abandon(standing)
 
     def _settle(self, call: Call, result: asyncio.Future[Any], answer: Any) -> None:
         self._window.give(call.size)
@@ -108,8 +118,8 @@ class Stream:
         if not result.done():
             result.set_result(answer)
 
-    def _recover(self, error: CallError) -> None:
-        if self._recovery is None:
+    def _recover(self, attempt: int, error: CallError) -> None:
+        if self._recovery is None and attempt == self._attempt:
             self._recovery = asyncio.create_task(self._repeat(error), name="xbus emitter repeats calls")
 
     async def _repeat(self, error: CallError) -> None:
@@ -120,6 +130,7 @@ class Stream:
             self.abandon(last)
             return
         self._recovery = None
+        self._attempt += 1
         for call in self._ledger.repeat():
             self._transmit(call)
 

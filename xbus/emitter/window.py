@@ -16,7 +16,6 @@ class Window:
         self._has_room = asyncio.Event()
         self._has_room.set()
 
-    @property
     def is_open(self) -> bool:
         """Whether a further batch may go now."""
         return self._bytes < self._max_bytes
@@ -24,16 +23,16 @@ class Window:
     def take(self, size: int) -> None:
         """``size`` bytes go out."""
         self._bytes += size
-        if not self.is_open:
+        if not self.is_open():
             self._has_room.clear()
 
     def give(self, size: int) -> None:
         """``size`` bytes were answered, or given up."""
         self._bytes -= size
-        if self.is_open:
+        if self.is_open():
             self._has_room.set()
 
     async def room(self) -> None:
         """Return when a further batch may go."""
-        while not self.is_open:
+        while not self.is_open():
             await self._has_room.wait()

@@ -1,0 +1,235 @@
+"""A front that keeps what it gets in memory and misbehaves when told to, over real sockets."""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from xbus.errors import ConfigurationError, Refused
+from xbus.rpc.codec import unpack_items
+from xbus.rpc.context import Context
+from xbus.rpc.dispatch import Dispatch, verb
+from xbus.rpc.server import Server
+
+SILENCE = object()
+"""A misbehaviour: the call is carried out, but never answered."""
+
+
+@dataclass
+class Event:
+    type_name: str
+    items: list[bytes] = field(default_factory=list)
+    is_ended: bool = False
+
+
+@dataclass
+class Envelope:
+    events: dict[str, Event] = field(default_factory=dict)
+    state: str = "open"
+
+
+class FrontDouble:
+    """Serves the front's batch verbs with the contract's rules of repeats.
+
+    Attributes:
+        envelopes: what came, by id.
+        calls: the verbs called, in order.
+        batches: the number of items of each batch, in order.
+        faults: what the next calls of a verb come to instead; see ``fail_next``.
+        after: called once, after the next call of a verb was carried out and before it is answered.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._server: Server | None = None
+        self.address = "tcp://127.0.0.1:*"
+        self.limits = {"session_seconds": 3600, "max_item_bytes": 1000, "max_batch_bytes": 5000}
+        self.tokens: set[str] = set()
+        self.logins = 0
+        self.envelopes: dict[str, Envelope] = {}
+        self.calls: list[str] = []
+        self.batches: list[int] = []
+        self.faults: defaultdict[str, deque[Any]] = defaultdict(deque)
+        self.after: dict[str, Callable[[], None]] = {}
+
+    def start(self) -> "FrontDouble":
+        """Listen, at the address of before."""
+        server = Server(self._context, Dispatch(self), name="front double", max_message_bytes=-1)
+        try:
+            self.address = server.bind(self.address)
+        except ConfigurationError:
+            server.close()
+            raise
+        self._server = server
+        server.start()
+        return self
+
+    def stop(self) -> None:
+        """Vanish, with every connection."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def restart(self) -> None:
+        """Go down and come back with what was durable and no session; an answered opening may be forgotten."""
+        self.stop()
+        self.tokens.clear()
+        self._start_again()
+
+    def _start_again(self) -> None:
+        try:
+            self.start()
+        except ConfigurationError:  # libzmq has not let go of the port yet
+            asyncio.get_running_loop().call_later(0.01, self._start_again)
+
+    def fail_next(self, name: str, *faults: Any) -> None:
+        """Let the next calls of a verb end otherwise: an exception is raised, ``SILENCE`` kept, None means nothing."""
+        self.faults[name].extend(faults)
+
+    def only(self) -> Envelope:
+        """The one envelope that came."""
+        (envelope,) = self.envelopes.values()
+        return envelope
+
+    def _called(self, name: str, answer: Callable[[], Any]) -> Any:
+        self.calls.append(name)
+        fault = self.faults[name].popleft() if self.faults[name] else None
+        if isinstance(fault, Exception):
+            raise fault
+        result = answer()
+        if name in self.after:
+            self.after.pop(name)()
+        return asyncio.get_running_loop().create_future() if fault is SILENCE else result
+
+    def _check(self, token: str) -> None:
+        if token not in self.tokens:
+            raise Refused("the session is unknown", "log in", code="session_unknown")
+
+    def _envelope(self, envelope_id: str) -> Envelope:
+        if envelope_id not in self.envelopes:
+            raise Refused("no such envelope", code="envelope_unknown")
+        return self.envelopes[envelope_id]
+
+    def _event(self, envelope_id: str, event_id: str) -> Event:
+        events = self._envelope(envelope_id).events
+        if event_id not in events:
+            raise Refused("no such event", code="event_unknown")
+        return events[event_id]
+
+    @verb("xbus.login")
+    def login(self, login: str, password: str) -> Any:
+        def answer() -> dict[str, Any]:
+            if (login, password) != ("test_emitter", "password"):
+                raise Refused("login or password are wrong", code="login_refused")
+            self.logins += 1
+            self.tokens.add(f"token {self.logins}")
+            return {"token": f"token {self.logins}", **self.limits}
+
+        return self._called("login", answer)
+
+    @verb("xbus.logout")
+    def logout(self, token: str) -> Any:
+        self.tokens.discard(token)
+        return self._called("logout", lambda: True)
+
+    @verb("xbus.renew")
+    def renew(self, token: str) -> Any:
+        self._check(token)
+        return self._called("renew", lambda: True)
+
+    @verb("xbus.start_envelope")
+    def start_envelope(self, token: str, envelope_id: str) -> Any:
+        self._check(token)
+        return self._called(
+            "start_envelope", lambda: self.envelopes.setdefault(envelope_id, Envelope()) and envelope_id
+        )
+
+    @verb("xbus.start_event")
+    def start_event(self, token: str, envelope_id: str, event_id: str, type_name: str, estimate: int) -> Any:
+        self._check(token)
+
+        def answer() -> str:
+            if type_name != "test_event":
+                raise Refused(f"there is no event type {type_name}", "see xbus export", code="unknown_type")
+            self._envelope(envelope_id).events.setdefault(event_id, Event(type_name))
+            return event_id
+
+        return self._called("start_event", answer)
+
+    @verb("xbus.send_items")
+    def send_items(self, token: str, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes) -> Any:
+        self._check(token)
+
+        def answer() -> int:
+            event = self._event(envelope_id, event_id)
+            unpacked = unpack_items(data, items)
+            if first_index > len(event.items):
+                raise Refused("a gap", code="index_gap")
+            if first_index == len(event.items):
+                self.batches.append(items)
+                event.items += unpacked
+            if event.items[first_index : first_index + items] != unpacked:
+                raise Refused("other content", code="content_differs")
+            return len(event.items)
+
+        return self._called("send_items", answer)
+
+    @verb("xbus.end_event")
+    def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Any:
+        self._check(token)
+
+        def answer() -> dict[str, Any]:
+            event = self._event(envelope_id, event_id)
+            if len(event.items) != items:
+                raise Refused("not so many", code="count_mismatch")
+            event.is_ended = True
+            return {"items": items, "reply": f"reply to {items}"}
+
+        return self._called("end_event", answer)
+
+    @verb("xbus.end_envelope")
+    def end_envelope(self, token: str, envelope_id: str, events: int) -> Any:
+        self._check(token)
+
+        def answer() -> dict[str, Any]:
+            envelope = self._envelope(envelope_id)
+            if len(envelope.events) != events or not all(event.is_ended for event in envelope.events.values()):
+                raise Refused("an event is open", code="event_open")
+            envelope.state = "sealed"
+            return self._receipt(envelope_id)
+
+        return self._called("end_envelope", answer)
+
+    @verb("xbus.cancel_envelope")
+    def cancel_envelope(self, token: str, envelope_id: str) -> Any:
+        self._check(token)
+
+        def answer() -> bool:
+            self._envelope(envelope_id).state = "cancelled"
+            return True
+
+        return self._called("cancel_envelope", answer)
+
+    @verb("xbus.put_envelope")
+    def put_envelope(self, token: str, envelope_id: str, events: list[Any]) -> Any:
+        self._check(token)
+
+        def answer() -> dict[str, Any]:
+            self.envelopes[envelope_id] = Envelope(
+                {id_: Event(type_name, unpack_items(data, items), True) for id_, type_name, items, data in events},
+                "sealed",
+            )
+            return self._receipt(envelope_id)
+
+        return self._called("put_envelope", answer)
+
+    def _receipt(self, envelope_id: str) -> dict[str, Any]:
+        events = self.envelopes[envelope_id].events
+        return {
+            "envelope_id": envelope_id,
+            "position": list(self.envelopes).index(envelope_id) + 1,
+            "events": len(events),
+            "items": sum(len(event.items) for event in events.values()),
+            "hash": b"hash",
+        }

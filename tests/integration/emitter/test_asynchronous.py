@@ -1,0 +1,270 @@
+"""The emitter's core against a front double over real sockets: what is sent, repeated, refused and given up."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from tests.integration.emitter.front_double import SILENCE, FrontDouble
+from tests.support.waiting import eventually
+from xbus.emitter import AsyncEmitter, AsyncEvent
+from xbus.errors import ConnectionLost, Failed, Refused, TimedOut
+from xbus.rpc.codec import unpack
+
+
+def emitter(front: FrontDouble, **options: Any) -> AsyncEmitter:
+    return AsyncEmitter(front.address, "test_emitter", "password", **options)
+
+
+def items_of(front: FrontDouble) -> list[bytes]:
+    (event,) = front.only().events.values()
+    return event.items
+
+
+async def send(front: FrontDouble, *items: object, **options: Any) -> Any:
+    async with emitter(front, **options) as sender:
+        async with sender.envelope() as envelope, envelope.event("test_event") as event:
+            for item in items:
+                await event.send(item)
+        return envelope.receipt
+
+
+async def send_for_ever(event: AsyncEvent) -> None:
+    while True:
+        await event.send(b"x")
+        await asyncio.sleep(0)
+
+
+async def test_an_envelope_arrives_as_sent_and_is_receipted(front: FrontDouble) -> None:
+    receipt = await send(front, b"raw", {"client": 1}, "text", [1, 2], bytearray(b"array"))
+    raw, client, text, numbers, array = items_of(front)
+    assert (raw, array) == (b"raw", b"array")
+    assert [unpack(item) for item in (client, text, numbers)] == [{"client": 1}, "text", [1, 2]]
+    assert (receipt.envelope_id, receipt.position, receipt.events, receipt.items, receipt.hash) == (
+        *front.envelopes,
+        1,
+        1,
+        5,
+        b"hash",
+    )
+    assert front.calls[-1] == "logout"
+    assert not front.tokens
+
+
+async def test_batches_go_when_full_by_items_or_by_bytes(front: FrontDouble) -> None:
+    await send(front, *[b"x"] * 7, batch_items=3, linger_seconds=60)
+    await send(front, *[b"x" * 400] * 5, batch_bytes=1000, linger_seconds=60)
+    assert front.batches == [3, 3, 1, 3, 2]
+
+
+async def test_a_batch_is_never_larger_than_the_front_takes(front: FrontDouble) -> None:
+    await send(front, *[b"x" * 900] * 12, batch_bytes=1_000_000, linger_seconds=60)
+    assert front.batches == [5, 5, 2]
+
+
+async def test_a_waiting_item_goes_when_its_time_is_over(front: FrontDouble) -> None:
+    async with emitter(front, linger_seconds=0.01) as sender, sender.envelope() as envelope:
+        async with envelope.event("test_event") as event:
+            await event.send(b"alone")
+            await eventually(lambda: front.batches == [1], "the item arrives while the event is open")
+            await event.send(b"another")
+            await eventually(lambda: front.batches == [1, 1], "so does the next")
+
+
+async def test_a_full_window_makes_send_wait(front: FrontDouble) -> None:
+    front.fail_next("send_items", SILENCE)
+    async with emitter(front, batch_items=1, window_bytes=1, answer_seconds=0.3) as sender:
+        async with sender.envelope() as envelope, envelope.event("test_event") as event:
+            await event.send(b"fills the window")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(event.send(b"waits"), 0.1)
+        # The first batch was repeated after its time-out, which made room.
+        assert items_of(front) == [b"fills the window", b"waits"]
+
+
+async def test_events_of_one_envelope_keep_apart(front: FrontDouble) -> None:
+    async with emitter(front) as sender, sender.envelope() as envelope:
+        async with envelope.event("test_event") as one, envelope.event("test_event", estimate=1) as two:
+            await one.send(b"one")
+            await two.send(b"two")
+    assert sorted(event.items for event in front.only().events.values()) == [[b"one"], [b"two"]]
+
+
+async def test_a_small_envelope_goes_in_one_call(front: FrontDouble) -> None:
+    async with emitter(front) as sender:
+        receipt = await sender.put("test_event", [b"one", b"two"])
+        empty = await sender.put("test_event", [])
+    assert (receipt.items, empty.items) == (2, 0)
+    assert front.calls == ["login", "put_envelope", "put_envelope", "logout"]
+
+
+async def test_a_large_put_goes_in_batches(front: FrontDouble) -> None:
+    async with emitter(front) as sender:
+        receipt = await sender.put("test_event", [b"x" * 900] * 12)
+    assert receipt.items == 12
+    assert "put_envelope" not in front.calls
+
+
+async def test_the_reply_of_an_event_is_there_after_its_end(front: FrontDouble) -> None:
+    async with emitter(front) as sender, sender.envelope() as envelope:
+        async with envelope.event("test_event") as event:
+            with pytest.raises(Refused, match="has not ended"):
+                await event.reply()
+        assert await event.reply() == "reply to 0"
+
+
+async def test_an_exception_cancels_the_envelope_and_comes_out(front: FrontDouble) -> None:
+    async with emitter(front) as sender:
+        with pytest.raises(KeyError):
+            async with sender.envelope() as envelope, envelope.event("test_event") as event:
+                await event.send(b"never seen")
+                raise KeyError
+        assert front.only().state == "cancelled"
+        with pytest.raises(Refused, match="not sealed"):
+            _ = envelope.receipt
+
+
+async def test_a_refusal_comes_out_and_cancels(front: FrontDouble) -> None:
+    async with emitter(front) as sender:
+        with pytest.raises(Refused) as refused:
+            async with sender.envelope() as envelope, envelope.event("no_such_event") as event:
+                await event.send(b"x")
+        assert refused.value.code == "unknown_type"
+        assert front.only().state == "cancelled"
+
+
+async def test_a_refusal_of_an_earlier_batch_comes_out_of_a_later_send(front: FrontDouble) -> None:
+    front.fail_next("send_items", Refused("too much", "split it", code="envelope_too_large"))
+    async with emitter(front, batch_items=1) as sender:
+        with pytest.raises(Refused, match="too much"):
+            async with sender.envelope() as envelope, envelope.event("test_event") as event:
+                await send_for_ever(event)
+
+
+async def test_an_item_too_large_is_refused_before_it_is_sent(front: FrontDouble) -> None:
+    async with emitter(front) as sender:
+        with pytest.raises(Refused) as refused:
+            async with sender.envelope() as envelope, envelope.event("test_event") as event:
+                await event.send(b"x" * 1001)
+        assert refused.value.code == "item_too_large"
+        with pytest.raises(Refused, match="larger"):
+            await sender.put("test_event", [b"x" * 1001])
+
+
+async def test_an_item_that_msgpack_can_not_write_is_refused(front: FrontDouble) -> None:
+    with pytest.raises(Refused) as refused:
+        await send(front, object())
+    assert refused.value.code == "bad_items"
+
+
+async def test_wrong_passwords_are_refused(front: FrontDouble) -> None:
+    with pytest.raises(Refused) as refused:
+        async with AsyncEmitter(front.address, "test_emitter", "wrong"):
+            pass
+    assert refused.value.code == "login_refused"
+
+
+async def test_nothing_listens(front: FrontDouble) -> None:
+    front.stop()
+    with pytest.raises(TimedOut, match="retry_seconds") as timed_out:
+        async with emitter(front, retry_seconds=0.2):
+            pass
+    assert timed_out.value.next_step
+
+
+@pytest.mark.parametrize(
+    "verb", ["start_envelope", "start_event", "send_items", "end_event", "end_envelope", "put_envelope"]
+)
+@pytest.mark.parametrize("fault", [SILENCE, Failed("the journal is away", code="journal_unavailable")])
+async def test_a_call_without_answer_is_made_again(front: FrontDouble, verb: str, fault: Any) -> None:
+    front.fail_next(verb, fault)
+    async with emitter(front, answer_seconds=0.1, reply_seconds=0.1, batch_items=2) as sender:
+        if verb == "put_envelope":
+            await sender.put("test_event", [b"0", b"1", b"2"])
+        else:
+            async with sender.envelope() as envelope, envelope.event("test_event") as event:
+                for number in range(3):
+                    await event.send(str(number))
+    assert front.calls.count(verb) >= 2
+    assert front.only().state == "sealed"
+    assert len(items_of(front)) == 3
+
+
+@pytest.mark.parametrize("verb", ["start_envelope", "start_event", "send_items", "end_event", "end_envelope"])
+async def test_a_front_that_restarts_at_any_call_loses_nothing(front: FrontDouble, verb: str) -> None:
+    front.after[verb] = front.restart
+    receipt = await send(front, b"0", b"1", b"2", batch_items=2)
+    assert (receipt.items, items_of(front)) == (3, [b"0", b"1", b"2"])
+    assert front.logins == 2
+
+
+async def test_an_opening_that_was_answered_but_forgotten_is_made_again(front: FrontDouble) -> None:
+    async with emitter(front, batch_items=1) as sender:
+        async with sender.envelope() as envelope, envelope.event("test_event") as event:
+            await eventually(lambda: "start_event" in front.calls, "the event begins")
+            await asyncio.sleep(0.05)  # the answer is on its way: nothing more can be seen from outside
+            front.envelopes.clear()
+            front.restart()
+            await event.send(b"0")
+        assert envelope.receipt.items == 1
+
+
+async def test_a_session_that_expired_is_made_anew(front: FrontDouble) -> None:
+    async with emitter(front) as sender:
+        front.tokens.clear()
+        assert (await sender.put("test_event", [b"0"])).items == 1
+    assert front.logins == 2
+
+
+async def test_an_idle_session_is_renewed(front: FrontDouble) -> None:
+    front.limits["session_seconds"] = 0.03  # type: ignore[assignment]
+    async with emitter(front):
+        await eventually(lambda: front.calls.count("renew") >= 2, "the session is renewed")
+
+
+async def test_it_gives_up_after_retry_seconds(front: FrontDouble, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    front.fail_next("send_items", *[Failed("the disk is full", code="journal_unavailable")] * 100)
+    async with emitter(front, batch_items=1, window_bytes=1, retry_seconds=0.2) as sender:
+        with pytest.raises(Failed) as failed:
+            async with sender.envelope() as envelope, envelope.event("test_event") as event:
+                await send_for_ever(event)
+        assert failed.value.code == "journal_unavailable"
+        assert "the disk is full" in failed.value.cause
+        assert "retry_seconds" in failed.value.cause
+        assert front.only().state == "cancelled"
+    assert "test_emitter" not in caplog.text
+    assert "password" not in caplog.text
+
+
+async def test_a_front_that_stays_away_ends_in_a_lost_connection(front: FrontDouble) -> None:
+    with pytest.raises((ConnectionLost, TimedOut), match="retry_seconds"):
+        async with emitter(front, batch_items=1, retry_seconds=0.2, answer_seconds=0.1) as sender:
+            async with sender.envelope() as envelope, envelope.event("test_event") as event:
+                front.stop()
+                await event.send(b"0")
+
+
+async def test_envelopes_at_the_same_time(front: FrontDouble) -> None:
+    async with emitter(front, batch_items=2) as sender:
+
+        async def one(number: int) -> int:
+            async with sender.envelope() as envelope, envelope.event("test_event") as event:
+                for _ in range(number):
+                    await event.send(b"x")
+                    await asyncio.sleep(0)
+            return envelope.receipt.items
+
+        assert await asyncio.gather(*map(one, range(20))) == list(range(20))
+
+
+async def test_use_outside_of_its_blocks_is_refused(front: FrontDouble) -> None:
+    sender = emitter(front)
+    with pytest.raises(Refused, match="not open"):
+        sender.envelope()
+    async with sender, sender.envelope() as envelope:
+        async with envelope.event("test_event") as event:
+            pass
+        with pytest.raises(Refused, match="not open"):
+            await event.send(b"late")

@@ -1,0 +1,53 @@
+"""How long to insist."""
+
+from datetime import UTC, datetime
+
+from xbus.emitter.patience import FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS, Patience, given_up
+from xbus.errors import ConnectionLost, TimedOut
+
+
+class HandClock:
+    """A clock that is set by hand."""
+
+    seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def test_delays_grow_up_to_a_limit() -> None:
+    patience = Patience(1000, HandClock())
+    delays = [patience.failed() for _ in range(8)]
+    assert delays[:3] == [FIRST_DELAY_SECONDS, 2 * FIRST_DELAY_SECONDS, 4 * FIRST_DELAY_SECONDS]
+    assert delays[-1] == LONGEST_DELAY_SECONDS
+
+
+def test_it_ends_after_the_time_since_the_first_failure() -> None:
+    clock = HandClock()
+    patience = Patience(30, clock)
+    patience.failed()
+    clock.seconds = 29.99
+    last = patience.failed()
+    assert last is not None
+    assert last < 0.02
+    clock.seconds = 30
+    assert patience.failed() is None
+
+
+def test_a_success_begins_anew() -> None:
+    clock = HandClock()
+    patience = Patience(30, clock)
+    patience.failed()
+    patience.succeeded()
+    clock.seconds = 40
+    assert patience.failed() == FIRST_DELAY_SECONDS
+
+
+def test_an_error_given_up_on_keeps_class_code_and_gets_a_next_step() -> None:
+    error = given_up(TimedOut("no answer"))
+    assert isinstance(error, TimedOut)
+    assert (error.code, bool(error.next_step)) == ("timed_out", True)
+    assert given_up(ConnectionLost("gone", "look there")).next_step == "look there"
