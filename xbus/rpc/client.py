@@ -15,7 +15,7 @@ from zmq.utils.monitor import parse_monitor_message
 from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, ConfigurationError, ConnectionLost, ProtocolError, TimedOut
 from xbus.rpc.context import Context
-from xbus.rpc.drain import Drain, events
+from xbus.rpc.drain import Drain, can_write
 from xbus.rpc.frames import decode_reply, encode_request, sender_prefix
 from xbus.rpc.multipart import send
 
@@ -101,9 +101,12 @@ class Client:
         Raises:
             ProtocolError: an argument can't be encoded.
         """
+        call = _Call(method, self._loop.create_future())
+        if self._socket.closed:
+            call.finish(None, self._closed_here())
+            return call.future
         request_id = next(self._ids) % _REQUEST_IDS
         frames = encode_request(self._sender, request_id, self._clock.now().timestamp(), method, args)
-        call = _Call(method, self._loop.create_future())
         if timeout is not None:
             call.timer = self._loop.call_later(timeout, self._timed_out, request_id, timeout)
         self._calls[request_id] = call
@@ -129,7 +132,10 @@ class Client:
         self._socket.disable_monitor()
         self._monitor.close()
         self._socket.close()
-        self._fail_all(ConnectionLost(f"{self.name}: the connection was closed here"))
+        self._fail_all(self._closed_here())
+
+    def _closed_here(self) -> ConnectionLost:
+        return ConnectionLost(f"{self.name}: the connection was closed here")
 
     def _send(self, request_id: int, frames: list[bytes]) -> None:
         if self._unsent or not self._sent(frames):
@@ -156,7 +162,7 @@ class Client:
 
     def _send_unsent(self) -> None:
         # Reading EVENTS makes libzmq take note of the new connection; a send alone may look too early.
-        if not events(self._socket) & zmq.POLLOUT:
+        if not can_write(self._socket):
             return
         unsent, self._unsent = self._unsent, {}
         for request_id, frames in unsent.items():

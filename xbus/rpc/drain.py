@@ -16,15 +16,23 @@ from xbus.rpc.multipart import receive
 MESSAGES_PER_TURN = 100
 """After so many the other tasks of the loop get their turn."""
 
+_POLLIN = int(zmq.POLLIN)
+_POLLOUT = int(zmq.POLLOUT)
+
 
 def always() -> bool:
     """There is always room for another message."""
     return True
 
 
-def events(socket: "zmq.Socket[bytes]") -> int:
-    """Whether the socket can be read or written now, as ``zmq.POLLIN`` and ``zmq.POLLOUT``."""
-    return cast(int, socket.getsockopt(zmq.EVENTS))
+def can_read(socket: "zmq.Socket[bytes]") -> bool:
+    """Whether a message waits in the socket."""
+    return bool(cast(int, socket.getsockopt(zmq.EVENTS)) & _POLLIN)
+
+
+def can_write(socket: "zmq.Socket[bytes]") -> bool:
+    """Whether the socket has a connection with room for a message."""
+    return bool(cast(int, socket.getsockopt(zmq.EVENTS)) & _POLLOUT)
 
 
 def bound_endpoint(socket: "zmq.Socket[bytes]") -> str:
@@ -37,7 +45,7 @@ class Drain:
 
     Args:
         socket: a plain, non-blocking use of it; the drain does not close it.
-        on_message: gets the frames of one message; it must not raise.
+        on_message: gets the frames of one message; what it raises reaches the loop's exception handler.
         may_read: asked before each message. Once it says no, nothing is read until ``resume``: libzmq's queue fills,
             then TCP's, and the peer has to wait.
     """
@@ -76,7 +84,7 @@ class Drain:
     def check(self) -> None:
         """Look soon whether there is something to read; to be called after each send from outside ``on_message``."""
         if self._reading and self._next_turn is None:
-            self._next_turn = self._loop.call_soon(self._read)
+            self._next_turn = self._loop.call_soon(self._look)
 
     def read_all(self) -> None:
         """Read what is there now, without asking ``may_read``."""
@@ -86,10 +94,12 @@ class Drain:
         except zmq.Again:
             self.check()
 
+    def _look(self) -> None:
+        self._next_turn = None
+        if can_read(self._socket):
+            self._read()
+
     def _read(self) -> None:
-        if self._next_turn is not None:
-            self._next_turn.cancel()
-            self._next_turn = None
         try:
             for _ in range(MESSAGES_PER_TURN):
                 if not self._may_read():
@@ -99,6 +109,10 @@ class Drain:
                 self._on_message(receive(self._socket))
         except zmq.Again:
             # A reply sent by on_message may have swallowed the edge of a message that came after the last read.
-            if not events(self._socket) & zmq.POLLIN:
+            if not can_read(self._socket):
                 return
+        except Exception:
+            # A message that brings its handler down must not end the reading of those behind it.
+            self.check()
+            raise
         self.check()

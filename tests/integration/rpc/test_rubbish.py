@@ -88,6 +88,21 @@ async def test_a_peer_that_leaves_before_its_answer_harms_nobody(serve: Serve, d
     assert await connect(address).call("echo", 2, timeout=5) == 2
 
 
+async def test_a_peer_that_reads_no_replies_loses_them(
+    serve: Serve, dial: Dial, connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xbus.rpc.server.REPLIES_UNREAD", 5)
+    _, address = serve(Verbs())
+    greedy = dial(address, RCVHWM=1, RCVBUF=1000, SNDHWM=0)
+    large = msgpack.packb([b"x" * (MAX_MESSAGE_BYTES - 100)])
+    with caplog.at_level(logging.INFO):
+        for _ in range(300):
+            greedy.send_multipart([HEADER, b"echo", large, b"\x80"])
+        await eventually(lambda: caplog.records, "a reply is dropped")
+    assert [record.__dict__["action"] for record in caplog.records] == ["undelivered_reply"]
+    assert await connect(address).call("echo", 2, timeout=5) == 2
+
+
 async def test_a_second_peer_of_the_same_identity_takes_nothing_over(serve: Serve, dial: Dial) -> None:
     verbs = Verbs()
     server, address = serve(verbs)
