@@ -1,7 +1,7 @@
 """The ``xbus`` command as its users meet it: a bus from a file, data through it, and what became of them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,54 +109,47 @@ class Shop:
 
 
 @pytest.fixture
-def shop(start_daemon: StartDaemon, database_url: str, tmp_path: Path) -> Shop:
-    (tmp_path / "bus.toml").write_text(BUS)
-    (tmp_path / "recipients.py").write_text(RECIPIENTS)
-    shop = Shop(tmp_path, database_url)
-    shop.xbus("apply", "bus.toml")
-    for kind, login in (("emitter", "shop_1"), ("role", "upper_1"), ("role", "store_1")):
-        shop.xbus("password", kind, login, "--stdin", stdin="secret\n")
-    shop.daemon = start_daemon(database_url)
-    return shop
+def make_shop(start_daemon: StartDaemon, tmp_path: Path) -> Callable[[str], Shop]:
+    """Opens a shop over a database that is empty but for its schema."""
+
+    def make(url: str) -> Shop:
+        (tmp_path / "bus.toml").write_text(BUS)
+        (tmp_path / "recipients.py").write_text(RECIPIENTS)
+        shop = Shop(tmp_path, url)
+        shop.xbus("apply", "bus.toml")
+        for kind, login in (("emitter", "shop_1"), ("role", "upper_1"), ("role", "store_1")):
+            shop.xbus("password", kind, login, "--stdin", stdin="secret\n")
+        shop.daemon = start_daemon(url)
+        return shop
+
+    return make
 
 
-@pytest.fixture
-def recipients(shop: Shop) -> Iterator[list[Process]]:
-    started = [shop.start_recipient("Upper", "upper_1"), shop.start_recipient("Store", "store_1")]
-    yield started
-    for process in started:
-        process.kill()
-
-
-def test_a_file_goes_through_the_bus(shop: Shop, recipients: list[Process]) -> None:
+def test_a_file_goes_through_the_bus(make_shop: Callable[[str], Shop], database_url: str) -> None:
+    shop = make_shop(database_url)
     assert shop.emit("id,name\n1,jane\n2,joe\n").startswith("2 items sent: envelope ")
-    wait_until(lambda: shop.stored == ["JANE", "JOE"], "both clients are stored")
-
-    def is_done() -> bool:
-        listed = [json.loads(line) for line in shop.xbus("envelope", "list", "--json").splitlines()]
-        return [role["state"] for role in listed[0]["roles"]] == ["done"]
-
-    wait_until(is_done, "the envelope is shown as done")
-    assert [process.stop() for process in recipients] == [0, 0]
-
-
-def test_an_envelope_that_waits_is_shown_as_owed(shop: Shop) -> None:
-    shop.emit("id,name\n1,jane\n")
     assert "1 owed" in shop.xbus("envelope", "list")
 
+    recipients = [shop.start_recipient("Upper", "upper_1"), shop.start_recipient("Store", "store_1")]
+    try:
+        wait_until(lambda: shop.stored == ["JANE", "JOE"], "both clients are stored")
+        wait_until(lambda: "1 done" in shop.xbus("envelope", "list"), "the envelope is shown as done")
+        assert [process.stop() for process in recipients] == [0, 0]
+    finally:
+        for process in recipients:
+            process.kill()
 
-def test_a_bad_line_sends_nothing(shop: Shop) -> None:
+
+def test_what_is_wrong_is_refused(make_shop: Callable[[str], Shop], sqlite_url: str) -> None:
+    shop = make_shop(sqlite_url)
+
     assert "clients.csv:3: 1 fields, but the first line names 2" in shop.emit("id,name\n1,jane\n2\n", exit_code=1)
     listed = [json.loads(line) for line in shop.xbus("envelope", "list", "--json").splitlines()]
-    assert [entry["state"] for entry in listed] in ([], ["cancelled"])
+    assert [entry["state"] for entry in listed] == ["cancelled"]
 
-
-def test_a_wrong_password_is_refused(shop: Shop) -> None:
     shop.xbus("password", "emitter", "shop_1", "--stdin", stdin="another\n")
-    assert shop.emit("id,name\n1,jane\n", exit_code=1).splitlines()[-1].startswith("xbus: ")
+    assert "login" in shop.emit("id,name\n1,jane\n", exit_code=1).splitlines()[-1]
 
-
-def test_a_recipient_with_a_wrong_password_ends(shop: Shop) -> None:
     shop.xbus("password", "role", "store_1", "--stdin", stdin="another\n")
     recipient = shop.start_recipient("Store", "store_1")
     assert recipient.wait() == 1
