@@ -118,6 +118,26 @@ class RecipientApi:
 
         return self._attempt(delivery, step)
 
+    @verb("xbus.take_event")
+    def take_event(self, envelope_id: str, event_id: str, type_name: str, batches: list[Any], commit: bool) -> Answer:
+        """A whole small event in one call; with ``commit`` it ends the envelope too."""
+        unpacked = [Batch.unpacked(*batch) for batch in batches]
+        delivery = self._deliveries.get(envelope_id) or self._open(envelope_id)
+        event = delivery.add_event(event_id, type_name)
+
+        def step() -> tuple[Any, list[list[Any]]]:
+            self._calls.start_event(event)
+            out = [item for batch in unpacked for item in self._calls.batch(event, batch) or ()]
+            reply, last = self._calls.end_event(event)
+            if commit:
+                self._calls.commit(delivery.envelope)
+            return reply, self._wire(out + last)
+
+        answer = self._attempt(delivery, step)
+        if commit:
+            answer.add_done_callback(lambda done: self._close_if_committed(envelope_id, done))
+        return answer
+
     @verb("send_item")
     def send_item(self, envelope_id: str, event_id: str, indices: list[Any], data: bytes) -> Answer:
         """The same for one item, from a broker that does not send batches."""

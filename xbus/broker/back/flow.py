@@ -52,6 +52,17 @@ class Inbox:
             self._bytes = 0
             self._changed.notify_all()
 
+    async def whole(self, max_bytes: int) -> list[Batch] | None:
+        """Wait until all is there, and take it; None, and nothing taken, as soon as it is more than ``max_bytes``."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._open_parents == 0 or self._bytes > max_bytes)
+            if self._bytes > max_bytes:
+                return None
+            batches = [batch for _, batch in self._held]
+            self._held.clear()
+            self._bytes = 0
+            return batches
+
     async def __aiter__(self) -> AsyncIterator[tuple[str, Batch]]:
         while True:
             async with self._changed:

@@ -1,7 +1,7 @@
 """A registered recipient as the broker sees it: its calls, its answers read strictly, its failures told apart."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,7 @@ from uuid import UUID
 from xbus.broker.back.batch import Batch
 from xbus.broker.back.failures import failure_of_call, nonsense, refusal
 from xbus.broker.journal.catalog import RoleEntry
+from xbus.broker.journal.reading import LogEvent
 from xbus.errors import CallError, ProtocolError
 from xbus.rpc.client import Client
 
@@ -70,7 +71,7 @@ class Recipient:
         call = self._client.call(
             "start_event", str(envelope_id), str(event_id), type_name, timeout=self._timeouts.start_event
         )
-        await self._verdict("start_event", event_id, call)
+        await self._detail("start_event", event_id, call)
 
     async def send(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
         """Hand items over.
@@ -84,7 +85,7 @@ class Recipient:
         call = self._client.call(
             "xbus.send_items", str(envelope_id), str(event_id), *batch.on_wire(), timeout=self._timeouts.send_item
         )
-        return self._batches("send_item", event_id, await self._verdict("send_item", event_id, call))
+        return self._batches("send_item", event_id, await self._detail("send_item", event_id, call))
 
     async def _send_singly(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
         self._note_given(event_id, batch)
@@ -93,7 +94,7 @@ class Recipient:
             call = self._client.call(
                 "send_item", str(envelope_id), str(event_id), indices, item, timeout=self._timeouts.send_item
             )
-            answer = await self._verdict("send_item", event_id, call)
+            answer = await self._detail("send_item", event_id, call)
             made += self._singles(event_id, answer)
         if not made:
             return []
@@ -130,10 +131,33 @@ class Recipient:
         """
         verb = "xbus.end_event" if self.abilities.batches else "end_event"
         call = self._client.call(verb, str(envelope_id), str(event_id), timeout=self._timeouts.end_event)
-        answer = await self._verdict("end_event", event_id, call, all_parts=self.abilities.batches)
-        if not self.abilities.batches:
-            return []
-        return self._batches("end_event", event_id, answer[1] if len(answer) > 1 else None)
+        parts = await self._parts("end_event", event_id, call)
+        return self._made_at_end("end_event", event_id, parts) if self.abilities.batches else []
+
+    async def take_event(
+        self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch], *, commit: bool
+    ) -> list[Batch]:
+        """Hand a whole small event over in one call.
+
+        Args:
+            batches: all its items.
+            commit: whether this ends the envelope too; then it is committed when this returns.
+
+        Returns:
+            What a worker made of them.
+        """
+        for batch in batches:
+            self._note_given(event.event_id, batch)
+        call = self._client.call(
+            "xbus.take_event",
+            str(envelope_id),
+            str(event.event_id),
+            event.type_name,
+            [batch.on_wire() for batch in batches],
+            commit,
+            timeout=self._timeouts.end_envelope if commit else self._timeouts.end_event,
+        )
+        return self._made_at_end("take_event", event.event_id, await self._parts("take_event", event.event_id, call))
 
     def forget(self, event_id: UUID) -> None:
         """Keep nothing of an event that is over."""
@@ -142,7 +166,7 @@ class Recipient:
     async def end_envelope(self, envelope_id: UUID) -> None:
         """Have all of an envelope committed."""
         call = self._client.call("end_envelope", str(envelope_id), timeout=self._timeouts.end_envelope)
-        await self._verdict("end_envelope", None, call)
+        await self._detail("end_envelope", None, call)
 
     async def stop_envelope(self, envelope_id: UUID) -> None:
         """Have all that is open of an envelope forgotten, also where nothing is; wait until it is."""
@@ -195,20 +219,27 @@ class Recipient:
         self._client.close()
         self.ready()
 
-    async def _verdict(
-        self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]", *, all_parts: bool = False
-    ) -> Any:
-        """What came with True: the second part of the answer, or all parts behind the first."""
+    async def _parts(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> list[Any]:
+        """What came behind True in the answer to a call."""
         try:
             answer = await call
         except CallError as error:
             raise failure_of_call(self.role.id, verb, event_id, error) from error
         match answer:
             case [True, *parts]:
-                return parts if all_parts else (parts[0] if parts else None)
+                return parts
             case [False, *parts]:
                 raise refusal(self.role.id, verb, event_id, parts[0] if parts else None)
         raise nonsense(self.role.id, verb, event_id, answer)
+
+    async def _detail(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> Any:
+        """The first thing behind True in the answer to a call; None where there is nothing."""
+        parts = await self._parts(verb, event_id, call)
+        return parts[0] if parts else None
+
+    def _made_at_end(self, verb: str, event_id: UUID, parts: Sequence[Any]) -> list[Batch]:
+        """The batches in ``(reply, batches)``."""
+        return self._batches(verb, event_id, parts[1] if len(parts) > 1 else None)
 
     def _batches(self, verb: str, event_id: UUID, answer: Any) -> list[Batch]:
         if not self.role.worker or answer is None:

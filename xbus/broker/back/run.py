@@ -98,8 +98,11 @@ class Run:
                 consumers=self._consumers_by_service(graph),
             )
             self._begun |= {recipient.role.id: recipient for group in members.consumers.values() for recipient in group}
-            stream = EventStream(graph, members, self._around.window_bytes)
+            may_commit = event is self._envelope.events[-1] and not self._workers and len(self._consumers) == 1
+            stream = EventStream(graph, members, self._around.window_bytes, may_commit=may_commit)
             await stream.run(self._envelope.envelope_id, event, self._around.items(event), self._drop)
+            for consumer in stream.committed:
+                self._note_committed(consumer)
         finally:
             for worker in hired:
                 self._around.dismiss(worker)
@@ -137,4 +140,9 @@ class Run:
         except RecipientFailed as failure:
             self._drop(consumer, failure)
         else:
-            self._settled(consumer)
+            self._note_committed(consumer)
+
+    def _note_committed(self, consumer: Recipient) -> None:
+        self._begun.pop(consumer.role.id, None)
+        del self._consumers[consumer.role.id]
+        self._settled(consumer)

@@ -17,6 +17,10 @@ WINDOW_CALLS = 16
 """How many calls a recipient that takes batches may owe an answer to; one that doesn't is asked one thing at a time."""
 
 
+WHOLE_BYTES = 64 * 1024
+"""An event up to this size goes to a recipient that takes batches in a single call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Members:
     """Who takes part in an event.
@@ -38,14 +42,23 @@ class Stage:
         inbox: what it is to get.
         window_bytes: how much may be on its way to it.
         children: for each of its nodes the stages that get the answers, each with the node that they are for.
+        may_commit: whether a call that hands over the whole event may commit the envelope as well.
     """
 
     def __init__(
-        self, recipient: Recipient, inbox: Inbox, window_bytes: int, children: "Mapping[str, Targets]"
+        self,
+        recipient: Recipient,
+        inbox: Inbox,
+        window_bytes: int,
+        children: "Mapping[str, Targets]",
+        *,
+        may_commit: bool,
     ) -> None:
         self.recipient = recipient
         self.inbox = inbox
+        self.has_committed = False
         self._children = children
+        self._may_commit = may_commit
         self._window = Window(WINDOW_CALLS if recipient.abilities.batches else 1, window_bytes)
         self._calls: asyncio.Queue[_Call | None] = asyncio.Queue()
         self._tasks: set[asyncio.Task[list[Batch] | None]] = set()
@@ -64,12 +77,26 @@ class Stage:
             self.recipient.forget(event.event_id)
 
     async def _ask(self, envelope_id: UUID, event: LogEvent) -> None:
+        # Answers to a whole event are not told apart by node, which only matters to a worker that sits in several.
+        takes_whole = self.recipient.abilities.batches and (len(self._children) == 1 or not self.recipient.role.worker)
+        whole = await self.inbox.whole(WHOLE_BYTES) if takes_whole else None
+        if whole is not None:
+            await self._call(None, 0, self._take_whole(envelope_id, event, whole))
+        else:
+            await self._ask_in_steps(envelope_id, event)
+        self._calls.put_nowait(None)
+
+    async def _take_whole(self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch]) -> list[Batch]:
+        made = await self.recipient.take_event(envelope_id, event, batches, commit=self._may_commit)
+        self.has_committed = self._may_commit
+        return made
+
+    async def _ask_in_steps(self, envelope_id: UUID, event: LogEvent) -> None:
         ids = (envelope_id, event.event_id)
         await self._call(None, 0, self.recipient.start_event(*ids, event.type_name))
         async for node, batch in self.inbox:
             await self._call(node, batch.size, self.recipient.send(*ids, batch))
         await self._call(None, 0, self.recipient.end_event(*ids))
-        self._calls.put_nowait(None)
 
     async def _call(self, node: str | None, size: int, call: Coroutine[Any, Any, list[Batch] | None]) -> None:
         try:
@@ -127,12 +154,14 @@ class EventStream:
         graph: the part of its graph that leads to the members.
         members: who serves it.
         window_bytes: how much is held before each recipient, and how much may be on its way to it.
+        may_commit: whether this is all that there is to do before the commit, and there is one member only.
     """
 
-    def __init__(self, graph: Graph, members: Members, window_bytes: int) -> None:
+    def __init__(self, graph: Graph, members: Members, window_bytes: int, *, may_commit: bool) -> None:
         self._graph = graph
         self._members = members
         self._window_bytes = window_bytes
+        self._may_commit = may_commit
         self._stages: dict[str, list[Stage]] = {}
         for service in self._children_first():
             self._stages[service] = self._make_stages(service)
@@ -164,7 +193,13 @@ class EventStream:
         )
         parents = self._parents(nodes)
         return [
-            Stage(recipient, Inbox(self._window_bytes, parents), self._window_bytes, children)
+            Stage(
+                recipient,
+                Inbox(self._window_bytes, parents),
+                self._window_bytes,
+                children,
+                may_commit=self._may_commit,
+            )
             for recipient in recipients
         ]
 
@@ -175,6 +210,11 @@ class EventStream:
 
     def _targets(self, names: Iterable[str]) -> Targets:
         return [(name, stage) for name in names for stage in self._stages[self._graph.nodes[name].service]]
+
+    @property
+    def committed(self) -> list[Recipient]:
+        """Who has committed the envelope together with the event."""
+        return [stage.recipient for stages in self._stages.values() for stage in stages if stage.has_committed]
 
     async def run(
         self,
