@@ -79,7 +79,7 @@ class Graph:
 
 
 def problems(graph: Graph) -> list[str]:
-    """Why ``graph`` can't be run: one sentence for each reason, with the names of the nodes or services; empty if it can.
+    """Why ``graph`` can't be run: a sentence for each reason, which names nodes or services; empty if it can.
 
     Beyond the shape of the graph this refuses worker services that would wait for each other: one role of a service
     gets an event once, by all its nodes together, so a service that needs its own answers, directly or through others,

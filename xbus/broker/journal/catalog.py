@@ -80,7 +80,7 @@ def read_catalog(connection: Connection) -> Catalog:
 
 
 def read_graph(connection: Connection, graph_id: int) -> Graph:
-    """The version ``graph_id`` of an event type's graph, nodes and children in the order in which they were declared."""
+    """The version ``graph_id`` of an event type's graph; nodes and children as they were declared."""
     children: dict[int, list[str]] = {}
     for parent_id, name in connection.execute(
         select(edge.c.parent_id, node.c.name)
