@@ -1,0 +1,97 @@
+"""Buses as tests need them: graphs in a line or two, and one password for everyone."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from xbus.broker.journal.configuration import (
+    Bus,
+    Emitter,
+    EventType,
+    Node,
+    Profile,
+    Role,
+    Service,
+    add_demo_rows,
+    apply,
+    logins_without_password,
+    make_plan,
+    read_stored,
+    set_password,
+)
+from xbus.broker.journal.connection import writing
+from xbus.clock import SystemClock
+from xbus.passwords import Passwords
+
+PASSWORD = "password"
+
+Nodes = Mapping[str, Sequence[str]]
+"""A graph: each node with the nodes behind it. A node is named as its service, or ``node:service``."""
+
+
+@cache
+def password_hash() -> str:
+    """Of the one password; hashing is slow on purpose, so it is done once."""
+    return Passwords().hash_password(PASSWORD)
+
+
+def add_demo(url: str) -> None:
+    """Add the classic demo rows."""
+    with writing(url) as connection:
+        add_demo_rows(connection)
+
+
+def add_bus(url: str, types: Mapping[str, Nodes], roles: Mapping[str, int] | None = None) -> None:
+    """Add event types with their graphs, and who sends and serves them.
+
+    A node with others behind it is of a worker service. The roles of a service are ``service_1`` and so on. The
+    emitters ``emitter_1`` and ``emitter_2`` may send all types but those whose name begins with ``forbidden``.
+
+    Args:
+        url: the database.
+        types: the graph of each event type.
+        roles: how many roles a service has, where it is not one.
+    """
+    wanted = _bus(types, roles or {})
+    at = SystemClock().now()
+    with writing(url) as connection:
+        plan = make_plan(read_stored(connection), wanted)
+        assert not plan.problems, plan.problems
+        apply(connection, plan, at)
+        for kind, login in [*logins_without_password(connection)]:
+            set_password(connection, kind, login, password_hash(), at)
+
+
+def _bus(types: Mapping[str, Nodes], roles: Mapping[str, int]) -> Bus:
+    event_types = {name: EventType(name, False, _nodes(nodes)) for name, nodes in types.items()}
+    services: dict[str, Service] = {}
+    for nodes in types.values():
+        for name, children in nodes.items():
+            service = _service(name)
+            services[service] = Service(service, "worker" if children else "consumer")
+    logins = [
+        Role(f"{service}_{number}", service) for service in services for number in range(1, roles.get(service, 1) + 1)
+    ]
+    allowed = frozenset(name for name in types if not name.startswith("forbidden"))
+    return Bus(
+        event_types=event_types,
+        services=services,
+        roles={role.login: role for role in logins},
+        profiles={"everything": Profile("everything", allowed)},
+        emitters={login: Emitter(login, "everything") for login in ("emitter_1", "emitter_2")},
+    )
+
+
+def _nodes(nodes: Nodes) -> dict[str, Node]:
+    return {
+        _node(name): Node(_node(name), _service(name), tuple(_node(child) for child in children))
+        for name, children in nodes.items()
+    }
+
+
+def _node(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def _service(name: str) -> str:
+    node, _, service = name.partition(":")
+    return service or node
