@@ -13,6 +13,9 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS = 10.0
 """How long an answer of the broker is awaited; to register, the broker first calls back here."""
 
+FAREWELL_SECONDS = 2.0
+"""How long the answer to a logout is awaited."""
+
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
 
@@ -78,11 +81,12 @@ class Registration:
 
     async def ready(self) -> None:
         """Tell a broker that does not send batches that a worker may get another event."""
-        await self._attempt("xbus.ready")
+        await self._attempt("xbus.ready", ANSWER_SECONDS)
 
     async def log_out(self) -> None:
-        """Give the place up; a broker that does not answer will notice by itself."""
-        await self._attempt("xbus.logout")
+        """Give the place up, if there is one; a broker that does not answer will notice by itself."""
+        if self._token:
+            await self._attempt("xbus.logout", FAREWELL_SECONDS)
 
     async def _register(self) -> None:
         answer = await self._client.call("xbus.login", self._login, self._password, timeout=ANSWER_SECONDS)
@@ -112,9 +116,9 @@ class Registration:
             pass  # nothing happened; ask all the same
         self._doubt.clear()
 
-    async def _attempt(self, name: str) -> None:
+    async def _attempt(self, name: str, seconds: float) -> None:
         try:
-            await self._call(name)
+            await self._client.call(name, self._token, timeout=seconds)
         except CallError as error:
             extra = {"action": "recipient_call_failed", "verb": name, "code": error.code}
             logger.warning("a call to the broker failed", extra=extra)

@@ -1,0 +1,140 @@
+"""Being known to the broker: first registration, lost connections, a broker that forgets, and the end."""
+
+import asyncio
+import os
+import signal
+import threading
+
+import pytest
+
+from tests.integration.recipient.broker_double import BrokerDouble
+from tests.integration.recipient.conftest import Serve
+from tests.integration.recipient.test_serving import Notes
+from tests.support.waiting import eventually
+from xbus.errors import ConfigurationError, Failed, Refused
+from xbus.recipient import Event, Item, run, serve
+
+
+async def test_it_registers_with_the_address_where_it_listens(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    await serve_recipient(Notes())
+    assert broker.calls[:2] == ["login", "register_node"]
+    assert broker.uris[0].startswith("tcp://127.0.0.1:")
+    assert "*" not in broker.uris[0]
+
+
+async def test_it_advertises_another_address(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    await serve_recipient(Notes(), bind="tcp://0.0.0.0:*", advertise="tcp://localhost:{port}")
+    assert broker.uris[0].startswith("tcp://localhost:")
+    assert broker.uris[0].rpartition(":")[2].isdigit()
+
+
+async def test_a_wrong_password_ends_it(broker: BrokerDouble) -> None:
+    with pytest.raises(Refused) as refused:
+        await serve(Notes(), broker.address, "role", "wrong", asyncio.Event())
+    assert refused.value.code == "login_refused"
+
+
+async def test_an_address_that_is_taken_ends_it(broker: BrokerDouble) -> None:
+    with pytest.raises(ConfigurationError) as taken:
+        await serve(Notes(), broker.address, "role", "password", asyncio.Event(), bind=broker.address)
+    assert taken.value.code == "address_in_use"
+
+
+async def test_it_waits_for_a_broker_that_comes_later(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    broker.stop()
+    asyncio.get_running_loop().call_later(0.2, broker._start_again)
+    await serve_recipient(Notes())
+    assert broker.registered
+
+
+async def test_it_tries_again_where_registering_fails(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    broker.faults["register_node"].append(Failed("no answer from there", code="timed_out"))
+    broker.faults["login"].append(Failed("not yet", code="journal_unavailable"))
+    await serve_recipient(Notes())
+    assert broker.calls.count("register_node") == 2
+
+
+async def test_it_registers_anew_with_a_broker_that_came_back(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    await serve_recipient(Notes(), heartbeat_seconds=60)
+    broker.restart()
+    await eventually(lambda: broker.registered, "the recipient registers anew, at once and not by its next heartbeat")
+
+
+async def test_it_registers_anew_where_it_was_forgotten(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    notes = Notes()
+    await serve_recipient(notes)
+    await broker.start_event("E", "e")
+    broker.registered.clear()
+    await eventually(lambda: broker.registered, "the recipient registers anew")
+    # What was open before is given up by registering.
+    assert notes.seen[-1] == ("rollback", "E")
+    broker.tokens.clear()
+    broker.registered.clear()
+    await eventually(lambda: broker.registered, "also after its session was forgotten")
+
+
+async def test_a_heartbeat_without_answer_changes_nothing(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    await serve_recipient(Notes())
+    broker.faults["heartbeat"].extend([Failed("busy"), Failed("busy")])
+    beats = broker.calls.count("heartbeat")
+    await eventually(lambda: broker.calls.count("heartbeat") > beats + 3, "heartbeats go on")
+    assert broker.calls.count("login") == 1
+
+
+async def until_turned_away(broker: BrokerDouble) -> Failed:
+    """Start envelopes until one is refused, as a recipient does that has begun to stop."""
+    while True:
+        try:
+            await broker.start_event("another", "e")
+            await broker.call("stop_envelope", "another")
+        except Failed as failed:
+            return failed
+
+
+async def test_it_finishes_the_open_envelope_before_it_stops(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    notes = Notes()
+    served = await serve_recipient(notes, stop_timeout=10)
+    await broker.start_event("E", "e")
+    served.tell_to_stop()
+    assert (await until_turned_away(broker)).code == "recipient_stopping"
+    assert await broker.send("E", "e", 0, b"x") == [True, None]
+    assert await broker.call("end_envelope", "E") == [True, None]
+    await served.stop()
+    assert notes.seen[-1] == ("commit", "E")
+    assert broker.calls[-1] == "logout"
+
+
+async def test_it_rolls_back_what_does_not_come_to_its_end(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    notes = Notes()
+    served = await serve_recipient(notes, stop_timeout=0.1)
+    await broker.start_event("E", "e")
+    await served.stop()
+    assert notes.seen[-1] == ("rollback", "E")
+    assert broker.calls[-1] == "logout"
+
+
+async def test_code_that_never_returns_does_not_keep_it(
+    broker: BrokerDouble, serve_recipient: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xbus.recipient.running.ROLL_BACK_SECONDS", 0.1)
+    let_go = threading.Event()
+
+    class Hangs(Notes):
+        def on_item(self, event: Event, item: Item) -> None:
+            let_go.wait(20)
+
+    served = await serve_recipient(Hangs(), stop_timeout=0.1)
+    await broker.start_event("E", "e")
+    broker.send("E", "e", 0, b"x").add_done_callback(lambda future: future.exception())
+    await served.stop()
+    let_go.set()
+
+
+def test_a_signal_stops_it() -> None:
+    """Nothing listens at the address: it waits for its broker until it is told to end."""
+
+    class Signalling(Notes):
+        def on_start(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    run(Signalling, "tcp://127.0.0.1:1", "role", "password")
