@@ -70,7 +70,7 @@ async def test_a_hundred_items_in_flight_in_one_event(database_url: str, start_d
 
 GRAPHS = {
     "a chain of workers": ({"w1": ["w2"], "w2": ["w3"], "w3": ["c"], "c": []}, {"c": [b"x w1_1 w2_1 w3_1"]}),
-    "fan-out": ({"w": ["c", "d", "e"], "c": [], "d": [], "e": []}, dict.fromkeys("cde", [b"x w_1"])),
+    "fan-out": ({"w": ["c", "d", "e"], "c": [], "d": [], "e": []}, {name: [b"x w_1"] for name in "cde"}),
     "several starts": ({"c": [], "d": [], "w": ["e"], "e": []}, {"c": [b"x"], "d": [b"x"], "e": [b"x w_1"]}),
     "a diamond": (
         {"t": ["l", "r"], "l": ["c"], "r": ["c"], "c": []},
