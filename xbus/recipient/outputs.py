@@ -1,7 +1,7 @@
 """What a worker answered, made into items and then into the batches of the wire. Pure."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from xbus.recipient.item import Batch, Item
 from xbus.rpc.codec import pack_items
@@ -10,16 +10,19 @@ from xbus.rpc.items import cut
 
 def values_of(answer: Any) -> Iterable[Any]:
     """A list, a tuple or a generator is that many values, None is none, anything else is one value."""
+    kind = type(answer)
+    if kind is list or kind is tuple:  # decided first, as it is asked for each item
+        return cast("Iterable[Any]", answer)
     if answer is None:
         return ()
-    if isinstance(answer, list | tuple | Iterator):
-        return answer
-    return (answer,)
+    if kind is Item or kind is bytes or kind is dict:
+        return (answer,)
+    return answer if isinstance(answer, (list, tuple, Iterator)) else (answer,)
 
 
 def made_of(source: Item, values: Iterable[Any]) -> list[Item]:
     """The values as items that bear the indices of ``source``, unless they say otherwise."""
-    return [value if isinstance(value, Item) else source.with_value(value) for value in values]
+    return [value if type(value) is Item else source.with_value(value) for value in values]
 
 
 def made_of_batch(batch: Batch, answer: Any) -> list[Item]:
@@ -41,7 +44,7 @@ def made_of_batch(batch: Batch, answer: Any) -> list[Item]:
 
 def made_of_event(answer: Any) -> list[Item]:
     """What ``Worker.on_event_end`` answered, as items; without indices unless they say otherwise."""
-    return [value if isinstance(value, Item) else Item.of(value) for value in values_of(answer)]
+    return [value if type(value) is Item else Item.of(value) for value in values_of(answer)]
 
 
 def wire_batches(items: list[Item], max_batch_bytes: int) -> list[list[Any]]:

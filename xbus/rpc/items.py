@@ -15,7 +15,9 @@ def item_bytes(value: object) -> bytes:
     Raises:
         Refused: msgpack has no way to write the value (``bad_items``).
     """
-    if isinstance(value, bytes | bytearray | memoryview):
+    if type(value) is bytes:
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     try:
         return pack(value)
