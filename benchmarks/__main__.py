@@ -1,0 +1,53 @@
+"""``python -m benchmarks``: one JSON line per scenario and database, on standard output.
+
+``ONLY`` names one scenario, ``DB`` is sqlite, postgresql or both (the default); both are read from the environment.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+from benchmarks import ack, backlog_memory, batch_intake, end_to_end
+from benchmarks.databases import KINDS, Databases, databases
+from benchmarks.result import Result
+from benchmarks.sizes import Sizes
+from tests.support.postgres import NotFound
+
+SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
+    "ack_one": ack.measure_one,
+    "ack_100": ack.measure_100,
+    "batch_intake": batch_intake.measure,
+    "end_to_end": end_to_end.measure,
+    "backlog_memory": backlog_memory.measure,
+}
+
+
+def main(only: str, kinds: str, sizes: Sizes) -> None:
+    """Measure and print.
+
+    Args:
+        only: a scenario; all of them where it is empty.
+        kinds: ``sqlite``, ``postgresql``, or ``both`` (also where it is empty).
+        sizes: how much is sent.
+    """
+    scenarios = _chosen("ONLY", only, SCENARIOS, "")
+    for kind in _chosen("DB", kinds, KINDS, "both"):
+        with databases(kind) as of_kind:
+            for scenario in scenarios:
+                print(f"measuring {scenario} on {kind} ...", file=sys.stderr, flush=True)
+                print(SCENARIOS[scenario](of_kind, sizes).line(scenario, kind), flush=True)
+
+
+def _chosen(variable: str, name: str, known: Mapping[str, object], everything: str) -> list[str]:
+    if name in ("", everything):
+        return list(known)
+    if name not in known:
+        sys.exit(f"{variable}={name}: there is none of that name, choose one of {', '.join(known)}")
+    return [name]
+
+
+if __name__ == "__main__":
+    try:
+        main(os.environ.get("ONLY", ""), os.environ.get("DB", ""), Sizes())
+    except NotFound as error:
+        sys.exit(f"{error}: install PostgreSQL, or measure with DB=sqlite")

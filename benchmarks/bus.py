@@ -1,0 +1,59 @@
+"""The bus that is measured: the real broker in a process of its own, with one emitter and one consumer."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.daemon import Daemon
+from xbus.broker.journal.configuration import (
+    Bus,
+    Emitter,
+    EventType,
+    Node,
+    Profile,
+    Role,
+    Service,
+    apply,
+    make_plan,
+    read_stored,
+    set_password,
+)
+from xbus.broker.journal.connection import writing
+from xbus.clock import SystemClock
+from xbus.passwords import Passwords
+
+EVENT_TYPE = "invoices"
+EMITTER = "shop"
+CONSUMER = "books"
+PASSWORD = "benchmark"
+
+_BUS = Bus(
+    event_types={EVENT_TYPE: EventType(EVENT_TYPE, False, {"books": Node("books", "books")})},
+    services={"books": Service("books", "consumer")},
+    roles={CONSUMER: Role(CONSUMER, "books")},
+    profiles={"shops": Profile("shops", frozenset({EVENT_TYPE}))},
+    emitters={EMITTER: Emitter(EMITTER, "shops")},
+)
+
+
+@contextmanager
+def running_bus(url: str) -> Iterator[Daemon]:
+    """A broker on the database at ``url``, whose emitter and consumer may log in."""
+    _set_up(url)
+    with tempfile.TemporaryDirectory(prefix="xbus-benchmark-") as folder:
+        daemon = Daemon(Path(folder), url).start()
+        try:
+            yield daemon
+            assert daemon.stop() == 0, daemon.log
+        finally:
+            daemon.kill()
+
+
+def _set_up(url: str) -> None:
+    now = SystemClock().now()
+    password = Passwords().hash_password(PASSWORD)
+    with writing(url) as connection:
+        apply(connection, make_plan(read_stored(connection), _BUS), now)
+        set_password(connection, "emitter", EMITTER, password, now)
+        set_password(connection, "role", CONSUMER, password, now)

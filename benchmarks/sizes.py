@@ -1,0 +1,24 @@
+"""How much is sent."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The amounts of a measurement; those that are given here take all scenarios some minutes.
+
+    Args:
+        rounds: how often a rate and its floor are measured.
+        single_calls: one-item calls, made one at a time.
+        pipelined_calls: one-item calls with many in flight.
+        envelope_items: items of each envelope that is sent in batches.
+        envelopes: how many of those.
+        backlog_envelopes: how many of those wait for an absent consumer.
+    """
+
+    rounds: int = 3
+    single_calls: int = 2_000
+    pipelined_calls: int = 20_000
+    envelope_items: int = 50_000
+    envelopes: int = 16
+    backlog_envelopes: int = 100
