@@ -161,7 +161,9 @@ class Client:
             self._lost()
 
     def _send_unsent(self) -> None:
-        # Reading EVENTS makes libzmq take note of the new connection; a send alone may look too early.
+        # Asking makes libzmq take note of the new connection, a send alone may look too early; like a send it may swallow
+        # the edge of an answer that is there already.
+        self._drain.check()
         if not can_write(self._socket):
             return
         unsent, self._unsent = self._unsent, {}
