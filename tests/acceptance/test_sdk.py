@@ -1,0 +1,217 @@
+"""Our own emitters and recipients with the real broker between them."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartDaemon
+from tests.support.bus import PASSWORD, add_bus, add_demo
+from tests.support.daemon import Daemon
+from tests.support.processes import Process, run
+from tests.support.waiting import eventually, wait_until
+from xbus.emitter import AsyncEmitter, Emitter
+from xbus.errors import Refused
+from xbus.recipient import Consumer, Envelope, Event, Item, Recipient, Refusal, Worker, serve
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+class Keeps(Consumer):
+    """Keeps what was committed, by envelope; what was not is forgotten."""
+
+    def __init__(self) -> None:
+        self.committed: dict[str, list[tuple[int, Any]]] = {}
+        self.rolled_back: list[str] = []
+
+    def on_event_start(self, event: Event) -> None:
+        event.envelope.state.setdefault("items", [])
+
+    def on_item(self, event: Event, item: Item) -> None:
+        event.envelope.state["items"].append((item.index, item.value))
+
+    def commit(self, envelope: Envelope) -> None:
+        assert envelope.id not in self.committed
+        self.committed[envelope.id] = envelope.state["items"]
+
+    def rollback(self, envelope: Envelope) -> None:
+        self.rolled_back.append(envelope.id)
+
+
+class Halves(Worker):
+    """Drops odd numbers, and answers even ones twice: as they are, and as a text."""
+
+    def on_item(self, event: Event, item: Item) -> Iterator[object]:
+        if item.value % 2 == 0:
+            yield item
+            yield str(item.value)
+
+
+@asynccontextmanager
+async def serving(daemon: Daemon, login: str, recipient: Recipient) -> AsyncIterator[None]:
+    """A recipient that is served until the block is left."""
+    stop = asyncio.Event()
+    options: Any = {"heartbeat_seconds": 0.2, "stop_timeout": 1}
+    task = asyncio.create_task(serve(recipient, daemon.back, login, PASSWORD, stop, **options))
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 10)
+
+
+async def emit(daemon: Daemon, work: Callable[[Emitter], Any], **options: Any) -> Any:
+    """Do ``work`` with a blocking emitter, in a thread."""
+
+    def in_thread() -> Any:
+        with Emitter(daemon.front, "emitter_1", PASSWORD, **options) as emitter:
+            return work(emitter)
+
+    return await asyncio.to_thread(in_thread)
+
+
+def send_numbers(count: int) -> Callable[[Emitter], Any]:
+    def work(emitter: Emitter) -> Any:
+        with emitter.envelope() as envelope, envelope.event("numbers") as event:
+            for number in range(count):
+                event.send(number)
+        return envelope.receipt
+
+    return work
+
+
+async def test_items_go_from_emitter_to_worker_to_consumer(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, {"numbers": {"halves": ["store"], "store": []}})
+    daemon = start_daemon(database_url)
+    keeps = Keeps()
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", Halves()):
+        receipt = await emit(daemon, send_numbers(20_000))
+        await eventually(lambda: keeps.committed, "the consumer commits", 20)
+    assert (receipt.position, receipt.events, receipt.items) == (1, 1, 20_000)
+    assert keeps.committed[receipt.envelope_id] == [
+        pair for number in range(0, 20_000, 2) for pair in ((number, number), (number, str(number)))
+    ]
+
+
+async def test_small_envelopes_of_several_tasks(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, {"numbers": {"store": []}})
+    daemon = start_daemon(database_url)
+    keeps = Keeps()
+    async with serving(daemon, "store_1", keeps), AsyncEmitter(daemon.front, "emitter_1", PASSWORD) as emitter:
+        receipts = await asyncio.gather(*(emitter.put("numbers", range(number)) for number in range(50)))
+        await eventually(lambda: len(keeps.committed) == 50, "all are committed", 20)
+    assert sorted(receipt.position for receipt in receipts) == list(range(1, 51))
+    for number, receipt in enumerate(receipts):
+        assert keeps.committed[receipt.envelope_id] == [(n, n) for n in range(number)]
+
+
+async def test_an_emitter_outlives_a_killed_broker(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, {"numbers": {"store": []}})
+    daemon = start_daemon(database_url)
+    keeps = Keeps()
+
+    def work(emitter: Emitter) -> Any:
+        with emitter.envelope() as envelope, envelope.event("numbers") as event:
+            for number in range(10_000):
+                event.send(number)
+                if number in (3_333, 7_777):
+                    daemon.kill()
+                    daemon.start()
+        return envelope.receipt
+
+    async with serving(daemon, "store_1", keeps):
+        receipt = await emit(daemon, work, batch_items=100)
+        await eventually(lambda: keeps.committed, "the consumer commits", 20)
+    assert receipt.items == 10_000
+    assert keeps.committed == {receipt.envelope_id: [(n, n) for n in range(10_000)]}
+
+
+async def test_a_recipient_outlives_a_killed_broker(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, {"numbers": {"store": []}})
+    daemon = start_daemon(database_url)
+    keeps = Keeps()
+    async with serving(daemon, "store_1", keeps):
+        first = await emit(daemon, send_numbers(10))
+        await eventually(lambda: first.envelope_id in keeps.committed, "the first is committed")
+        await asyncio.to_thread(daemon.kill)
+        await asyncio.to_thread(daemon.start)
+        second = await emit(daemon, send_numbers(10))
+        await eventually(lambda: second.envelope_id in keeps.committed, "the second is committed", 20)
+
+
+async def test_a_refusal_keeps_all_of_the_envelope_out(database_url: str, start_daemon: StartDaemon) -> None:
+    class Picky(Keeps):
+        def on_item(self, event: Event, item: Item) -> None:
+            if item.value == 7:
+                raise Refusal("seven is not taken")
+            super().on_item(event, item)
+
+    add_bus(database_url, {"numbers": {"store": []}})
+    daemon = start_daemon(database_url)
+    picky = Picky()
+    async with serving(daemon, "store_1", picky):
+        refused = await emit(daemon, send_numbers(10))
+        taken = await emit(daemon, send_numbers(5))
+        await eventually(lambda: taken.envelope_id in picky.committed, "the next is committed")
+        await eventually(lambda: refused.envelope_id in picky.rolled_back, "the refused one is rolled back")
+    assert refused.envelope_id not in picky.committed
+
+
+async def test_an_exception_in_the_emitter_leaves_nothing(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, {"numbers": {"store": []}})
+    daemon = start_daemon(database_url)
+    keeps = Keeps()
+
+    def work(emitter: Emitter) -> Any:
+        with pytest.raises(KeyError), emitter.envelope() as envelope, envelope.event("numbers") as event:
+            event.send(1)
+            raise KeyError
+        return emitter.put("numbers", [2])
+
+    async with serving(daemon, "store_1", keeps):
+        receipt = await emit(daemon, work)
+        await eventually(lambda: keeps.committed, "the consumer commits")
+    assert receipt.position == 1
+    assert keeps.committed == {receipt.envelope_id: [(0, 2)]}
+
+
+async def test_what_the_broker_refuses_comes_out_with_its_code(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"numbers": {"store": []}, "forbidden_numbers": {"store": []}})
+    daemon = start_daemon(sqlite_url, options={"front": {"max_item_bytes": 100, "max_envelope_items": 10}})
+
+    def code_of(type_name: str, items: list[object]) -> Callable[[Emitter], str]:
+        def work(emitter: Emitter) -> str:
+            with pytest.raises(Refused) as refused:
+                emitter.put(type_name, items)
+            with pytest.raises(Refused) as again:
+                with emitter.envelope() as envelope, envelope.event(type_name) as event:
+                    for item in items:
+                        event.send(item)
+            assert again.value.code == refused.value.code
+            assert refused.value.next_step
+            return refused.value.code
+
+        return work
+
+    assert await emit(daemon, code_of("no_such_type", [])) == "unknown_type"
+    assert await emit(daemon, code_of("forbidden_numbers", [])) == "type_not_allowed"
+    assert await emit(daemon, code_of("numbers", [b"x" * 101])) == "item_too_large"
+    assert await emit(daemon, code_of("numbers", [1] * 11)) == "envelope_too_large"
+
+
+def test_the_examples_run(sqlite_url: str, start_daemon: StartDaemon, tmp_path: Path) -> None:
+    add_demo(sqlite_url)
+    daemon = start_daemon(sqlite_url)
+    consumer = Process(sys.executable, EXAMPLES / "consumer.py", daemon.back, output=tmp_path / "consumer.log")
+    worker = Process(sys.executable, EXAMPLES / "worker.py", daemon.back, output=tmp_path / "worker.log")
+    emitted = run(sys.executable, EXAMPLES / "emitter.py", daemon.front)
+    assert (emitted.returncode, emitted.stdout) == (0, "sealed at position 1\n"), emitted.stderr
+    wait_until(lambda: len(consumer.text.splitlines()) == 6, "the consumer prints all names", 20)
+    assert sorted(consumer.text.split("\n")[:-1]) == sorted(
+        f"client: {name}" for name in ("Ada", "ADA", "Grace", "GRACE", "Edsger", "EDSGER")
+    )
+    assert (worker.stop(), consumer.stop()) == (0, 0)
