@@ -161,8 +161,8 @@ class Client:
             self._lost()
 
     def _send_unsent(self) -> None:
-        # Asking makes libzmq take note of the new connection, a send alone may look too early; like a send it may swallow
-        # the edge of an answer that is there already.
+        # Asking makes libzmq take note of the new connection, a send alone may look too early. Like a send it may
+        # swallow the edge of an answer that is there already.
         self._drain.check()
         if not can_write(self._socket):
             return

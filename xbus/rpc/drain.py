@@ -2,7 +2,8 @@
 
 libzmq's file descriptor is edge-triggered: it wakes the loop when something *became* readable, and any send or read on
 the socket may swallow that edge (zmq_getsockopt(3), ZMQ_FD). So a wake-up reads until nothing is left, and whoever
-sends or asks outside of it says so with ``check``. Several times the rate of one await per message, at a quarter of its CPU.
+sends or asks outside of it says so with ``check``. Several times the rate of one await per message, at a quarter of
+its CPU.
 """
 
 import asyncio
