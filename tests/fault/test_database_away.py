@@ -1,0 +1,178 @@
+"""PostgreSQL goes away in the midst of it: nothing is acknowledged that is not kept, and all goes on by itself."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartDaemon
+from tests.support import postgres
+from tests.support.bus import PASSWORD, add_bus
+from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
+from tests.support.showing import become
+from xbus.broker.journal import schema
+from xbus.emitter import AsyncEmitter
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[postgres.Cluster]:
+    """A PostgreSQL that a test may stop; all leave it running."""
+    try:
+        with postgres.cluster() as private:
+            yield private
+    except postgres.NotFound as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def url(cluster: postgres.Cluster) -> Iterator[str]:
+    server = postgres.Server(cluster.url)
+    url = server.create_empty()
+    schema.upgrade(url)
+    yield url
+    server.drop(url)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
+async def test_old_emitters_and_recipients_go_on_when_the_database_is_back(
+    how: signal.Signals, cluster: postgres.Cluster, url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(url, {"test_event": {"w": ["c"], "c": []}})
+    daemon = start_daemon(url)
+    async with (
+        OldWorker(daemon.back, "w_1") as worker,
+        OldConsumer(daemon.back, "c_1") as consumer,
+        OldEmitter(daemon.front) as emitter,
+    ):
+        before = await emitter.emit(b"before")
+        envelope_id, event_id = await emitter.start()
+        await emitter.send(envelope_id, event_id, b"0")
+        going_on = asyncio.create_task(_send_for_ever(emitter, envelope_id, event_id))
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(cluster.stop, how)
+        assert await emitter.call.send_item(emitter.token, envelope_id, event_id, b"lost") is False
+        assert await emitter.call.end_event(emitter.token, envelope_id, event_id) == (False, None)
+        assert await emitter.call.end_envelope(emitter.token, envelope_id) is False
+        assert await emitter.call.login("emitter_1", PASSWORD) == ""
+        assert await consumer.call.register_node(consumer.token, consumer.uri) is False
+        await asyncio.to_thread(cluster.start)
+        second = await _until_true(lambda: emitter.call.start_event(emitter.token, envelope_id, "test_event", 0))
+        going_on.cancel()
+        acknowledged = await going_on
+        await emitter.send(envelope_id, event_id, b"last")
+        await emitter.end(envelope_id, event_id, second)
+        await consumer.wait_for([before, envelope_id])
+        await become(url, envelope_id, c_1="done")
+        after = await emitter.emit(b"after")
+        await consumer.wait_for([after])
+
+    got = [item.removesuffix(b" w_1") for item in consumer.items(envelope_id)]
+    assert got[0] == b"0"
+    assert got[-1] == b"last"
+    assert [item for item in got if item in acknowledged] == acknowledged
+    assert b"lost" not in got
+    # What was refused at the moment of the loss may have been kept: the answer of the COMMIT was lost.
+    assert len(got) == len(set(got))
+    assert worker.items(after) == [b"after"]
+
+
+async def _send_for_ever(emitter: OldEmitter, envelope_id: str, event_id: str) -> list[bytes]:
+    """Send numbered items, each once; those that were acknowledged."""
+    acknowledged: list[bytes] = []
+    number = 0
+    try:
+        while True:
+            number += 1
+            item = b"item %d" % number
+            if await emitter.call.send_item(emitter.token, envelope_id, event_id, item):
+                acknowledged.append(item)
+            else:
+                await asyncio.sleep(0.05)
+    except asyncio.CancelledError:
+        return acknowledged
+
+
+async def _until_true(call: Callable[[], Awaitable[Any]]) -> Any:
+    async with asyncio.timeout(20):
+        while not (answer := await call()):
+            await asyncio.sleep(0.1)
+    return answer
+
+
+async def test_the_emitter_of_the_sdk_rides_it_out(
+    cluster: postgres.Cluster, url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(url, {"test_event": {"c": []}})
+    daemon = start_daemon(url)
+    items = [b"%06d" % n for n in range(20_000)]
+    async with (
+        OldConsumer(daemon.back, "c_1") as consumer,
+        AsyncEmitter(daemon.front, "emitter_1", PASSWORD) as emitter,
+        emitter.envelope() as envelope,
+    ):
+        async with envelope.event("test_event") as event:
+            for item in items[:5_000]:
+                await event.send(item)
+            stopped = asyncio.create_task(asyncio.to_thread(_stop_and_start, cluster))
+            for item in items[5_000:]:
+                await event.send(item)
+                if item.endswith(b"00"):
+                    await asyncio.sleep(0.01)
+            await stopped
+    assert envelope.receipt.items == len(items)
+    async with OldConsumer(daemon.back, "c_1") as consumer:
+        await consumer.wait_for([envelope.id], timeout=60)
+    assert consumer.items(envelope.id) == items
+
+
+def _stop_and_start(cluster: postgres.Cluster) -> None:
+    cluster.stop()
+    cluster.start()
+
+
+async def test_delivery_goes_on_when_the_database_is_back(
+    cluster: postgres.Cluster, url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(url, {"test_event": {"c": []}})
+    daemon = start_daemon(url)
+    async with OldEmitter(daemon.front) as emitter:
+        sent = [await emitter.emit(b"%d" % n) for n in range(30)]
+    async with OldConsumer(daemon.back, "c_1") as consumer:
+        slow = asyncio.Semaphore(0)
+
+        async def take(*_: object) -> object:
+            await slow.acquire()
+            return True, None
+
+        consumer.behave["send_item"] = take
+        for _ in range(5):
+            slow.release()
+        await consumer.wait_for(sent[:5])
+        await asyncio.to_thread(cluster.stop)
+        for _ in range(25):
+            slow.release()
+        await asyncio.sleep(1.5)
+        await asyncio.to_thread(cluster.start)
+        await consumer.wait_for(sent, timeout=30)
+        await become(url, sent[-1], timeout=30, c_1="done")
+
+    assert consumer.committed == sent
+    assert consumer.items() == [b"%d" % n for n in range(30)]
+
+
+@pytest.mark.xfail(strict=True, reason="ACCEPT-4")
+async def test_a_stop_without_the_database_ends_in_time(
+    cluster: postgres.Cluster, url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(url, {"test_event": {"c": []}})
+    daemon = start_daemon(url, {"daemon": {"stop_timeout": 2}})
+    async with OldConsumer(daemon.back, "c_1") as consumer, OldEmitter(daemon.front) as emitter:
+        await consumer.wait_for([await emitter.emit(b"x")])
+        await emitter.start()
+        await asyncio.to_thread(cluster.stop)
+        try:
+            assert await asyncio.to_thread(daemon.stop, 15) == 0
+        finally:
+            await asyncio.to_thread(cluster.start)
