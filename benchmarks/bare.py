@@ -92,7 +92,7 @@ class _Postgres:
         self._cursor.execute("CREATE TABLE IF NOT EXISTS single (id BIGSERIAL PRIMARY KEY, data BYTEA NOT NULL)")
         self._cursor.execute(
             "CREATE TABLE IF NOT EXISTS bare (event_id UUID, first_index BIGINT, items INTEGER NOT NULL, "
-            "data BYTEA NOT NULL, hash BYTEA NOT NULL, indices JSON, PRIMARY KEY (event_id, first_index))"
+            "data BYTEA STORAGE EXTERNAL NOT NULL, hash BYTEA NOT NULL, indices JSON, PRIMARY KEY (event_id, first_index))"
         )
         self._connection.commit()
 

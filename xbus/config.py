@@ -157,6 +157,7 @@ class Back:
     stop_envelope_timeout: float = option(30.0, _seconds)
     register_timeout: float = option(5.0, _seconds)
     worker_grace: float = option(5.0, _seconds)
+    behind_after: float = option(10.0, _seconds)
     session_seconds: float = option(3600.0, _seconds)
     window_bytes: int = option(8 * 1024**2, _count)
 

@@ -40,7 +40,7 @@ ENVELOPE_MOVES: Mapping[EnvelopeState, frozenset[EnvelopeState]] = {
 }
 
 DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
-    DeliveryState.WAITING: frozenset({DeliveryState.RETRY, DeliveryState.PARKED, DeliveryState.SETTLED}),
+    DeliveryState.WAITING: frozenset({DeliveryState.WAITING, DeliveryState.RETRY}),
     DeliveryState.RETRY: frozenset(
         {DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.PARKED, DeliveryState.SETTLED}
     ),

@@ -74,17 +74,18 @@ class FrontPart:
         )
         self._shared = shared
         self._bell: Bell | None = None
-        front = Front(shared.journal, shared.configuration, shared.clock, limits, self._ring)
-        self._sessions = _sessions(shared, "emitter", config.session_seconds, front.has_open_envelope)
+        self._stopping = False
+        self._front = Front(shared.journal, shared.configuration, shared.clock, limits, self._ring)
+        self._sessions = _sessions(shared, "emitter", config.session_seconds, self._front.has_open_envelope)
         self._server = Server(
             shared.context,
             Dispatch(
-                FrontVerbs(front, self._sessions, shared.ids, limits),
-                FrontBatchVerbs(front, self._sessions, limits, config.session_seconds),
+                FrontVerbs(self._front, self._sessions, shared.ids, limits),
+                FrontBatchVerbs(self._front, self._sessions, limits, config.session_seconds),
             ),
             name="front",
             max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,
-            may_read=lambda: shared.journal.has_room,
+            may_read=lambda: shared.journal.has_room and not self._stopping,
             clock=shared.clock,
         )
 
@@ -97,12 +98,14 @@ class FrontPart:
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         self._bell = Bell(self._shared.context, self._shared.config.zmq.b2fsocket)
+        self._front.start(tasks)
         await self._sessions.restore()
         tasks.create_task(self._sessions.keep(), name="emitters' sessions")
         self._shared.journal.on_room(self._server.resume)
         self._server.start()
 
     async def stop(self, seconds: float) -> None:
+        self._stopping = True
         self._server.pause()
         await self._server.drain(seconds)
         await self._sessions.save()
@@ -135,6 +138,7 @@ class BackPart:
             ),
             register_timeout=config.register_timeout,
             window_bytes=config.window_bytes,
+            behind_after=config.behind_after,
             worker_grace=config.worker_grace,
         )
         self._sessions = _sessions(shared, "role", config.session_seconds, self._back.is_registered)

@@ -77,7 +77,8 @@ class Sessions:
             Refused: login_refused, for an unknown login and a wrong password alike.
             JournalUnavailable: the database can't be asked now.
         """
-        credentials = await self._journal.read(read_credentials, self._kind, login)
+        # No login holds a zero character, and PostgreSQL can't be asked for one.
+        credentials = None if "\0" in login else await self._journal.read(read_credentials, self._kind, login)
         owner_id, password_hash = credentials or (0, None)
         async with self._logins:
             if not await asyncio.to_thread(self._passwords.verify, password, password_hash):
@@ -132,16 +133,19 @@ class Sessions:
         return owner_id
 
     async def keep(self) -> None:
-        """For ever: write renewals down and forget what has expired; an unreachable database only delays it."""
+        """For ever: write renewals down and forget what has expired."""
         while True:
             await asyncio.sleep(SAVE_SECONDS)
-            try:
-                await self.save()
-            except JournalUnavailable as error:
-                log.warning("sessions not saved: %s", error, extra={"action": "sessions_unsaved"})
+            await self.save()
 
     async def save(self) -> None:
-        """Write down what was renewed since the last time, and end what has expired."""
+        """Write down what was renewed since the last time, and end what has expired; as far as the database can now."""
+        try:
+            await self._save()
+        except JournalUnavailable as error:
+            log.warning("sessions not saved: %s", error, extra={"action": "sessions_unsaved"})
+
+    async def _save(self) -> None:
         now = self._clock.now()
         renewed = [(key, session) for key, session in self._sessions.items() if session.renewed]
         expired = [key for key, session in self._sessions.items() if self._is_over(session, now)]

@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
+from xbus.clock import Clock
 from xbus.errors import CallError, Failed, Refused
+from xbus.recipient.api import RecipientApi
 from xbus.rpc.client import Client
+from xbus.rpc.context import Context
 
 logger = logging.getLogger(__name__)
 
@@ -24,42 +26,33 @@ class Registration:
     """A role's place at the broker.
 
     Args:
-        client: the connection to the back; it reconnects by itself.
+        context: for the connection to the back.
+        back_url: the back socket of the bus.
         login: the role's login.
         password: the role's password.
-        uri: where the broker reaches this recipient.
         heartbeat_seconds: how often the broker is asked whether it still knows us.
-        before_registering: awaited first; what the broker had open here is given up by registering.
-        on_logged_in: gets the answer of the login, which tells the broker's limits.
+        clock: tells the time.
     """
 
     def __init__(
-        self,
-        client: Client,
-        login: str,
-        password: str,
-        uri: str,
-        *,
-        heartbeat_seconds: float,
-        before_registering: Callable[[], Awaitable[None]],
-        on_logged_in: Callable[[dict[str, Any]], None],
+        self, context: Context, back_url: str, login: str, password: str, heartbeat_seconds: float, clock: Clock
     ) -> None:
-        self._client = client
         self._login = login
         self._password = password
-        self._uri = uri
         self._heartbeat_seconds = heartbeat_seconds
-        self._before_registering = before_registering
-        self._on_logged_in = on_logged_in
         self._token = ""
         self._doubt = asyncio.Event()
+        # A broker that went away is asked at once, when it is back, whether it still knows us.
+        self._client = Client(context, name=back_url, clock=clock, on_lost=self._doubt.set)
+        self._client.connect(back_url)
 
-    def connection_lost(self) -> None:
-        """The broker went away: ask at once, when it is back, whether it still knows us."""
-        self._doubt.set()
-
-    async def keep(self) -> NoReturn:
+    async def keep(self, uri: str, api: RecipientApi) -> NoReturn:
         """Be registered, for ever.
+
+        Args:
+            uri: where the broker reaches this recipient.
+            api: what it finds there. It rolls back what is open before each registration, by which the broker gives
+                that up.
 
         Raises:
             Refused: login or password are wrong (``login_refused``).
@@ -67,7 +60,7 @@ class Registration:
         delay = FIRST_DELAY_SECONDS
         while True:
             try:
-                await self._register()
+                await self._register(uri, api)
                 delay = FIRST_DELAY_SECONDS
                 await self._until_forgotten()
                 logger.warning("the broker has forgotten us", extra={"action": "recipient_forgotten"})
@@ -79,22 +72,28 @@ class Registration:
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, LONGEST_DELAY_SECONDS)
 
-    async def ready(self) -> None:
+    def tell_ready(self) -> None:
         """Tell a broker that does not send batches that a worker may get another event."""
-        await self._attempt("xbus.ready", ANSWER_SECONDS)
+        self._call("xbus.ready").add_done_callback(_log_failure)
 
     async def log_out(self) -> None:
         """Give the place up, if there is one; a broker that does not answer will notice by itself."""
         if self._token:
-            await self._attempt("xbus.logout", FAREWELL_SECONDS)
+            logout = self._client.call("xbus.logout", self._token, timeout=FAREWELL_SECONDS)
+            logout.add_done_callback(_log_failure)
+            await asyncio.wait([logout])
 
-    async def _register(self) -> None:
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    async def _register(self, uri: str, api: RecipientApi) -> None:
         answer = await self._client.call("xbus.login", self._login, self._password, timeout=ANSWER_SECONDS)
         self._token = answer["token"]
-        self._on_logged_in(answer)
-        await self._before_registering()
-        await self._call("xbus.register_node", self._uri)
-        logger.info("registered", extra={"action": "recipient_registered", "uri": self._uri})
+        api.max_batch_bytes = answer["max_batch_bytes"]
+        await api.roll_back_all()
+        await self._call("xbus.register_node", uri)
+        logger.info("registered", extra={"action": "recipient_registered", "uri": uri})
 
     async def _until_forgotten(self) -> None:
         is_registered = True
@@ -116,12 +115,12 @@ class Registration:
             pass  # nothing happened; ask all the same
         self._doubt.clear()
 
-    async def _attempt(self, name: str, seconds: float) -> None:
-        try:
-            await self._client.call(name, self._token, timeout=seconds)
-        except CallError as error:
-            extra = {"action": "recipient_call_failed", "verb": name, "code": error.code}
-            logger.warning("a call to the broker failed", extra=extra)
-
     def _call(self, name: str, *arguments: Any) -> "asyncio.Future[Any]":
         return self._client.call(name, self._token, *arguments, timeout=ANSWER_SECONDS)
+
+
+def _log_failure(call: "asyncio.Future[Any]") -> None:
+    error = None if call.cancelled() else call.exception()
+    if isinstance(error, CallError):
+        extra = {"action": "recipient_call_failed", "code": error.code, "cause": error.cause}
+        logger.warning("a call to the broker failed", extra=extra)

@@ -116,7 +116,7 @@ async def test_it_rolls_back_what_does_not_come_to_its_end(broker: BrokerDouble,
 async def test_code_that_never_returns_does_not_keep_it(
     broker: BrokerDouble, serve_recipient: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xbus.recipient.running.ROLL_BACK_SECONDS", 0.1)
+    monkeypatch.setattr("xbus.recipient.service.ROLL_BACK_SECONDS", 0.1)
     let_go = threading.Event()
 
     class Hangs(Notes):

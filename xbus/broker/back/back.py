@@ -41,6 +41,7 @@ class Back:
         timeouts: for recipients' answers.
         register_timeout: how long the calls of a registration may take together, in seconds.
         window_bytes: how much may be on its way to a recipient.
+        behind_after: see ``Pace``.
         worker_grace: see ``Deliveries``.
     """
 
@@ -55,6 +56,7 @@ class Back:
         timeouts: Timeouts,
         register_timeout: float,
         window_bytes: int,
+        behind_after: float,
         worker_grace: float,
     ) -> None:
         self._journal = journal
@@ -64,12 +66,14 @@ class Back:
         self._timeouts = timeouts
         self._register_timeout = register_timeout
         self._window_bytes = window_bytes
+        self._behind_after = behind_after
         self._worker_grace = worker_grace
         self._log = Log(journal, listener)
         self._slots = Slots()
         self._ledger = Ledger(journal, clock, {})
         self._tasks: asyncio.TaskGroup | None = None
         self._lanes: Lanes | None = None
+        self._rows: DueRows | None = None
         self._deliveries: Deliveries | None = None
         self._following: list[asyncio.Task[None]] = []
         self.registry = Registry(self._slots, clock)
@@ -101,16 +105,19 @@ class Back:
             self._slots,
             tasks,
             window_bytes=self._window_bytes,
+            behind_after=self._behind_after,
             worker_grace=self._worker_grace,
+            clock=self._clock,
         )
         self._lanes = Lanes(self._log, self._ledger, self._deliveries, tasks)
-        rows = DueRows(self._log, self._ledger, self.registry, self._deliveries)
+        self._rows = DueRows(self._log, self._ledger, self.registry, self._deliveries, tasks)
+        self._deliveries.on_retry = self._rows.wake
+        self._deliveries.on_behind = self._lanes.split
         self.registry.watch(self._lanes)
-        self.registry.watch(rows)
+        self.registry.watch(self._rows)
         self._configuration.on_change(self._configuration_changed)
         self._following = [
             tasks.create_task(self._log.follow(), name="log"),
-            tasks.create_task(rows.follow(), name="due rows"),
             keeping,
         ]
         for registration in await self._journal.read(reading.read_registrations):
@@ -119,18 +126,21 @@ class Back:
     async def stop(self, seconds: float) -> None:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
         assert self._lanes is not None
+        assert self._rows is not None
         assert self._deliveries is not None
         self._lanes.stop()
-        *readers, keeping = self._following
-        for reader in readers:
-            reader.cancel()
+        self._rows.stop()
+        following, keeping = self._following
+        following.cancel()
         await self._deliveries.finish(seconds)
         self._ledger.close(self._deliveries.highest_in_flight())
         keeping.cancel()
         try:
-            await self._ledger.write()
-        except JournalError as error:
-            log.error("the last progress is not written: %s", error, extra={"action": "progress_lost"})
+            async with asyncio.timeout(seconds):
+                await self._ledger.write()
+        except (TimeoutError, JournalError) as error:
+            # It only means that what it tells of comes again.
+            log.error("the last progress is not written: %r", error, extra={"action": "progress_lost"})
         for recipient in self.registry.all():
             recipient.close()
 

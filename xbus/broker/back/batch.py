@@ -48,7 +48,7 @@ class Batch:
         singles = list(singles)
         indices = [item_indices for item_indices, _ in singles]
         first_index = indices[0][0] if indices and indices[0] else 0
-        counting_up = indices == [[first_index + place] for place in range(len(indices))]
+        counting_up = indices == [[index] for index in range(first_index, first_index + len(indices))]
         data = pack_items([item for _, item in singles])
         return cls(first_index, len(singles), data, None if counting_up else indices)
 

@@ -7,19 +7,29 @@ from dataclasses import replace
 from uuid import UUID
 
 from xbus.broker.back.batch import Batch
-from xbus.broker.back.failures import RecipientFailed, next_delivery
+from xbus.broker.back.failures import RecipientFailed, next_delivery, own_fault
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
+from xbus.broker.back.pace import Pace
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.run import Run
 from xbus.broker.back.slots import Absent, OfRole, OfService, Slots
 from xbus.broker.journal.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import Delivery
+from xbus.clock import Clock
 from xbus.graph import Graph
 from xbus.states import DeliveryState
 
 log = logging.getLogger(__name__)
+
+
+class _HeldUp(Exception):
+    """Some roles kept others waiting for too long."""
+
+    def __init__(self, role_ids: Sequence[int]) -> None:
+        super().__init__(f"roles {role_ids} hold others up")
+        self.role_ids = role_ids
 
 
 class Deliveries:
@@ -32,6 +42,7 @@ class Deliveries:
         slots: who is free.
         tasks: where runs run.
         window_bytes: see ``EventStream``.
+        behind_after: see ``Pace``.
         worker_grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
 
@@ -44,7 +55,9 @@ class Deliveries:
         tasks: asyncio.TaskGroup,
         *,
         window_bytes: int,
+        behind_after: float,
         worker_grace: float,
+        clock: Clock,
     ) -> None:
         self._log = log
         self._ledger = ledger
@@ -52,11 +65,15 @@ class Deliveries:
         self._slots = slots
         self._tasks = tasks
         self._worker_grace = worker_grace
+        self._clock = clock
+        self._pace = Pace(behind_after)
         self._runs: set[asyncio.Task[None]] = set()
         self._in_flight: dict[int, set[int]] = {}
         self.window_bytes = window_bytes
-        self.on_retry: Callable[[], None] = lambda: None
-        """Called when an envelope was set aside that may come again at once."""
+        self.on_retry: Callable[[int], None] = lambda role_id: None
+        """Told of a role for which an envelope was set aside that may come again at once."""
+        self.on_behind: Callable[[Recipient], None] = lambda recipient: None
+        """Told of a recipient that holds others up."""
 
     # -- who takes part --------------------------------------------------------------------------------------------
 
@@ -108,17 +125,53 @@ class Deliveries:
         run.add_done_callback(self._runs.discard)
 
     async def _take(self, envelope: LogEnvelope, recipients: Sequence[Recipient]) -> list[Recipient]:
-        """Those of the recipients that are still there when all of those have a free slot, with the slots taken."""
-        while present := [recipient for recipient in recipients if self._may_get(recipient, envelope)]:
+        """Those of the recipients that are still there when all of those have a free slot, with the slots taken.
+
+        One that holds the others up for too long is left out too, and told of.
+        """
+        left_behind: set[Recipient] = set()
+        while present := [
+            recipient for recipient in recipients if self._may_get(recipient, envelope) and recipient not in left_behind
+        ]:
             try:
-                taken = await self._slots.take([OfRole(recipient.role.id) for recipient in present])
+                taken = await self._take_all([recipient.role.id for recipient in present])
             except Absent:
+                continue
+            except _HeldUp as held_up:
+                slow = [recipient for recipient in present if recipient.role.id in held_up.role_ids]
+                left_behind.update(slow)
+                for recipient in slow:
+                    log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
+                    self.on_behind(recipient)
                 continue
             if all(self._may_get(recipient, envelope) for recipient in present):
                 return present
             for role_id in taken:
                 self._slots.free(role_id)
         return []
+
+    async def _take_all(self, role_ids: Sequence[int]) -> list[int]:
+        """Take a slot of each role; those that are free wait for the others, though not for ever.
+
+        Raises:
+            _HeldUp: some kept the others waiting for too long.
+            Absent: one has gone.
+        """
+        wants = [OfRole(role_id) for role_id in role_ids]
+        await self._slots.any_free(role_ids)
+        slow = [role_id for role_id in role_ids if not self._slots.is_free(role_id)]
+        if not slow or len(role_ids) == 1:
+            return await self._slots.take(wants)
+        began = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(min(self._pace.allowance(role_id, began) for role_id in slow)):
+                return await self._slots.take(wants)
+        except TimeoutError:
+            raise _HeldUp([role_id for role_id in slow if not self._slots.is_free(role_id)]) from None
+        finally:
+            now = self._clock.monotonic()
+            for role_id in slow:
+                self._pace.kept_waiting(role_id, now - began, now)
 
     def _may_get(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
         role_id = recipient.role.id
@@ -141,6 +194,10 @@ class Deliveries:
         try:
             await self._ledger.reserve([recipient.role.id for recipient in recipients], envelope.position)
             await run.carry_out()
+        except Exception as error:
+            # A fault of ours with this envelope: it is parked, and all others go on.
+            log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})
+            run.fail_all(own_fault(error))
         finally:
             for recipient in recipients:
                 self._tasks.create_task(self._give_back(recipient))
@@ -185,7 +242,7 @@ class Deliveries:
             )
             self._ledger.move(row, new)
             if new.state is DeliveryState.RETRY:
-                self.on_retry()
+                self.on_retry(recipient.role.id)
             log.warning(
                 "not delivered: %s",
                 new.cause,

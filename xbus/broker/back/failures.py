@@ -12,6 +12,10 @@ LOST_ATTEMPTS = 3
 """How often an envelope may make its recipient vanish before it is parked: a poison item must not loop."""
 
 
+MESSAGE_CHARACTERS = 1_000
+"""What is kept of a message."""
+
+
 class FailureClass(StrEnum):
     """Whether another attempt could help."""
 
@@ -35,7 +39,7 @@ class RecipientFailed(Exception):
     """A call to a recipient went wrong.
 
     Args:
-        role_id: whose recipient it was.
+        role_id: whose recipient it was; None where the fault lies in the broker.
         verb: what was asked of it.
         event_id: in which event; None at the end of an envelope.
         failure_class: whether another attempt could help.
@@ -45,7 +49,7 @@ class RecipientFailed(Exception):
 
     def __init__(
         self,
-        role_id: int,
+        role_id: int | None,
         verb: str,
         event_id: UUID | None,
         failure_class: FailureClass,
@@ -81,7 +85,7 @@ def failure_of_call(role_id: int, verb: str, event_id: UUID | None, error: XbusE
         failure_class = FailureClass.PERMANENT
     else:
         failure_class = FailureClass.TRANSIENT
-    return RecipientFailed(role_id, verb, event_id, failure_class, error.code, [ItemError(None, error.cause)])
+    return RecipientFailed(role_id, verb, event_id, failure_class, error.code, [ItemError(None, _shown(error.cause))])
 
 
 def refusal(role_id: int, verb: str, event_id: UUID | None, errors: object) -> RecipientFailed:
@@ -91,7 +95,7 @@ def refusal(role_id: int, verb: str, event_id: UUID | None, errors: object) -> R
         for error in errors:
             match error:
                 case [list(indices), message] if all(type(index) is int for index in indices):
-                    said.append(ItemError(indices, str(message)))
+                    said.append(ItemError(indices, _shown(message)))
                 case _:
                     said.append(ItemError(None, _shown(error)))
     elif errors is not None:
@@ -107,7 +111,15 @@ def nonsense(role_id: int, verb: str, event_id: UUID | None, what: object) -> Re
 
 
 def _shown(value: object) -> str:
-    return value[:1000] if isinstance(value, str) else repr(value)[:200]
+    """What a recipient sent, as a text that any database can keep."""
+    text = value[:MESSAGE_CHARACTERS] if isinstance(value, str) else repr(value)[:MESSAGE_CHARACTERS]
+    return text.replace("\0", "\N{SYMBOL FOR NULL}")
+
+
+def own_fault(error: Exception) -> RecipientFailed:
+    """A failure of the broker itself: it would happen again, and must not bring all other deliveries down."""
+    said = ItemError(None, f"a fault in the broker, see its log: {_shown(repr(error))}")
+    return RecipientFailed(None, "deliver", None, FailureClass.PERMANENT, "internal_error", [said])
 
 
 def next_delivery(previous: Delivery, failure: RecipientFailed) -> Delivery:

@@ -59,10 +59,14 @@ class Lanes:
             return
         lane = self._joinable_at(cursor.position)
         if lane is None:
-            lane = _Lane(cursor.position)
-            self._lanes.add(lane)
-            lane.task = self._tasks.create_task(self._read(lane), name=f"lane from {cursor.position}")
-        lane.recipients.add(recipient)
+            self._begin(cursor.position, recipient, joinable=True)
+        else:
+            lane.recipients.add(recipient)
+
+    def _begin(self, position: int, recipient: Recipient, *, joinable: bool) -> None:
+        lane = _Lane(position, {recipient}, joinable)
+        self._lanes.add(lane)
+        lane.task = self._tasks.create_task(self._read(lane), name=f"lane from {position}")
 
     def left(self, recipient: Recipient) -> None:
         """Read no longer for a recipient."""
@@ -70,6 +74,13 @@ class Lanes:
             lane.recipients.discard(recipient)
             if not lane.recipients:
                 self._end(lane)
+
+    def split(self, recipient: Recipient) -> None:
+        """Let a recipient that holds others up go on at its own pace; at the end of the log it joins them again."""
+        for lane in list(self._lanes):
+            if recipient in lane.recipients and len(lane.recipients) > 1:
+                lane.recipients.discard(recipient)
+                self._begin(lane.position, recipient, joinable=False)
 
     def stop(self) -> None:
         """Hand out no more envelopes."""

@@ -111,7 +111,7 @@ class Recipient:
         singles: list[tuple[list[int], bytes]] = []
         for made in answer if isinstance(answer, list) else [answer]:
             match made:
-                case [list(indices), bytes(item)] if indices:
+                case [list(indices), bytes(item)] if indices and all(type(index) is int for index in indices):
                     singles.append((indices, item))
                 case _:
                     raise nonsense(self.role.id, "send_item", event_id, answer)

@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 
 from xbus.broker.back.delivery import Deliveries, waiting_for
 from xbus.broker.back.ledger import Ledger
@@ -22,65 +20,77 @@ PAGE_ROWS = 100
 
 
 class DueRows:
-    """Brings what waits in rows to those who can get it now, oldest first."""
+    """Brings each role what waits for it in rows, oldest first, as far as it can get it now.
 
-    def __init__(self, log: Log, ledger: Ledger, registry: Registry, deliveries: Deliveries) -> None:
+    Args:
+        log: where rows and envelopes are read.
+        ledger: where attempts are counted.
+        registry: who is there.
+        deliveries: what starts the runs.
+        tasks: where the readers run, one for each consumer that is there.
+    """
+
+    def __init__(
+        self, log: Log, ledger: Ledger, registry: Registry, deliveries: Deliveries, tasks: asyncio.TaskGroup
+    ) -> None:
         self._log = log
         self._ledger = ledger
         self._registry = registry
         self._deliveries = deliveries
-        self._wake = asyncio.Event()
-        deliveries.on_retry = self._wake.set
+        self._tasks = tasks
+        self._readers: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
     def arrived(self, recipient: Recipient) -> None:
-        """Somebody has come that a row may wait for."""
-        self._wake.set()
+        """Read the rows of a consumer that has come; look again where a worker has that others may wait for."""
+        if recipient.role.worker:
+            for role_id in self._readers:
+                self.wake(role_id)
+            return
+        wake = asyncio.Event()
+        task = self._tasks.create_task(self._read(recipient, wake), name=f"rows of {recipient.role.login}")
+        self._readers[recipient.role.id] = (task, wake)
 
     def left(self, recipient: Recipient) -> None:
-        """What it leaves undone becomes rows for its return."""
+        """Read its rows no longer."""
+        task, _ = self._readers.pop(recipient.role.id, (None, None))
+        if task is not None:
+            task.cancel()
 
-    async def follow(self) -> None:
-        """For ever: deliver what is due."""
+    def wake(self, role_id: int) -> None:
+        """There may be rows of a role that are due."""
+        if role_id in self._readers:
+            self._readers[role_id][1].set()
+
+    def stop(self) -> None:
+        """Hand out no more rows."""
+        for task, _ in self._readers.values():
+            task.cancel()
+
+    async def _read(self, recipient: Recipient, wake: asyncio.Event) -> None:
         while True:
-            while await self._deliver_page():
+            while await self._deliver_page(recipient):
                 pass
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
-            self._wake.clear()
+                await asyncio.wait_for(wake.wait(), POLL_SECONDS)
+            wake.clear()
 
-    async def _deliver_page(self) -> bool:
+    async def _deliver_page(self, recipient: Recipient) -> bool:
         """Deliver the oldest rows that are due; false where there are none."""
         await self._ledger.written()
-        present = self._registry.all()
-        role_ids = [recipient.role.id for recipient in present if not recipient.role.worker]
-        services = sorted({recipient.role.service for recipient in present if recipient.role.worker})
-        if not role_ids:
-            return False
-        rows = await self._log.read(read_due_deliveries, role_ids, services, PAGE_ROWS)
+        served = sorted({other.role.service for other in self._registry.all() if other.role.worker})
+        rows = await self._log.read(read_due_deliveries, recipient.role.id, served, PAGE_ROWS)
         due = [row for row in rows if not self._deliveries.is_in_flight(row.role_id, row.position)]
-        for position, group in groupby(due, key=lambda row: row.position):
-            await self._deliver(position, list(group))
+        for row in due:
+            await self._deliver(recipient, row)
         return bool(due)
 
-    async def _deliver(self, position: int, rows: Sequence[Delivery]) -> None:
-        (envelope,) = await self._log.at([position])
-        counted: dict[int, Delivery] = {}
-        recipients: list[Recipient] = []
-        for row in rows:
-            recipient = self._registry.get(row.role_id)
-            if recipient is None:
-                continue
-            missing = [
-                service
-                for service in await self._deliveries.workers_for(envelope, recipient)
-                if not self._registry.is_served(service)
-            ]
-            if missing:
-                self._ledger.move(row, waiting_for(row, missing[0]))
-                continue
-            attempt = replace(row, state=DeliveryState.RETRY, attempts=row.attempts + 1, service=None)
-            self._ledger.move(row, attempt)
-            counted[row.role_id] = attempt
-            recipients.append(recipient)
+    async def _deliver(self, recipient: Recipient, row: Delivery) -> None:
+        (envelope,) = await self._log.at([row.position])
+        for service in await self._deliveries.workers_for(envelope, recipient):
+            if not self._registry.is_served(service):
+                self._ledger.move(row, waiting_for(row, service))
+                return
+        attempt = replace(row, state=DeliveryState.RETRY, attempts=row.attempts + 1, service=None)
+        self._ledger.move(row, attempt)
         await self._ledger.written()
-        await self._deliveries.launch(envelope, recipients, counted)
+        await self._deliveries.launch(envelope, [recipient], {recipient.role.id: attempt})

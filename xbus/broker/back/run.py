@@ -75,11 +75,15 @@ class Run:
                 await self._carry_out_event(event)
             await self._commit()
         except (RecipientFailed, Absent) as failure:
-            for role_id in self._consumers:
-                self.failures.setdefault(role_id, failure)
+            self.fail_all(failure)
         finally:
             for recipient in self._begun.values():
                 recipient.stop_envelope_soon(self._envelope.envelope_id)
+
+    def fail_all(self, failure: RecipientFailed | Absent) -> None:
+        """Note why all that have not committed yet could not."""
+        for role_id in self._consumers:
+            self.failures.setdefault(role_id, failure)
 
     async def _forget_first(self, recipients: Sequence[Recipient]) -> None:
         await together(*(recipient.stop_envelope(self._envelope.envelope_id) for recipient in recipients))
@@ -120,10 +124,11 @@ class Run:
             for service in graph.consumer_services
         }
 
-    def _drop(self, consumer: Recipient, failure: RecipientFailed) -> None:
-        """A consumer that is lost, silent or in trouble leaves the run; the others go on without it."""
+    def _drop(self, consumer: Recipient, failure: RecipientFailed) -> bool:
+        """A consumer that is lost, silent or in trouble leaves the run; true where others go on without it."""
         self.failures[consumer.role.id] = failure
         del self._consumers[consumer.role.id]
+        return bool(self._consumers)
 
     async def _commit(self) -> None:
         """Workers first: one that can't commit ends the attempt while no consumer has committed yet."""

@@ -62,6 +62,7 @@ class Slots:
         self._places: dict[int, _Place] = {}
         self._waiters: list[_Waiter] = []
         self._takes = 0
+        self._change = asyncio.Event()
 
     def add(self, role_id: int, service: str, capacity: int) -> None:
         """Let a recipient have up to ``capacity`` pieces of work at once."""
@@ -76,6 +77,16 @@ class Slots:
     def is_present(self, want: Want) -> bool:
         """Whether somebody is there who could serve a want, free or not."""
         return bool(self._candidates(want))
+
+    def is_free(self, role_id: int) -> bool:
+        """Whether a recipient has a slot that is not taken."""
+        place = self._places.get(role_id)
+        return place is not None and place.taken < place.capacity
+
+    async def any_free(self, role_ids: Sequence[int]) -> None:
+        """Wait until one of some recipients has a free slot, or one of them is gone."""
+        while all(role_id in self._places and not self.is_free(role_id) for role_id in role_ids):
+            await self._change.wait()
 
     async def take(self, wants: Sequence[Want]) -> list[int]:
         """Wait until all wants can be served at once.
@@ -118,6 +129,8 @@ class Slots:
 
     def _serve(self) -> None:
         """Grant what can be granted, in order of arrival."""
+        self._change.set()
+        self._change = asyncio.Event()
         spoken_for: set[int] = set()
         for waiter in list(self._waiters):
             if waiter.granted.done():

@@ -166,7 +166,6 @@ class EventStream:
         for service in self._children_first():
             self._stages[service] = self._make_stages(service)
         self._start = self._targets(node.name for node in graph.start_nodes)
-        self._left = {stage for service in members.consumers for stage in self._stages.get(service, ())}
 
     def _children_first(self) -> list[str]:
         """The services in an order in which each comes behind those that get its answers."""
@@ -221,13 +220,13 @@ class EventStream:
         envelope_id: UUID,
         event: LogEvent,
         items: AsyncIterator[Batch],
-        drop: Callable[[Recipient, RecipientFailed], None],
+        drop: Callable[[Recipient, RecipientFailed], bool],
     ) -> None:
         """Let the items flow until all recipients have ended the event.
 
         Args:
             items: those of the event, in index order.
-            drop: told of a consumer that leaves the run while others go on.
+            drop: told of a consumer that leaves the run; says whether any is left.
 
         Raises:
             RecipientFailed: a worker failed, a consumer refused for good, or no consumer is left.
@@ -243,14 +242,15 @@ class EventStream:
             try:
                 await stage.run(envelope_id, event)
             except RecipientFailed as failure:
-                self._left.discard(stage)
-                if failure.failure_class is FailureClass.PERMANENT or not self._left:
+                if failure.failure_class is FailureClass.PERMANENT or not drop(stage.recipient, failure):
                     raise
-                drop(stage.recipient, failure)
                 await stage.inbox.abandon()
 
-        everyone = [stage for stages in self._stages.values() for stage in stages]
         await together(
             feed(),
-            *(consume(stage) if stage in self._left else stage.run(envelope_id, event) for stage in everyone),
+            *(
+                stage.run(envelope_id, event) if stage.recipient.role.worker else consume(stage)
+                for stages in self._stages.values()
+                for stage in stages
+            ),
         )

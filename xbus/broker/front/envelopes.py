@@ -40,6 +40,7 @@ class OpenEnvelope:
     Args:
         last_write: what was written last of it; done when all of it is durable.
         closing: the seal or cancel that is under way.
+        damaged: whether items are missing, because a write failed while one behind it went well.
     """
 
     envelope_id: UUID
@@ -49,27 +50,19 @@ class OpenEnvelope:
     data_bytes: int = 0
     last_write: Writing | None = None
     closing: Writing | None = None
+    damaged: bool = False
 
     @classmethod
     def of_stored(cls, stored: StoredEnvelope) -> "OpenEnvelope":
-        """The envelope as the journal has it.
-
-        Raises:
-            Refused: envelope_broken, where a write failed while others behind it went well.
-        """
-        if any(event.damaged for event in stored.events):
-            raise Refused(
-                f"items of envelope {stored.envelope_id} could not be stored",
-                "cancel the envelope and send it again",
-                code="envelope_broken",
-            )
+        """The envelope as the journal has it."""
         events = {
             event.event_id: OpenEvent(event.event_id, event.number, event.type_name, event.items, event.ended)
             for event in stored.events
         }
         items = sum(event.items for event in stored.events)
         data_bytes = sum(event.data_bytes for event in stored.events)
-        return cls(stored.envelope_id, stored.emitter_id, events, items, data_bytes)
+        damaged = any(event.damaged for event in stored.events)
+        return cls(stored.envelope_id, stored.emitter_id, events, items, data_bytes, damaged=damaged)
 
     def event(self, event_id: UUID) -> OpenEvent:
         """One of its events.
@@ -86,10 +79,16 @@ class OpenEnvelope:
         """Let a change pass.
 
         Raises:
-            Refused: envelope_closed, while a seal or cancel is under way.
+            Refused: envelope_closed while a seal or cancel is under way; envelope_broken where items are missing.
         """
         if self.closing is not None:
             raise envelope_closed(self.envelope_id)
+        if self.damaged:
+            raise Refused(
+                f"items of envelope {self.envelope_id} could not be stored",
+                "cancel the envelope and send it again",
+                code="envelope_broken",
+            )
 
     def start_event(self, event_id: UUID, type_name: str) -> OpenEvent:
         """Begin one more event."""
@@ -122,8 +121,9 @@ class OpenEnvelope:
         """Let the end of the envelope pass.
 
         Raises:
-            Refused: event_open.
+            Refused: event_open, envelope_broken.
         """
+        self.check_open()
         for event in self.events.values():
             if not event.ended:
                 raise Refused(

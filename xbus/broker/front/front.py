@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -65,7 +65,11 @@ class Front:
         self._live: dict[UUID, LiveEnvelope] = {}
         self._unsettled: dict[UUID, LiveEnvelope] = {}
         self._lookups: dict[UUID, _Lookup] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Let calls come; what they leave running runs in ``tasks``."""
+        self._tasks = tasks
 
     def has_open_envelope(self, emitter_id: int) -> bool:
         """Whether an emitter is in the midst of sending."""
@@ -139,7 +143,7 @@ class Front:
         def put(known: Known | None) -> "asyncio.Future[Receipt]":
             if known is not None:
                 _check_owner(known, emitter_id, envelope_id)
-                return self._spawn_answer(self._put_again(known, types, events))
+                return self._later(self._put_again(known, types, events))
             envelope = self._open(emitter_id, envelope_id)
             try:
                 unheard(self._fill(envelope, types, events))
@@ -290,14 +294,26 @@ class Front:
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 
-    def _spawn(self, work: Any) -> "asyncio.Task[Any]":
-        task: asyncio.Task[Any] = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None, "the front is not started"
+        self._tasks.create_task(work)
 
-    def _spawn_answer(self, work: Any) -> "asyncio.Future[Any]":
-        return self._spawn(work)
+    def _later(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Future[Any]":
+        """The answer that ``work`` will give; its error is the caller's, and no death of a task."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def give() -> None:
+            try:
+                outcome = await work
+            except XbusError as error:
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(outcome)
+
+        self._spawn(give())
+        return answer
 
 
 def item_too_large(size: int, limits: Limits) -> Refused:

@@ -16,6 +16,9 @@ from xbus.errors import Refused
 
 log = logging.getLogger(__name__)
 
+LARGEST_ESTIMATE = 2**63 - 1
+"""What the journal can keep; an estimate is a hint, and is cut rather than refused."""
+
 
 class LiveEnvelope:
     """An open envelope with its journal behind it.
@@ -74,7 +77,12 @@ class LiveEnvelope:
         event = self.state.start_event(event_id, event_type.name)
         self.write(
             StartEvent(
-                event_id, self.state.envelope_id, event.number, event_type.id, event_type.graph_id, max(estimate, 0)
+                event_id,
+                self.state.envelope_id,
+                event.number,
+                event_type.id,
+                event_type.graph_id,
+                min(max(estimate, 0), LARGEST_ESTIMATE),
             )
         )
         return event_id

@@ -94,6 +94,9 @@ def journal_errors() -> Iterator[None]:
         raise JournalUnavailable(
             f"the database can't do its work now ({_first_line(error)})", "see that it runs and has room, then repeat"
         ) from error
+    except (exc.StatementError, ValueError) as error:
+        # The driver could not even write the value down, as with a zero character in a text for PostgreSQL.
+        raise JournalError(f"a value can't be stored ({error})") from error
 
 
 def _first_line(error: exc.DBAPIError) -> str:

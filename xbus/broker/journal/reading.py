@@ -228,13 +228,10 @@ def read_cursors(connection: sa.Connection) -> dict[int, Cursor]:
     }
 
 
-def read_due_deliveries(
-    connection: sa.Connection, role_ids: Sequence[int], services: Sequence[str], limit: int
-) -> list[Delivery]:
-    """Delivery rows that could be handed over now, lowest position first.
+def read_due_deliveries(connection: sa.Connection, role_id: int, services: Sequence[str], limit: int) -> list[Delivery]:
+    """Delivery rows of a role that could be handed over now, lowest position first.
 
     Args:
-        role_ids: the roles that are there.
         services: the worker services that are there.
         limit: how many rows at the most.
     """
@@ -252,7 +249,7 @@ def read_due_deliveries(
             model.service.c.name,
         )
         .outerjoin(model.service, model.service.c.id == delivery.service_id)
-        .where(delivery.role_id.in_(role_ids), sa.or_(delivery.state == DeliveryState.RETRY, served))
+        .where(delivery.role_id == role_id, sa.or_(delivery.state == DeliveryState.RETRY, served))
         .order_by(delivery.position)
         .limit(limit)
     )
