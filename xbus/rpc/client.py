@@ -138,10 +138,11 @@ class Client:
         return ConnectionLost(f"{self.name}: the connection was closed here")
 
     def _send(self, request_id: int, frames: list[bytes]) -> None:
-        if self._unsent or not self._sent(frames):
-            self._unsent[request_id] = frames
-        else:
+        # libzmq tells of a lost connection before it stops taking messages for it: what is sent then goes nowhere.
+        if self._connected and self._sent(frames):
             self._drain.check()
+        else:
+            self._unsent[request_id] = frames
 
     def _sent(self, frames: list[bytes]) -> bool:
         try:
