@@ -1,0 +1,86 @@
+"""A recipient that listens: the author's code, the thread it runs in, and the socket on which the broker calls it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from xbus.clock import Clock
+from xbus.recipient.api import RecipientApi
+from xbus.recipient.base import Recipient
+from xbus.recipient.calls import Calls
+from xbus.recipient.desk import Desk
+from xbus.rpc.context import Context
+from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.server import Server
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE_BYTES = 134_217_728
+"""The largest message that is read; a broker's batches are far below."""
+
+ROLL_BACK_SECONDS = 5.0
+"""How long the author's code may take at the end to roll back and to close what it opened."""
+
+
+class Service:
+    """Serves one recipient.
+
+    Args:
+        context: for the socket.
+        author: the author's recipient.
+        login: the role's login, for names in the log.
+        clock: tells the time.
+        on_worker_ready: see ``RecipientApi``.
+    """
+
+    def __init__(
+        self, context: Context, author: Recipient, login: str, clock: Clock, on_worker_ready: Callable[[], None]
+    ) -> None:
+        self._desk = Desk(f"recipient {login}")
+        self._calls = Calls(author, self._desk)
+        self.api = RecipientApi(author, self._calls, self._desk, clock, on_worker_ready)
+        self._server = Server(
+            context, Dispatch(self.api), name=f"recipient {login}", max_message_bytes=MAX_MESSAGE_BYTES, clock=clock
+        )
+
+    async def start(self, bind: str) -> str:
+        """Let the author open what is needed, then listen at ``bind``; the address with the port that was taken.
+
+        Raises:
+            ConfigurationError: the address can't be used.
+        """
+        endpoint = self._server.bind(bind)
+        await self._desk.give(self._calls.start)
+        self._server.start()
+        return endpoint
+
+    async def finish(self, seconds: float) -> None:
+        """Take no new envelopes, and give those that are open some time to come to their end."""
+        logger.info("stopping", extra={"action": "recipient_stopping"})
+        self.api.is_closing = True
+        if not await _within(seconds, self.api.idle.wait()):
+            logger.warning("envelopes still open, rolling back", extra={"action": "recipient_stop_timeout"})
+
+    async def stop(self) -> None:
+        """Roll back what is open still, and let the author close what was opened."""
+        if not await _within(ROLL_BACK_SECONDS, self._stop_author()):
+            logger.error("the recipient's code does not return", extra={"action": "recipient_hangs"})
+
+    def close(self) -> None:
+        """Close the socket and the thread."""
+        self._server.close()
+        self._desk.close()
+
+    async def _stop_author(self) -> None:
+        await self.api.roll_back_all()
+        await self._desk.give(self._calls.stop)
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, Any]) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        return False
+    return True
