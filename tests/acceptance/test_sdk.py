@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,9 @@ from tests.support.waiting import eventually, wait_until
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.errors import Refused
 from xbus.recipient import Consumer, Envelope, Event, Item, Recipient, Refusal, Worker, serve
+from xbus.rpc.client import Client
+from xbus.rpc.codec import pack_items
+from xbus.rpc.context import new_context
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -128,6 +132,29 @@ async def test_an_emitter_outlives_a_killed_broker(database_url: str, start_daem
         await eventually(lambda: keeps.committed, "the consumer commits", 20)
     assert receipt.items == 10_000
     assert keeps.committed == {receipt.envelope_id: [(n, n) for n in range(10_000)]}
+
+
+async def test_a_repeated_batch_gets_its_first_answer(database_url: str, start_daemon: StartDaemon) -> None:
+    """As an emitter repeats it that lost its connection, with other batches stored behind it meanwhile."""
+    add_bus(database_url, {"numbers": {"store": []}})
+    daemon = start_daemon(database_url)
+    context = new_context()
+    client = Client(context, name="emitter")
+    client.connect(daemon.front)
+    token = (await client.call("xbus.login", "emitter_1", PASSWORD))["token"]
+    envelope_id, event_id = str(uuid.uuid4()), str(uuid.uuid4())
+    await client.call("xbus.start_envelope", token, envelope_id)
+    await client.call("xbus.start_event", token, envelope_id, event_id, "numbers", 0)
+    batches = [(number * 10, 10, pack_items([b"%d" % number] * 10)) for number in range(5)]
+    for _ in range(2):
+        for first_index, items, data in batches:
+            answer = await client.call("xbus.send_items", token, envelope_id, event_id, first_index, items, data)
+            assert answer == first_index + items
+    with pytest.raises(Refused) as refused:
+        await client.call("xbus.send_items", token, envelope_id, event_id, 10, 10, pack_items([b"other"] * 10))
+    assert refused.value.code == "content_differs"
+    client.close()
+    context.destroy()
 
 
 async def test_a_recipient_outlives_a_killed_broker(database_url: str, start_daemon: StartDaemon) -> None:

@@ -96,6 +96,8 @@ async def check_same_items(journal: Journal, event_id: UUID, first_index: int, i
     for first, stored in await _stored_runs(journal, event_id, first_index, items):
         start = max(first, first_index)
         end = min(first + len(stored), first_index + items)
+        if start >= end:  # a page of segments may hold more than was asked about
+            continue
         if stored[start - first : end - first] != wanted[start - first_index : end - first_index]:
             raise content_differs(f"items from index {start} on of event {event_id} were sent with other content")
 
