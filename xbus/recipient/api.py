@@ -121,7 +121,7 @@ class RecipientApi:
     @verb("xbus.take_event")
     def take_event(self, envelope_id: str, event_id: str, type_name: str, batches: list[Any], commit: bool) -> Answer:
         """A whole small event in one call; with ``commit`` it ends the envelope too."""
-        unpacked = [Batch.unpacked(*batch) for batch in batches]
+        unpacked = [Batch.of_wire(batch) for batch in batches]
         delivery = self._deliveries.get(envelope_id) or self._open(envelope_id)
         event = delivery.add_event(event_id, type_name)
 

@@ -104,6 +104,18 @@ class Batch:
         except ProtocolError as error:
             raise Refused(error.cause, error.next_step, code="bad_items") from error
 
+    @classmethod
+    def of_wire(cls, batch: Any) -> "Batch":
+        """The batch in ``[first_index, items, data, indices]``.
+
+        Raises:
+            Refused: it has not that form, or does not fit together (``bad_items``).
+        """
+        match batch:
+            case [int(first_index), int(items), bytes(data), (None | list()) as indices]:
+                return cls.unpacked(first_index, items, data, indices)
+        raise Refused("a batch is not [first_index, items, data, indices]", code="bad_items")
+
     def __len__(self) -> int:
         return len(self.data)
 

@@ -61,6 +61,26 @@ async def test_a_consumer_sees_an_envelope_in_order(broker: BrokerDouble, serve_
     ]
 
 
+async def test_a_small_event_comes_in_one_call(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    notes = Notes()
+    await serve_recipient(notes)
+    batches = [[0, 1, b"\xc4\x01a", None], [1, 1, b"\xc4\x01b", [[1, 2]]]]
+    assert await broker.call("xbus.take_event", "E", "e", "test_event", batches, True) == [True, "a reply", []]
+    assert notes.seen[1:] == [(0, b"a"), (1, b"b"), ("end", "e"), ("commit", "E")]
+    with pytest.raises(Refused) as refused:
+        await broker.call("xbus.take_event", "F", "f", "test_event", [["rubbish"]], True)
+    assert refused.value.code == "bad_items"
+
+
+async def test_a_worker_answers_a_small_event_at_once(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    await serve_recipient(Splitting)
+    batches = [[0, 1, b"\xc4\x01\x02", None]]
+    ok, reply, out = await broker.call("xbus.take_event", "E", "e", "test_event", batches, False)
+    assert (ok, reply) == (True, None)
+    made = [(pack([0, 0]), [0]), (pack([0, 1]), [0]), (pack("sum"), []), (pack("of some"), [0, 2])]
+    assert decoded(out) == [(0, [item for item, _ in made], [indices for _, indices in made])]
+
+
 async def test_a_consumer_under_a_broker_of_single_items(broker: BrokerDouble, serve_recipient: Serve) -> None:
     notes = Notes()
     await serve_recipient(notes)
