@@ -1,0 +1,144 @@
+"""Journals for tests: a database with a small bus in it, and the calls of an emitter put together."""
+
+import asyncio
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from xbus.broker.journal import schema
+from xbus.broker.journal.catalog import Catalog, read_catalog
+from xbus.broker.journal.configuration import (
+    Bus,
+    Emitter,
+    EventType,
+    Node,
+    Profile,
+    Role,
+    Service,
+    apply,
+    make_plan,
+    read_stored,
+)
+from xbus.broker.journal.database import create_engine
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import Append, EndEvent, Receipt, Seal, StartEnvelope, StartEvent
+from xbus.rpc.codec import pack_items
+
+NOW = datetime(2020, 2, 29, 12, 0, tzinfo=UTC)
+
+
+def small_bus() -> Bus:
+    """``flights`` go through the worker ``names`` to ``store``, ``notes`` straight there; ``store`` has two roles.
+
+    ``north`` may send both types, ``south`` only notes. ``secrets`` is a type that nobody may send.
+    """
+    flights = {"names": Node("names", "names", ("store",)), "store": Node("store", "store")}
+    notes = {"store": Node("store", "store")}
+    return Bus(
+        event_types={
+            "flights": EventType("flights", False, flights),
+            "notes": EventType("notes", False, notes),
+            "secrets": EventType("secrets", False, {}),
+        },
+        services={"names": Service("names", "worker"), "store": Service("store", "consumer")},
+        roles={
+            "names_1": Role("names_1", "names"),
+            "store_1": Role("store_1", "store"),
+            "store_2": Role("store_2", "store"),
+        },
+        profiles={
+            "all": Profile("all", frozenset({"flights", "notes"})),
+            "notes only": Profile("notes only", frozenset({"notes"})),
+        },
+        emitters={"north": Emitter("north", "all"), "south": Emitter("south", "notes only")},
+    )
+
+
+def add_small_bus(connection: sa.Connection) -> None:
+    """Add it in the caller's transaction."""
+    plan = make_plan(read_stored(connection), small_bus())
+    assert not plan.problems, plan.problems
+    apply(connection, plan, NOW)
+
+
+def memory_engine() -> sa.Engine:
+    """A database in memory with the small bus in it."""
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        schema.upgrade_connection(connection)
+        add_small_bus(connection)
+    return engine
+
+
+@contextmanager
+def looking(url: str) -> Iterator[sa.Connection]:
+    """A connection of one's own, beside those of the journal."""
+    engine = create_engine(url)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+class Scribe:
+    """Writes envelopes into a journal, as the front does.
+
+    Args:
+        journal: entered.
+        catalog: of the database.
+    """
+
+    def __init__(self, journal: Journal, catalog: Catalog) -> None:
+        self.journal = journal
+        self.catalog = catalog
+
+    @classmethod
+    async def of(cls, journal: Journal) -> "Scribe":
+        return cls(journal, await journal.read(read_catalog))
+
+    def emitter_id(self, login: str = "north") -> int:
+        return next(entry.id for entry in self.catalog.emitters.values() if entry.login == login)
+
+    def role_id(self, login: str = "store_1") -> int:
+        return next(entry.id for entry in self.catalog.roles.values() if entry.login == login)
+
+    def start_envelope(self) -> tuple[uuid.UUID, "asyncio.Future[None]"]:
+        envelope_id = uuid.uuid4()
+        return envelope_id, self.journal.write(StartEnvelope(envelope_id, self.emitter_id(), NOW))
+
+    def start_event(
+        self, envelope_id: uuid.UUID, number: int = 1, type_name: str = "notes"
+    ) -> tuple[uuid.UUID, "asyncio.Future[None]"]:
+        event_id = uuid.uuid4()
+        event_type = self.catalog.event_types[type_name]
+        start = StartEvent(event_id, envelope_id, number, event_type.id, event_type.graph_id, 0)
+        return event_id, self.journal.write(start)
+
+    def append(self, event_id: uuid.UUID, first_index: int, items: Sequence[bytes]) -> "asyncio.Future[None]":
+        return self.journal.write(Append(event_id, first_index, len(items), pack_items(items)))
+
+    def end_event(self, event_id: uuid.UUID, items: int) -> "asyncio.Future[None]":
+        return self.journal.write(EndEvent(event_id, items))
+
+    def seal(self, envelope_id: uuid.UUID) -> "asyncio.Future[Receipt]":
+        return self.journal.write(Seal(envelope_id, NOW))
+
+    async def put(self, *events: Sequence[bytes], type_name: str = "notes") -> Receipt:
+        """A whole envelope, each event with these items."""
+        answers: list[asyncio.Future[Any]] = []
+        envelope_id, started = self.start_envelope()
+        answers.append(started)
+        for number, items in enumerate(events, start=1):
+            event_id, started = self.start_event(envelope_id, number, type_name)
+            answers.append(started)
+            if items:
+                answers.append(self.append(event_id, 0, items))
+            answers.append(self.end_event(event_id, len(items)))
+        receipt = await self.seal(envelope_id)
+        await asyncio.gather(*answers)
+        return receipt
