@@ -1,0 +1,213 @@
+"""What the back keeps: cursors, deliveries that go their own way, failures; and sessions and registrations."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.journal import NOW, Scribe
+from xbus import model
+from xbus.broker.journal.catalog import read_credentials
+from xbus.broker.journal.cursor import Cursor
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.reading import (
+    StoredRegistration,
+    StoredSession,
+    read_cursors,
+    read_due_deliveries,
+    read_registrations,
+    read_sessions,
+)
+from xbus.broker.journal.writes import (
+    Delivery,
+    DeliveryMove,
+    EndSession,
+    Failure,
+    Progress,
+    Receipt,
+    Register,
+    RenewSessions,
+    StartSession,
+    StorePassword,
+    Unregister,
+)
+from xbus.errors import JournalError
+from xbus.states import DeliveryState
+
+SOON = NOW + timedelta(hours=1)
+HASH = b"h" * 32
+OTHER_HASH = b"i" * 32
+
+# -- cursors ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cursor_comes_back_as_it_was_written(journal: Journal, scribe: Scribe) -> None:
+    cursor = (await journal.read(read_cursors))[scribe.role_id()]
+    cursor.handed_to = 5000
+    for position in (1, 2, 5, 1000, 4097):
+        cursor.settle(position)
+    await journal.write(Progress(NOW, [cursor]))
+    assert (await journal.read(read_cursors))[scribe.role_id()] == cursor
+
+
+async def test_consumer_roles_have_cursors_and_workers_none(journal: Journal, scribe: Scribe) -> None:
+    assert set(await journal.read(read_cursors)) == {scribe.role_id("store_1"), scribe.role_id("store_2")}
+
+
+async def test_a_role_without_a_cursor_moves_none(journal: Journal, scribe: Scribe) -> None:
+    with pytest.raises(JournalError):
+        await journal.write(Progress(NOW, [Cursor(scribe.role_id("names_1"), 1, None, 3)]))
+
+
+# -- deliveries ------------------------------------------------------------------------------------------------------
+
+
+def set_aside(scribe: Scribe, receipt: Receipt, state: DeliveryState, role: str = "store_1") -> Delivery:
+    service = "names" if state is DeliveryState.WAITING else None
+    role_id = scribe.role_id(role)
+    return Delivery(role_id, receipt.envelope_id, receipt.position, state, 1, "timed_out", "no answer", service)
+
+
+async def due(journal: Journal, scribe: Scribe, *services: str, role: str = "store_1") -> list[Delivery]:
+    return await journal.read(read_due_deliveries, scribe.role_id(role), services, 100)
+
+
+async def test_a_delivery_comes_back_as_it_was_written(journal: Journal, scribe: Scribe) -> None:
+    delivery = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, delivery)]))
+    assert await due(journal, scribe) == [delivery]
+
+
+async def test_due_are_retries_and_what_waits_for_a_worker_that_is_there(journal: Journal, scribe: Scribe) -> None:
+    retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
+    waiting = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.WAITING)
+    parked = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.PARKED)
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, each) for each in (parked, waiting, retry)]))
+    assert await due(journal, scribe) == [retry]
+    assert await due(journal, scribe, "names") == [retry, waiting]
+
+
+async def test_each_role_has_its_own_deliveries(journal: Journal, scribe: Scribe) -> None:
+    retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY, "store_2")
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, retry)]))
+    assert await due(journal, scribe, role="store_1") == []
+    assert await due(journal, scribe, role="store_2") == [retry]
+
+
+async def test_a_settled_delivery_goes(journal: Journal, scribe: Scribe) -> None:
+    retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
+    settled = replace(retry, state=DeliveryState.SETTLED)
+    moves = [DeliveryMove(None, retry), DeliveryMove(DeliveryState.RETRY, settled)]
+    await journal.write(Progress(NOW, deliveries=moves))
+    assert await due(journal, scribe) == []
+
+
+async def test_a_delivery_moves_only_from_the_state_that_it_is_in(journal: Journal, scribe: Scribe) -> None:
+    """Compare and set: who acts on what is no longer so, changes nothing."""
+    retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
+    waiting = replace(retry, state=DeliveryState.WAITING, service="names")
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, retry)]))
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(DeliveryState.RETRY, waiting)]))
+    late = DeliveryMove(DeliveryState.RETRY, replace(retry, state=DeliveryState.SETTLED))
+    with pytest.raises(JournalError, match="no longer retry"):
+        await journal.write(Progress(NOW, deliveries=[late]))
+    assert await due(journal, scribe, "names") == [waiting]
+
+
+async def test_what_waits_for_one_worker_may_come_to_wait_for_another(journal: Journal, scribe: Scribe) -> None:
+    waiting = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.WAITING)
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, waiting)]))
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(DeliveryState.WAITING, waiting)]))
+    assert await due(journal, scribe, "names") == [waiting]
+
+
+async def test_a_cursor_moves_only_together_with_the_row_that_it_passes(journal: Journal, scribe: Scribe) -> None:
+    retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
+    cursor = (await journal.read(read_cursors))[scribe.role_id()]
+    cursor.settle(1)
+    impossible = DeliveryMove(DeliveryState.RETRY, replace(retry, state=DeliveryState.PARKED))
+    with pytest.raises(JournalError):
+        await journal.write(Progress(NOW, [cursor], [impossible]))
+    assert (await journal.read(read_cursors))[scribe.role_id()].position == 0
+
+
+async def test_a_parked_delivery_is_remembered(journal: Journal, scribe: Scribe) -> None:
+    receipt = await scribe.put([b"x"])
+    parked = set_aside(scribe, receipt, DeliveryState.PARKED)
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, parked)]))
+
+    def read_history(connection: sa.Connection) -> list[tuple[str, str, str]]:
+        history = model.history.c
+        wanted = sa.select(history.subject_id, history.move, history.reason).where(history.subject == "delivery")
+        return [(subject_id, move, reason) for subject_id, move, reason in connection.execute(wanted)]
+
+    subject_id = f"{scribe.role_id()} {receipt.envelope_id}"
+    assert await journal.read(read_history) == [(subject_id, "parked", "no answer")]
+
+
+async def test_failures_are_kept(journal: Journal, scribe: Scribe) -> None:
+    receipt = await scribe.put([b"x"])
+    named = Failure(receipt.envelope_id, None, scribe.role_id(), "send_item", "refused", "too old", [0, 3])
+    nobodys = Failure(receipt.envelope_id, None, None, "end_envelope", "timed_out", "no answer")
+    await journal.write(Progress(NOW, failures=[named, nobodys]))
+
+    def read_failures(connection: sa.Connection) -> list[tuple[object, ...]]:
+        failure = model.failure.c
+        wanted = sa.select(failure.role_id, failure.verb, failure.code, failure.message, failure.indices)
+        return [tuple(row) for row in connection.execute(wanted.order_by(failure.id))]
+
+    assert await journal.read(read_failures) == [
+        (scribe.role_id(), "send_item", "refused", "too old", [0, 3]),
+        (None, "end_envelope", "timed_out", "no answer", None),
+    ]
+
+
+# -- sessions --------------------------------------------------------------------------------------------------------
+
+
+async def test_sessions_come_back_with_their_owners(journal: Journal, scribe: Scribe) -> None:
+    emitter_id, role_id = scribe.emitter_id(), scribe.role_id()
+    await journal.write(StartSession(HASH, emitter_id, None, SOON))
+    await journal.write(StartSession(OTHER_HASH, None, role_id, SOON))
+    assert await journal.read(read_sessions, of_roles=False) == [StoredSession(HASH, emitter_id, SOON)]
+    assert await journal.read(read_sessions, of_roles=True) == [StoredSession(OTHER_HASH, role_id, SOON)]
+
+
+async def test_sessions_are_renewed_and_ended(journal: Journal, scribe: Scribe) -> None:
+    later = SOON + timedelta(hours=1)
+    await journal.write(StartSession(HASH, scribe.emitter_id(), None, SOON))
+    await journal.write(RenewSessions([(HASH, later), (OTHER_HASH, later)]))
+    assert [session.expires_at for session in await journal.read(read_sessions, of_roles=False)] == [later]
+    await journal.write(EndSession(HASH))
+    assert await journal.read(read_sessions, of_roles=False) == []
+
+
+async def test_a_better_hash_replaces_a_password(journal: Journal, scribe: Scribe) -> None:
+    assert await journal.read(read_credentials, "emitter", "north") is None
+    await journal.write(StorePassword(scribe.emitter_id(), None, "better"))
+    await journal.write(StorePassword(None, scribe.role_id(), "another"))
+    assert await journal.read(read_credentials, "emitter", "north") == (scribe.emitter_id(), "better")
+    assert await journal.read(read_credentials, "role", "store_1") == (scribe.role_id(), "another")
+
+
+# -- registrations ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_newest_registration_of_a_role_stays(journal: Journal, scribe: Scribe) -> None:
+    role_id = scribe.role_id()
+    await journal.write(Register(role_id, HASH, "tcp://here:1", NOW))
+    await journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW))
+    assert await journal.read(read_registrations) == [StoredRegistration(role_id, OTHER_HASH, "tcp://here:2")]
+    await journal.write(Unregister(role_id))
+    assert await journal.read(read_registrations) == []
+
+
+async def test_a_registration_survives_the_end_of_the_one_it_replaces(journal: Journal, scribe: Scribe) -> None:
+    """Both in one group: the older recipient is told off the list before the newer one comes on it."""
+    role_id = scribe.role_id()
+    await journal.write(Register(role_id, HASH, "tcp://here:1", NOW))
+    ended = journal.write(Unregister(role_id))
+    await journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW))
+    await ended
+    assert [registration.uri for registration in await journal.read(read_registrations)] == ["tcp://here:2"]

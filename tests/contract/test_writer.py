@@ -1,0 +1,380 @@
+"""Group commit, and what the journal says and does when the database fails: the same on every database."""
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+import sqlalchemy as sa
+
+from tests.support.journal import Scribe, add_small_bus, looking
+from tests.support.waiting import eventually
+from xbus import model
+from xbus.broker.journal.catalog import read_version
+from xbus.broker.journal.database import create_engine
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.reading import read_envelope, read_head
+from xbus.broker.journal.writer import Superseded
+from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
+
+
+class Faults:
+    """Makes commits fail on purpose.
+
+    Args:
+        engine: whose commits.
+    """
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def before_commit(self) -> Iterator[threading.Event]:
+        """The database goes away before the next COMMIT arrives: what was written is rolled back."""
+        with self._at_next_commit(lambda commit, connection: None) as happened:
+            yield happened
+
+    @contextmanager
+    def after_commit(self) -> Iterator[threading.Event]:
+        """The database commits once more and goes away before it says so."""
+        with self._at_next_commit(lambda commit, connection: commit(connection)) as happened:
+            yield happened
+
+    @contextmanager
+    def _at_next_commit(self, last: Callable[[Callable[[Any], None], Any], None]) -> Iterator[threading.Event]:
+        dialect: Any = self._engine.dialect
+        commit = dialect.do_commit
+        happened = threading.Event()
+
+        def fail(connection: Any) -> None:
+            dialect.do_commit = commit
+            last(commit, connection)
+            happened.set()
+            raise dialect.dbapi.OperationalError("the database went away")
+
+        dialect.do_commit = fail
+        try:
+            yield happened
+        finally:
+            dialect.do_commit = commit
+
+
+@pytest.fixture
+def faults(engine: sa.Engine) -> Faults:
+    return Faults(engine)
+
+
+# -- outages ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_write_that_was_not_committed_fails_and_leaves_nothing(
+    journal: Journal, scribe: Scribe, faults: Faults
+) -> None:
+    with faults.before_commit():
+        envelope_id, started = scribe.start_envelope()
+        with pytest.raises(JournalUnavailable):
+            await started
+    assert await journal.read(read_envelope, envelope_id) is None
+    assert (await scribe.put([b"x"])).position == 1
+
+
+async def test_a_commit_whose_confirmation_got_lost_is_found_out(
+    journal: Journal, scribe: Scribe, faults: Faults
+) -> None:
+    with faults.after_commit():
+        envelope_id, started = scribe.start_envelope()
+        await started
+    assert await journal.read(read_envelope, envelope_id) is not None
+    assert (await scribe.put([b"x"])).position == 1
+
+
+async def test_calls_made_before_a_failure_was_told_are_refused(
+    journal: Journal, scribe: Scribe, faults: Faults
+) -> None:
+    """They may build on what failed, so none of them may be kept."""
+    with faults.before_commit() as happened:
+        first_id, first = scribe.start_envelope()
+        # The loop stands still meanwhile, so it can't be told of the failure before it makes these calls.
+        happened.wait(5)
+        later = [scribe.start_envelope() for _ in range(3)]
+        outcomes = await asyncio.gather(first, *(started for _, started in later), return_exceptions=True)
+    assert all(isinstance(outcome, JournalUnavailable) for outcome in outcomes)
+    for envelope_id in (first_id, *(envelope_id for envelope_id, _ in later)):
+        assert await journal.read(read_envelope, envelope_id) is None
+
+
+async def test_calls_made_after_a_failure_was_told_go_on(scribe: Scribe, faults: Faults) -> None:
+    with faults.before_commit():
+        with pytest.raises(JournalUnavailable):
+            await scribe.start_envelope()[1]
+        assert (await scribe.put([b"x"])).position == 1
+
+
+@pytest.mark.xfail(strict=True, reason="U8: the rest of the group is committed")
+async def test_an_outage_in_a_group_that_is_redone_refuses_the_rest_of_it(
+    journal: Journal, scribe: Scribe, engine: sa.Engine
+) -> None:
+    release = _hold(journal)
+    bad = scribe.seal(uuid.uuid4())
+    first_id, first = scribe.start_envelope()
+    second_id, second = scribe.start_envelope()
+    with Faults(engine).before_commit():
+        release.set()
+        outcomes = await asyncio.gather(bad, first, second, return_exceptions=True)
+    # The group failed because of the bad call, which then failed alone; the commit of the first good one was lost.
+    assert [type(outcome) for outcome in outcomes] == [JournalError, JournalUnavailable, JournalUnavailable]
+    assert await journal.read(read_envelope, first_id) is None
+    assert await journal.read(read_envelope, second_id) is None
+
+
+def _hold(journal: Journal) -> threading.Event:
+    """Keep the writer's thread busy, so that what is written meanwhile becomes one group."""
+    release = threading.Event()
+    journal._writer.run(lambda connection: release.wait(5))
+    return release
+
+
+@pytest.mark.xfail(strict=True, reason="U6: the number of a group is used again")
+async def test_no_group_is_taken_for_an_earlier_one(journal: Journal, scribe: Scribe, engine: sa.Engine) -> None:
+    """A commit that nobody could ask about must not vouch for the next one."""
+    with Faults(engine).after_commit(), _unreachable_once(engine):
+        with pytest.raises(JournalUnavailable):
+            await scribe.start_envelope()[1]
+    with Faults(engine).before_commit():
+        envelope_id, started = scribe.start_envelope()
+        with pytest.raises(JournalUnavailable):
+            await started
+    assert await journal.read(read_envelope, envelope_id) is None
+
+
+@contextmanager
+def _unreachable_once(engine: sa.Engine) -> Iterator[None]:
+    """The first question about a group's number finds no database."""
+    asked = 0
+
+    def refuse(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        nonlocal asked
+        if statement.lstrip().startswith("SELECT writer.group_number"):
+            asked += 1
+            if asked == 1:
+                raise sa.exc.OperationalError(statement, {}, Exception("the database is away"))
+
+    sa.event.listen(engine, "before_cursor_execute", refuse)
+    try:
+        yield
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", refuse)
+
+
+async def test_reading_goes_on_after_a_failed_read(journal: Journal) -> None:
+    def fail(connection: sa.Connection) -> None:
+        raise sa.exc.OperationalError("SELECT", {}, Exception("the database went away"))
+
+    with pytest.raises(JournalUnavailable, match="went away"):
+        await journal.read(fail)
+    assert await journal.read(read_head) == 0
+
+
+# -- a PostgreSQL that cuts connections ------------------------------------------------------------------------------
+
+
+def cut_connections(url: str) -> None:
+    """End all connections to the database but one's own."""
+    with closing(psycopg2.connect(url.replace("+psycopg2", ""))) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+
+async def test_a_cut_connection_is_made_anew(store_url: str) -> None:
+    async with Journal(create_engine(store_url), "broker") as journal:
+        scribe = await Scribe.of(journal)
+        await scribe.put([b"x"])
+        await asyncio.to_thread(cut_connections, store_url)
+        envelope_id, started = scribe.start_envelope()
+        with pytest.raises(JournalUnavailable):
+            await started
+        assert (await scribe.put([b"x"])).position == 2
+        # Each reader finds out once.
+        for _ in range(3):
+            try:
+                assert await journal.read(read_envelope, envelope_id) is None
+            except JournalUnavailable:
+                continue
+        assert await journal.read(read_head) == 2
+
+
+async def test_a_connection_cut_while_items_are_written_is_an_outage(store_url: str) -> None:
+    async with Journal(create_engine(store_url), "broker") as journal:
+        scribe = await Scribe.of(journal)
+        envelope_id, _ = scribe.start_envelope()
+        event_id, started = scribe.start_event(envelope_id)
+        await started
+        await asyncio.to_thread(cut_connections, store_url)
+        with pytest.raises(JournalUnavailable):
+            await scribe.append(event_id, 0, [b"x"])
+        await scribe.append(event_id, 0, [b"x"])
+        await scribe.end_event(event_id, 1)
+        assert (await scribe.seal(envelope_id)).items == 1
+
+
+async def test_a_connection_cut_after_a_commit_is_found_out(store_url: str) -> None:
+    engine = create_engine(store_url)
+    async with Journal(engine, "broker") as journal:
+        scribe = await Scribe.of(journal)
+        dialect = engine.dialect
+        commit = dialect.do_commit
+
+        def commit_and_cut(connection: Any) -> None:
+            commit(connection)
+            dialect.do_commit = commit  # type: ignore[method-assign]
+            cut_connections(store_url)
+            connection.cursor().execute("SELECT 1")
+
+        dialect.do_commit = commit_and_cut  # type: ignore[method-assign]
+        envelope_id, started = scribe.start_envelope()
+        await started
+        with looking(store_url) as connection:
+            assert read_envelope(connection, envelope_id) is not None
+
+
+async def test_a_database_that_is_not_there(tmp_path: Path) -> None:
+    missing = create_engine(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder.db'}")
+    with pytest.raises(JournalUnavailable):
+        async with Journal(missing, "broker"):
+            pass
+
+
+# -- pressure --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_not_yet_committed_is_bounded(engine: sa.Engine) -> None:
+    told: list[bool] = []
+    async with Journal(engine, "broker", max_pending_bytes=10_000) as journal:
+        scribe = await Scribe.of(journal)
+        journal.on_room(lambda: told.append(journal.has_room))
+        envelope_id, _ = scribe.start_envelope()
+        event_id, _ = scribe.start_event(envelope_id)
+        assert journal.has_room
+        last = [scribe.append(event_id, index, [b"x" * 1000]) for index in range(12)]
+        assert not journal.has_room
+        await asyncio.gather(*last)
+        await eventually(lambda: journal.has_room, "room")
+    assert told == [True]
+
+
+# -- who writes ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_superseded_writer_dies(store_url: str) -> None:
+    async with Journal(create_engine(store_url), "front") as journal:
+        scribe = await Scribe.of(journal)
+        async with Journal(create_engine(store_url), "front") as newer:
+            scribe.start_envelope()
+            with pytest.raises(Superseded):
+                await journal.ended()
+            assert (await Scribe(newer, scribe.catalog).put([b"x"])).position == 1
+
+
+async def test_front_and_back_write_side_by_side(store_url: str) -> None:
+    async with (
+        Journal(create_engine(store_url), "front") as front,
+        Journal(create_engine(store_url), "back") as back,
+    ):
+        scribe = await Scribe.of(front)
+        other = Scribe(back, scribe.catalog)
+        receipts = await asyncio.gather(*(each.put([b"x"]) for each in (scribe, other) for _ in range(10)))
+    assert sorted(receipt.position for receipt in receipts) == list(range(1, 21))
+
+
+async def test_each_start_takes_a_new_epoch_and_goes_on_counting_groups(sqlite_url: str) -> None:
+    for epoch in (1, 2):
+        async with Journal(create_engine(sqlite_url), "broker"):
+            pass
+        with looking(sqlite_url) as connection:
+            assert connection.execute(sa.select(model.writer.c.name, model.writer.c.epoch)).one() == ("broker", epoch)
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_written_before_the_end_is_committed(sqlite_url: str) -> None:
+    with looking(sqlite_url) as connection:
+        add_small_bus(connection)
+    async with Journal(create_engine(sqlite_url), "broker") as journal:
+        scribe = await Scribe.of(journal)
+        envelope_id, _ = scribe.start_envelope()
+    with looking(sqlite_url) as connection:
+        assert read_envelope(connection, envelope_id) is not None
+
+
+async def test_a_closed_journal_takes_nothing(engine: sa.Engine) -> None:
+    async with Journal(engine, "broker") as journal:
+        scribe = await Scribe.of(journal)
+    with pytest.raises(JournalUnavailable):
+        scribe.start_envelope()
+    await journal.ended()
+
+
+@pytest.mark.xfail(strict=True, reason="U7: the call is never answered")
+async def test_a_journal_that_is_being_closed_takes_nothing(engine: sa.Engine) -> None:
+    journal = Journal(engine, "broker")
+    async with journal:
+        scribe = await Scribe.of(journal)
+        closing_down = asyncio.ensure_future(journal.__aexit__(None, None, None))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(2):
+            with pytest.raises(JournalUnavailable):
+                await scribe.start_envelope()[1]
+        await closing_down
+
+
+# -- durability ------------------------------------------------------------------------------------------------------
+
+
+def unsafe_by_database(connection: Any, name: str) -> None:
+    connection.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
+
+
+def unsafe_by_role(connection: Any, name: str) -> None:
+    connection.execute(f'ALTER ROLE CURRENT_USER IN DATABASE "{name}" SET synchronous_commit = off')
+
+
+@pytest.mark.parametrize("make_unsafe", [unsafe_by_database, unsafe_by_role])
+async def test_a_postgresql_that_does_not_wait_for_its_disk_is_refused(
+    store_url: str, make_unsafe: Callable[[Any, str], None]
+) -> None:
+    with closing(psycopg2.connect(store_url.replace("+psycopg2", ""))) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT current_database()")
+            make_unsafe(cursor, cursor.fetchone()[0])
+    with pytest.raises(ConfigurationError, match="synchronous_commit = off"):
+        async with Journal(create_engine(store_url), "broker"):
+            pass
+
+
+async def test_a_session_that_does_not_wait_for_the_disk_is_refused(store_url: str) -> None:
+    engine = create_engine(f"{store_url}?options=-csynchronous_commit%3Doff")
+    with pytest.raises(ConfigurationError, match="synchronous_commit = off"):
+        async with Journal(engine, "broker"):
+            pass
+
+
+async def test_an_sqlite_file_is_in_wal_and_synced_at_each_commit(sqlite_url: str) -> None:
+    async with Journal(create_engine(sqlite_url), "broker") as journal:
+
+        def pragmas(connection: sa.Connection) -> tuple[object, ...]:
+            names = ("journal_mode", "synchronous", "foreign_keys")
+            return tuple(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names)
+
+        assert await journal.read(pragmas) == ("wal", 2, 1)
+        assert await journal.read(read_version) == 1
