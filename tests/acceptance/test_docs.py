@@ -1,0 +1,183 @@
+"""README and docs say what is so: their code is quoted from examples that run, their commands do what they show."""
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartDaemon, StartProcess
+from tests.support.daemon import Daemon
+from tests.support.documentation import CHECKOUT, EXAMPLES, PAGES, Block, Terminal, blocks, title
+from tests.support.processes import run, script
+from tests.support.waiting import wait_until
+from xbus.admin import bus_file
+from xbus.broker.back.batch_verbs import BackBatchVerbs
+from xbus.broker.back.verbs import BackVerbs
+from xbus.broker.front.batch_verbs import FrontBatchVerbs
+from xbus.broker.front.verbs import FrontVerbs
+from xbus.broker.journal.configuration import Bus, Stored, make_plan
+from xbus.broker.journal.configuration.demo import add_demo_rows
+from xbus.broker.journal.connection import writing
+from xbus.config import load
+from xbus.recipient.api import RecipientApi
+
+LANGUAGES = {"console", "csv", "ini", "json", "python", "sh", "text", "toml"}
+"""text is a drawing; all others are tested here."""
+
+INSTALLING = {". .venv/bin/activate", "python3 -m venv .venv", "pip install --editable .", ".ci/run"}
+
+
+def all_blocks(language: str) -> list[object]:
+    found = [(page, block) for page in PAGES for block in blocks(page, language)]
+    return [pytest.param(block, id=f"{title(page)}-{number}") for number, (page, block) in enumerate(found)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_every_block_is_of_a_kind_that_is_tested(page: Path) -> None:
+    assert {block.language for block in blocks(page)} <= LANGUAGES
+
+
+@pytest.mark.parametrize("block", all_blocks("python"))
+def test_python_is_quoted_from_an_example(block: Block) -> None:
+    assert any(block.text in path.read_text(encoding="utf-8") for path in EXAMPLES), block.text
+
+
+@pytest.mark.parametrize("block", all_blocks("toml"))
+def test_a_bus_file_can_be_applied(block: Block) -> None:
+    found = bus_file.read(block.text.encode())
+    plan = make_plan(Stored(1, Bus(), Bus()), found.bus)
+    assert (found.problems, plan.problems) == ((), ())
+
+
+@pytest.mark.parametrize("block", all_blocks("ini"))
+def test_a_configuration_can_be_loaded(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "config.ini"
+    path.write_text(block.text)
+    load(path)
+
+
+@pytest.mark.parametrize("block", all_blocks("sh"))
+def test_a_command_for_the_reader_exists(block: Block) -> None:
+    targets = re.findall(r"^([a-z]+):", (CHECKOUT / "Makefile").read_text(), re.MULTILINE)
+    for line in block.text.splitlines():
+        program, *arguments = shlex.split(line)
+        if program == "make":
+            assert arguments[0] in targets
+        elif line not in INSTALLING:
+            assert_options_exist(program, arguments)
+
+
+def assert_options_exist(program: str, arguments: list[str]) -> None:
+    commands = [argument for argument in arguments if argument.isalpha()][:2] if program == "xbus" else []
+    explained = run(script(program), *commands, "--help").stdout
+    for option in arguments:
+        assert not option.startswith("-") or re.search(rf"{option}\b", explained), f"{program}: {option}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+        assert anchor in {"", *(heading.lower().replace(" ", "-") for heading in headings)}, link
+
+
+# -- the commands ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path)
+    yield terminal
+    terminal.close()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if [*blocks(page, "console")]], ids=title)
+def test_the_commands_of_a_page_do_what_it_shows(page: Path, terminal: Terminal) -> None:
+    terminal.follow(page)
+
+
+# -- the examples that are not run by a page ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broker(start_daemon: StartDaemon, sqlite_url: str) -> Daemon:
+    with writing(sqlite_url) as connection:
+        add_demo_rows(connection)
+    return start_daemon(sqlite_url)
+
+
+def example(name: str) -> list[str]:
+    return [script("python"), str(CHECKOUT / "examples" / f"{name}.py")]
+
+
+def test_the_asynchronous_emitter_sends(broker: Daemon) -> None:
+    assert run(*example("async_emitter"), broker.front).stdout == "items sent: 3\n"
+
+
+def test_the_careful_emitter_tells_what_must_be_corrected(broker: Daemon) -> None:
+    told = run(*example("careful_emitter"), broker.front).stdout
+    assert told.startswith('correct this first: unknown_type - there is no event type "invoice" - ')
+
+
+def test_totals_makes_one_item_of_all(broker: Daemon, start_process: StartProcess) -> None:
+    consumer = start_process(*example("consumer"), broker.back)
+    start_process(*example("totals"), broker.back)
+
+    assert run(*example("emitter"), broker.front).returncode == 0
+
+    wait_until(lambda: "client: 3 clients" in consumer.text, "the total arrives", 20)
+
+
+# -- what pages list ---------------------------------------------------------------------------------------------------
+
+
+def served(*classes: type) -> set[str]:
+    """The verbs that classes mark, as the dispatch table reads them."""
+    marked = [method for kind in classes for method in vars(kind).values() if hasattr(method, "__verb__")]
+    return {method.__verb__ for method in marked}
+
+
+def section(page: Path, heading: str) -> str:
+    return page.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(
+    ("headings", "classes"),
+    [
+        (("Front, as in 0.2.0", "Front, added"), (FrontVerbs, FrontBatchVerbs)),
+        (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs)),
+        (("Recipients",), (RecipientApi,)),
+    ],
+    ids=["front", "back", "recipients"],
+)
+def test_every_verb_is_described(headings: tuple[str, ...], classes: tuple[type, ...]) -> None:
+    described = {
+        name
+        for heading in headings
+        for name in re.findall(r"^\| `([\w.]+)\(", section(CHECKOUT / "docs" / "wire.md", heading), re.MULTILINE)
+    }
+    assert described == served(*classes)
+
+
+def test_every_code_is_described() -> None:
+    described = set(re.findall(r"`(\w+)`", section(CHECKOUT / "docs" / "wire.md", "Codes")))
+    sources = [*CHECKOUT.glob("xbus/broker/front/*.py"), CHECKOUT / "xbus/broker/sessions.py"]
+    used = {code for path in sources for code in re.findall(r'code="(\w+)"', path.read_text())}
+    assert used - described == set()
+
+
+def test_the_changelog_begins_with_the_version() -> None:
+    version = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["version"]
+    assert re.search(r"^## (\S+?),", (CHECKOUT / "CHANGELOG.md").read_text(), re.MULTILINE)[1] == version  # type: ignore[index]
+
+
+def test_every_decision_is_listed() -> None:
+    folder = CHECKOUT / "docs" / "decisions"
+    listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (folder / "README.md").read_text())
+    assert listed == sorted(path.name for path in folder.glob("0*.md"))

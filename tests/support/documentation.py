@@ -1,0 +1,155 @@
+"""The pages of the documentation: their blocks of code, and a terminal that does what they show."""
+
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.processes import Process
+from tests.support.waiting import wait_until
+
+CHECKOUT = Path(__file__).parents[2]
+PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
+EXAMPLES = sorted(CHECKOUT.glob("examples/**/*.py"))
+
+COMMAND_SECONDS = 60.0
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE_NAME = re.compile(r"`([\w.]+)`:\n\n\Z")
+
+_TERMINAL = """\
+exec 3< "$1"
+while IFS= read -r line <&3; do
+    eval "$line" < /dev/null
+    echo "[exit $?]"
+done
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block.
+
+    Attributes:
+        language: what stands behind the fence.
+        text: what is in it.
+        file: the file that it shows, where the line before it ends with the name.
+    """
+
+    language: str
+    text: str
+    file: str
+
+
+def blocks(page: Path, language: str = "") -> Iterator[Block]:
+    """The blocks of a page, of one language or of all."""
+    text = page.read_text(encoding="utf-8")
+    for found in _BLOCK.finditer(text):
+        if language in ("", found[1]):
+            named = _FILE_NAME.search(text[: found.start()])
+            yield Block(found[1], found[2], named[1] if named else "")
+
+
+def title(page: Path) -> str:
+    """A page's path in the checkout."""
+    return str(page.relative_to(CHECKOUT))
+
+
+class Terminal:
+    """A shell in a folder with the checkout's examples, on ports of its own.
+
+    Args:
+        folder: where it works.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ports = {"1984": _free_port(), "4891": _free_port()}
+        shutil.copytree(
+            CHECKOUT / "examples", folder / "examples", ignore=shutil.ignore_patterns("demo", "__pycache__")
+        )
+        shutil.copy(CHECKOUT / "config.ini.sample", folder)
+        for path in (folder / "config.ini.sample", *folder.glob("examples/*.py")):
+            path.write_text(self.localized(path.read_text(encoding="utf-8")), encoding="utf-8")
+        fifo = folder / "commands"
+        os.mkfifo(fifo)
+        environment = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        self._process = Process(
+            "bash", "-c", _TERMINAL, "bash", fifo, output=folder / "output", cwd=folder, env=environment
+        )
+        self._commands = fifo.open("w", encoding="utf-8")
+        self._done = 0
+
+    def localized(self, text: str) -> str:
+        """The text with the ports of this terminal."""
+        for port, own in self._ports.items():
+            text = text.replace(port, own)
+        return text
+
+    def follow(self, page: Path) -> None:
+        """Write the files that a page shows, and give its commands, each with what it must bring about."""
+        for block in blocks(page):
+            if block.file:
+                (self.folder / block.file).write_text(block.text, encoding="utf-8")
+            if block.language == "console":
+                for command, expected in _commands(block.text):
+                    self._follow(command, expected)
+
+    def _follow(self, command: str, expected: list[str]) -> None:
+        def brought_about() -> bool:
+            # What is noted a moment later is seen at the next look.
+            if command.startswith("xbus envelope") and not self._shows(expected):
+                self.give(command)
+            return self._shows(expected)
+
+        self.give(command)
+        wait_until(brought_about, f"{command} brings about {expected}", COMMAND_SECONDS)
+
+    def give(self, command: str) -> None:
+        """Give one command and wait until it is done, or runs in the background."""
+        self._commands.write(self.localized(command) + "\n")
+        self._commands.flush()
+        self._done += 1
+        wait_until(lambda: len(self._exits) == self._done, f"{command} is done", COMMAND_SECONDS)
+        assert self._exits[-1] == "0", f"{command}: {self.output}"
+
+    @property
+    def output(self) -> str:
+        """All that was written so far."""
+        return self._process.text
+
+    @property
+    def _exits(self) -> list[str]:
+        return re.findall(r"^\[exit (\d+)\]$", self.output, re.MULTILINE)
+
+    def _shows(self, expected: list[str]) -> bool:
+        return all(re.search(_pattern(self.localized(line)), self.output, re.MULTILINE) for line in expected)
+
+    def close(self) -> None:
+        """End everything that was started here."""
+        self._commands.close()
+        self._process.kill()
+
+
+def _commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command with the lines below it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, *lines = part.splitlines()
+        yield command, [line for line in lines if line.strip()]
+
+
+def _pattern(line: str) -> str:
+    """A line as shown: … stands for anything, spaces for any number of them."""
+    parts = (r"[ \t]+".join(map(re.escape, part.split())) for part in line.split("…"))
+    return rf"^[ \t]*{'.*'.join(parts)}[ \t]*$"
+
+
+def _free_port() -> str:
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        return str(taken.getsockname()[1])
