@@ -16,6 +16,12 @@ MESSAGE_CHARACTERS = 1_000
 """What is kept of a message."""
 
 
+MAX_ERRORS = 1_000
+"""What is kept of the errors of one answer."""
+
+CODE_CHARACTERS = 64
+
+
 class FailureClass(StrEnum):
     """Whether another attempt could help."""
 
@@ -57,6 +63,8 @@ class RecipientFailed(Exception):
         errors: list[ItemError],
     ) -> None:
         super().__init__(f"{verb}: {errors[0].message}")
+        code = code[:CODE_CHARACTERS]
+        errors = errors[:MAX_ERRORS]
         self.role_id = role_id
         self.verb = verb
         self.event_id = event_id

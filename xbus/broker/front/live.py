@@ -68,12 +68,12 @@ class LiveEnvelope:
         Raises:
             Refused: envelope_closed; content_differs where the same event was started with another type.
         """
-        self.state.check_open()
         known = self.state.events.get(event_id)
         if known is not None:
             if known.type_name != event_type.name:
                 raise content_differs(f"event {event_id} was started with type {known.type_name}")
             return event_id
+        self.state.check_open()
         event = self.state.start_event(event_id, event_type.name)
         self.write(
             StartEvent(
@@ -111,7 +111,10 @@ class LiveEnvelope:
                 code="index_gap",
             )
         first_index = self.state.take(event, items, len(data), self._limits)
-        return after(self.write(Append(event_id, first_index, items, data)), lambda _: first_index + items)
+        return after(
+            self.write(Append(self.state.envelope_id, event_id, first_index, items, data)),
+            lambda _: first_index + items,
+        )
 
     def _repeated_append(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> "asyncio.Future[int]":
         if first_index + items > event.items:
@@ -155,7 +158,7 @@ class LiveEnvelope:
             return after(self.state.last_write or done(None), lambda _: event.items)
         self.state.check_open()
         event.ended = True
-        return after(self.write(EndEvent(event_id, event.items)), lambda _: event.items)
+        return after(self.write(EndEvent(self.state.envelope_id, event_id, event.items)), lambda _: event.items)
 
     def seal(self, events: int | None) -> "asyncio.Future[Receipt]":
         """End the envelope: from then on it never changes and is delivered.
@@ -175,7 +178,8 @@ class LiveEnvelope:
                 code="count_mismatch",
             )
         self.state.check_sealable()
-        return after(self._close(Seal(self.state.envelope_id, self._clock.now())), self._receipt)
+        seal = Seal(self.state.envelope_id, len(self.state.events), self.state.items, self._clock.now())
+        return after(self._close(seal), self._receipt)
 
     def _receipt(self, answer: Receipt | None) -> Receipt:
         if answer is None:

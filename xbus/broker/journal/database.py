@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg2
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -88,20 +89,29 @@ def journal_errors() -> Iterator[None]:
     """
     try:
         yield
-    except (exc.IntegrityError, exc.DataError, exc.ProgrammingError, exc.NotSupportedError) as error:
+    except _WRONG as error:
         raise JournalError(f"the database refused a statement ({_first_line(error)})") from error
-    except exc.DBAPIError as error:
+    except (exc.DBAPIError, psycopg2.Error) as error:
         raise JournalUnavailable(
             f"the database can't do its work now ({_first_line(error)})", "see that it runs and has room, then repeat"
         ) from error
-    except (exc.StatementError, ValueError) as error:
+    except (exc.StatementError, ValueError, OverflowError) as error:
         # The driver could not even write the value down, as with a zero character in a text for PostgreSQL.
         raise JournalError(f"a value can't be stored ({error})") from error
 
 
-def _first_line(error: exc.DBAPIError) -> str:
-    lines = str(error.orig).strip().splitlines()
-    return lines[0] if lines else type(error.orig).__name__
+_WRONG = (
+    *(exc.IntegrityError, exc.DataError, exc.ProgrammingError, exc.NotSupportedError),
+    # COPY goes past SQLAlchemy, so psycopg2's own come out of it.
+    *(psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError, psycopg2.NotSupportedError),
+)
+"""Errors that say that the statement is wrong, whenever it comes."""
+
+
+def _first_line(error: Exception) -> str:
+    cause = error.orig if isinstance(error, exc.DBAPIError) else error
+    lines = str(cause).strip().splitlines()
+    return lines[0] if lines else type(cause).__name__
 
 
 def check_durable(connection: sa.Connection) -> None:

@@ -183,14 +183,23 @@ def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, ma
     """The next segments of an event, in index order.
 
     Args:
-        from_index: the first index that is wanted.
+        from_index: the first index that is wanted; the segment that holds it comes first, also where it begins before.
         max_bytes: segments are added until their data would exceed this; the first one always comes.
 
     Returns:
         Segments that follow each other; none at the event's end.
     """
     segment = model.segment.c
-    wanted = sa.and_(segment.event_id == event_id, segment.first_index >= from_index)
+    holds_it = (
+        sa.select(sa.func.max(segment.first_index))
+        .where(segment.event_id == event_id, segment.first_index <= from_index)
+        .scalar_subquery()
+    )
+    wanted = sa.and_(
+        segment.event_id == event_id,
+        segment.first_index >= holds_it,
+        segment.first_index + segment["items"] > from_index,
+    )
     sizes = connection.execute(
         sa.select(segment.first_index, sa.func.length(segment.data))
         .where(wanted)

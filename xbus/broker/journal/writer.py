@@ -1,46 +1,29 @@
 """Group commit: one thread owns the write connection and commits all that arrived meanwhile in one transaction."""
 
 import asyncio
-import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam
 
-from xbus import model
-from xbus.broker.journal.database import check_durable, journal_errors
-from xbus.broker.journal.statements import carry_out
+from xbus.broker.journal.committer import Call, Committer, Errand
 from xbus.broker.journal.writes import Write, write_size
-from xbus.errors import JournalError, JournalUnavailable, XbusError
-
-log = logging.getLogger(__name__)
-
-
-class Superseded(Exception):
-    """Another process has begun to write to the journal under this writer's name: this process must stop."""
-
+from xbus.errors import JournalUnavailable, XbusError
 
 GROUP_BYTES = 16 * 1024 * 1024
-"""A group is closed when it holds this much, so that a transaction, and with it an answer, stays short."""
+"""A group is closed when it holds this much, so that a transaction, and with it the wait for an answer, stays short."""
 
 GROUP_CALLS = 5_000
 
-Errand: TypeAlias = Callable[[sa.Connection], Any]
-"""Something else to do on the write connection, in a transaction of its own."""
 
-
-@dataclass(slots=True)
-class _Call:
-    what: Write | Errand
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    call: Call
     size: int
-    answer: asyncio.Future[Any]
-    outages_known: int
-    """How many outages its caller could know of when it made the call."""
+    answer: "asyncio.Future[Any]"
 
 
 class Writer:
@@ -63,25 +46,20 @@ class Writer:
         max_pending_bytes: int,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
-        self._engine = engine
-        self._name = name
-        self._max_segment_bytes = max_segment_bytes
+        self._committer = Committer(engine, name, max_segment_bytes, lambda: self._closing)
         self._max_pending_bytes = max_pending_bytes
-        self.on_room = on_room
-        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._on_room = on_room
+        self._calls: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
         self._pending_bytes = 0
         self._full = False
-        self._connection: sa.Connection | None = None
-        self._epoch = 0
-        self._group_number = 0
-        self._thread: threading.Thread | None = None
+        self._faults_known = 0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name=f"journal-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[None] | None = None
-        self._outages = 0
-        self._outages_told = 0
 
     async def start(self) -> None:
-        """Take over this writer's row with a new epoch: a process that still writes under the old one must stop.
+        """Begin to write, under a new epoch: a process that still writes under the old one must stop.
 
         Raises:
             ConfigurationError: the database does not make durable what it commits.
@@ -89,20 +67,19 @@ class Writer:
         """
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
-        self._thread = threading.Thread(target=self._run, name=f"journal-{self._name}", daemon=True)
         self._thread.start()
-        await self.run(self._begin_epoch)
+        try:
+            await self.run(self._committer.begin_epoch)
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Commit what was submitted, then end the thread."""
-        if self._thread is None:
-            return
-        self._calls.put(None)
-        await asyncio.to_thread(self._thread.join)
-        self._thread = None
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if not self._closing:
+            self._closing = True
+            self._calls.put(None)
+            await asyncio.to_thread(self._thread.join)
 
     @property
     def has_room(self) -> bool:
@@ -133,12 +110,13 @@ class Writer:
 
     def _enqueue(self, what: Write | Errand, size: int) -> "asyncio.Future[Any]":
         assert self._loop is not None, "the writer is not started"
-        if self._thread is None:
-            raise JournalUnavailable("the journal is closed", "repeat the call when the broker is up again")
         answer: asyncio.Future[Any] = self._loop.create_future()
+        if self._closing:
+            answer.set_exception(JournalUnavailable("the journal is closed", "repeat the call when the broker runs"))
+            return answer
         self._pending_bytes += size
         self._full = self._full or self._pending_bytes > self._max_pending_bytes
-        self._calls.put(_Call(what, size, answer, self._outages_told))
+        self._calls.put(_Pending(Call(what, self._faults_known), size, answer))
         return answer
 
     # -- in the thread ---------------------------------------------------------------------------------------------
@@ -146,151 +124,60 @@ class Writer:
     def _run(self) -> None:
         assert self._loop is not None
         going_on = True
+        died_of: BaseException | None = None
         try:
             while going_on:
                 group, going_on = self._take()
-                answers = self._carry_out(group)
-                self._loop.call_soon_threadsafe(self._answer, group, answers, self._outages)
+                answers = self._committer.do([pending.call for pending in group])
+                self._loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
+                self._committer.forget_faults(self._faults_known)
         except BaseException as error:
-            self._loop.call_soon_threadsafe(self._died, error)
-        else:
-            self._loop.call_soon_threadsafe(self._died, None)
+            died_of = error
+        finally:
+            self._committer.close()
+        self._loop.call_soon_threadsafe(self._end, died_of)
 
-    def _take(self) -> tuple[list[_Call], bool]:
+    def _take(self) -> tuple[list[_Pending], bool]:
         """Wait for a call, and take all others that are there; false says that the writer is being closed."""
-        group: list[_Call] = []
+        group: list[_Pending] = []
         size = 0
         try:
-            call = self._calls.get()
-            while call is not None:
-                group.append(call)
-                size += call.size
+            pending = self._calls.get()
+            while pending is not None:
+                group.append(pending)
+                size += pending.size
                 if size > GROUP_BYTES or len(group) == GROUP_CALLS:
                     return group, True
-                call = self._calls.get_nowait()
+                pending = self._calls.get_nowait()
         except queue.Empty:
             return group, True
         return group, False
 
-    def _carry_out(self, calls: Sequence[_Call]) -> list[Any]:
-        """Answers, or errors, for all calls, each kind of call in its turn."""
-        answers: list[Any] = []
-        for kind, run in groupby(calls, key=self._kind):
-            match kind:
-                case "errand":
-                    answers += [self._do(cast(Errand, call.what)) for call in run]
-                case "overtaken":
-                    answers += [_overtaken() for _ in run]
-                case _:
-                    answers += self._commit([cast(Write, call.what) for call in run])
-        return answers
-
-    def _kind(self, call: _Call) -> Literal["errand", "overtaken", "write"]:
-        if callable(call.what):
-            return "errand"
-        # Its caller did not know yet that a call before it failed, which it may build on.
-        return "overtaken" if call.outages_known < self._outages else "write"
-
-    def _do(self, errand: Errand) -> Any:
-        try:
-            with journal_errors(), self._connected().begin():
-                return errand(self._connected())
-        except XbusError as error:
-            return error
-
-    def _commit(self, group: Sequence[Write]) -> list[Any]:
-        try:
-            return self._transaction(group)
-        except JournalUnavailable as error:
-            self._outages += 1
-            return [error] * len(group)
-        except JournalError as error:
-            if len(group) == 1:
-                return [error]
-        # One call is at fault: each in a transaction of its own, so that the others don't fail with it.
-        return [self._commit([write])[0] for write in group]
-
-    def _transaction(self, group: Sequence[Write]) -> list[Any]:
-        number = self._group_number + 1
-        answers = None
-        try:
-            with journal_errors(), self._connected().begin():
-                answers = carry_out(self._connected(), group, self._max_segment_bytes)
-                self._stamp(number)
-        except JournalUnavailable:
-            self._disconnect()
-            if answers is None or not self._was_committed(number):
-                raise
-            log.warning("the connection was lost after a commit", extra={"action": "commit_confirmed", "group": number})
-        self._group_number = number
-        return answers
-
-    def _stamp(self, number: int) -> None:
-        """Number the group, unless another process has taken over: then this one may write no more."""
-        stamped = self._connected().execute(_STAMP, {"of_name": self._name, "of_epoch": self._epoch, "number": number})
-        if stamped.rowcount != 1:
-            raise Superseded(f"another broker now writes to this journal as {self._name}")
-
-    def _was_committed(self, number: int) -> bool:
-        """Whether the last group's COMMIT took place although its confirmation got lost."""
-        with journal_errors(), self._connected().begin():
-            return bool(self._connected().execute(_READ_STAMP, {"of_name": self._name}).scalar_one() == number)
-
-    def _begin_epoch(self, connection: sa.Connection) -> None:
-        check_durable(connection)
-        row = connection.execute(_READ_WRITER, {"of_name": self._name}).one_or_none()
-        if row is None:
-            self._epoch, self._group_number = 1, 0
-            values = {"name": self._name, "epoch": self._epoch, "group_number": self._group_number}
-            connection.execute(sa.insert(model.writer), values)
-        else:
-            self._epoch, self._group_number = row.epoch + 1, row.group_number
-            connection.execute(_NEW_EPOCH, {"of_name": self._name, "new_epoch": self._epoch})
-
-    def _connected(self) -> sa.Connection:
-        if self._connection is None:
-            self._connection = self._engine.connect()
-        return self._connection
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
     # -- on the loop -----------------------------------------------------------------------------------------------
 
-    def _answer(self, group: Sequence[_Call], answers: Sequence[Any], outages: int) -> None:
-        self._outages_told = outages
-        for call, answer in zip(group, answers, strict=True):
-            self._pending_bytes -= call.size
-            if call.answer.done():
+    def _answer(self, group: Sequence[_Pending], answers: Sequence[Any], faults: int) -> None:
+        self._faults_known = faults
+        for pending, answer in zip(group, answers, strict=True):
+            self._pending_bytes -= pending.size
+            if pending.answer.done():
                 continue
             if isinstance(answer, XbusError):
-                call.answer.set_exception(answer)
+                pending.answer.set_exception(answer)
             else:
-                call.answer.set_result(answer)
+                pending.answer.set_result(answer)
         if self._full and self._pending_bytes <= self._max_pending_bytes // 2:
             self._full = False
-            self.on_room()
+            self._on_room()
 
-    def _died(self, error: BaseException | None) -> None:
+    def _end(self, died_of: BaseException | None) -> None:
         assert self._ended is not None
-        if error is None:
+        if died_of is None:
             self._ended.set_result(None)
-        else:
-            self._ended.set_exception(error)
-
-
-def _overtaken() -> JournalUnavailable:
-    return JournalUnavailable("a write before this one failed", "repeat both")
-
-
-_OF_WRITER = model.writer.c.name == bindparam("of_name")
-_STAMP = (
-    sa.update(model.writer)
-    .where(_OF_WRITER, model.writer.c.epoch == bindparam("of_epoch"))
-    .values(group_number=bindparam("number"))
-)
-_READ_STAMP = sa.select(model.writer.c.group_number).where(_OF_WRITER)
-_READ_WRITER = sa.select(model.writer.c.epoch, model.writer.c.group_number).where(_OF_WRITER)
-_NEW_EPOCH = sa.update(model.writer).where(_OF_WRITER).values(epoch=bindparam("new_epoch"))
+            return
+        self._closing = True
+        self._ended.set_exception(died_of)
+        # Whoever waits for an answer of the last group, or has waited behind it, will get none.
+        while not self._calls.empty():
+            pending = self._calls.get_nowait()
+            if pending is not None and not pending.answer.done():
+                pending.answer.set_exception(JournalUnavailable("the journal's writer died", "see the broker's log"))

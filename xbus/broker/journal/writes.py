@@ -34,6 +34,7 @@ class StartEvent:
 class Append:
     """Items of an event, ``data`` as in ``model.segment``; appends of one group that touch become one segment."""
 
+    envelope_id: UUID
     event_id: UUID
     first_index: int
     items: int
@@ -46,15 +47,23 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class EndEvent:
+    envelope_id: UUID
     event_id: UUID
     items: int
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The envelope is received: answered with its ``Receipt``."""
+    """The envelope is received: answered with its ``Receipt``.
+
+    Args:
+        events: how many events the journal must hold of it.
+        items: how many items the journal must hold of it.
+    """
 
     envelope_id: UUID
+    events: int
+    items: int
     at: datetime
 
 

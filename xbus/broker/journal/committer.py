@@ -1,0 +1,224 @@
+"""Groups of calls made durable: in one transaction where all goes well, else call by call; no event loop."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, TypeAlias, cast
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from xbus import model
+from xbus.broker.journal.database import check_durable, journal_errors
+from xbus.broker.journal.statements import carry_out
+from xbus.broker.journal.statements.common import Prepared
+from xbus.broker.journal.writes import Write
+from xbus.errors import JournalError, JournalUnavailable, XbusError
+
+log = logging.getLogger(__name__)
+
+ASK_AGAIN_SECONDS = 0.5
+"""How often a database that went away during a COMMIT is asked what became of it."""
+
+Errand: TypeAlias = Callable[[sa.Connection], Any]
+"""Something else to do on the write connection, in a transaction of its own."""
+
+
+class Superseded(Exception):
+    """Another process has begun to write to the journal under this one's name: this process must stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Something to be done on the write connection.
+
+    Args:
+        what: a write, or an errand.
+        faults_known: how many faults its maker could know of.
+    """
+
+    what: Write | Errand
+    faults_known: int
+
+
+class Committer:
+    """Owns the write connection. To be used in one thread.
+
+    A call that was made before its maker could know that one before it failed might build on that: it is refused, and
+    has to be made again. After an outage this holds for all calls, after the failure of a single call for those of the
+    same envelope.
+
+    Args:
+        engine: the journal's database.
+        name: the row of ``model.writer`` that is this committer's.
+        max_segment_bytes: appends are gathered up to this size.
+        is_closing: whether to give up waiting for a database that is away.
+    """
+
+    def __init__(self, engine: sa.Engine, name: str, max_segment_bytes: int, is_closing: Callable[[], bool]) -> None:
+        self._engine = engine
+        self._name = name
+        self._max_segment_bytes = max_segment_bytes
+        self._is_closing = is_closing
+        self._connection: sa.Connection | None = None
+        self._epoch = 0
+        self._group_number = 0
+        self._last_outage = 0
+        self._last_fault_of: dict[UUID, int] = {}
+        self.faults = 0
+        """How many faults there have been; what a maker of calls knows once it has their answers."""
+
+    def begin_epoch(self, connection: sa.Connection) -> None:
+        """Take over this committer's row: a process that still writes under the old epoch can no more.
+
+        Raises:
+            ConfigurationError: the database does not make durable what it commits.
+        """
+        check_durable(connection)
+        row = connection.execute(_READ_WRITER, {"of_name": self._name}).one_or_none()
+        if row is None:
+            self._epoch, self._group_number = 1, 0
+            values = {"name": self._name, "epoch": self._epoch, "group_number": self._group_number}
+            connection.execute(sa.insert(model.writer), values)
+        else:
+            self._epoch, self._group_number = row.epoch + 1, row.group_number
+            connection.execute(_NEW_EPOCH, {"of_name": self._name, "new_epoch": self._epoch})
+
+    def do(self, calls: Sequence[Call]) -> list[Any]:
+        """Do all calls in order.
+
+        Returns:
+            For each call its answer, or the error with which it failed.
+
+        Raises:
+            Superseded: another process has taken over.
+        """
+        answers: list[Any] = []
+        for kind, run in groupby(calls, key=self._kind):
+            match kind:
+                case "errand":
+                    answers += [self._do_errand(cast(Errand, call.what)) for call in run]
+                case "write":
+                    answers += self._write_group(list(run))
+        return answers
+
+    @staticmethod
+    def _kind(call: Call) -> Literal["errand", "write"]:
+        return "errand" if callable(call.what) else "write"
+
+    def _do_errand(self, errand: Errand) -> Any:
+        try:
+            with journal_errors(), self._connected().begin():
+                return errand(self._connected())
+        except XbusError as error:
+            return error
+
+    def _write_group(self, calls: Sequence[Call]) -> list[Any]:
+        if any(self._is_overtaken(call) for call in calls):
+            return self._write_singly(calls)
+        try:
+            return self._transaction([cast(Write, call.what) for call in calls])
+        except JournalUnavailable as error:
+            self._note_outage()
+            return [error] * len(calls)
+        except Superseded:
+            raise
+        except Exception as error:
+            if len(calls) == 1:
+                return [self._failed(calls[0], error)]
+        # One call is at fault: each in a transaction of its own, so that the others don't fail with it.
+        return self._write_singly(calls)
+
+    def _write_singly(self, calls: Sequence[Call]) -> list[Any]:
+        return [_overtaken() if self._is_overtaken(call) else self._write_group([call])[0] for call in calls]
+
+    def _is_overtaken(self, call: Call) -> bool:
+        last_fault = self._last_fault_of.get(cast(UUID, getattr(call.what, "envelope_id", None)), 0)
+        return call.faults_known < max(self._last_outage, last_fault)
+
+    def _note_outage(self) -> None:
+        self.faults += 1
+        self._last_outage = self.faults
+        self._last_fault_of.clear()
+
+    def _failed(self, call: Call, error: Exception) -> JournalError:
+        self.faults += 1
+        envelope_id = getattr(call.what, "envelope_id", None)
+        if envelope_id is not None:
+            self._last_fault_of[envelope_id] = self.faults
+        if isinstance(error, JournalError):
+            return error
+        log.error("a write died", exc_info=error, extra={"action": "write_died"})
+        return JournalError(f"a fault in the broker ({error!r})", "see the broker's log")
+
+    def _transaction(self, group: Sequence[Write]) -> list[Any]:
+        # Never used twice, also where the group fails: else it could speak for another one.
+        self._group_number += 1
+        answers = None
+        try:
+            with journal_errors(), self._connected().begin():
+                answers = carry_out(self._connected(), group, self._max_segment_bytes)
+                self._stamp()
+        except JournalUnavailable:
+            self._disconnect()
+            if answers is None or not self._was_committed():
+                raise
+            log.warning("a commit was confirmed only on a second look", extra={"action": "commit_confirmed"})
+        return answers
+
+    def _stamp(self) -> None:
+        """Number the group, unless another process has taken over: then this one may write no more."""
+        values = {"of_name": self._name, "of_epoch": self._epoch, "number": self._group_number}
+        if _STAMP.execute(self._connected(), values).rowcount != 1:
+            raise Superseded(f"another broker now writes to this journal as {self._name}")
+
+    def _was_committed(self) -> bool:
+        """Whether the last group's COMMIT took place although its confirmation got lost.
+
+        Nothing can be answered before that is known, so this waits for a database that is away.
+        """
+        while True:
+            try:
+                with journal_errors(), self._connected().begin():
+                    stamped = self._connected().execute(_READ_WRITER, {"of_name": self._name}).one()
+                    return bool(stamped.group_number == self._group_number)
+            except JournalUnavailable:
+                self._disconnect()
+                if self._is_closing():
+                    raise
+                time.sleep(ASK_AGAIN_SECONDS)
+
+    def forget_faults(self, known: int) -> None:
+        """Drop what every maker of calls knows by now."""
+        self._last_fault_of = {key: fault for key, fault in self._last_fault_of.items() if fault > known}
+
+    def _connected(self) -> sa.Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._disconnect()
+
+
+def _overtaken() -> JournalUnavailable:
+    return JournalUnavailable("a write before this one failed", "repeat both")
+
+
+_OF_WRITER = model.writer.c.name == bindparam("of_name")
+_STAMP = Prepared(
+    sa.update(model.writer)
+    .where(_OF_WRITER, model.writer.c.epoch == bindparam("of_epoch"))
+    .values(group_number=bindparam("number"))
+)
+_READ_WRITER = sa.select(model.writer.c.epoch, model.writer.c.group_number).where(_OF_WRITER)
+_NEW_EPOCH = sa.update(model.writer).where(_OF_WRITER).values(epoch=bindparam("new_epoch"))

@@ -1,0 +1,64 @@
+"""How each write is carried out. All that changes the journal stands in this package."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import sqlalchemy as sa
+
+from xbus.broker.journal import writes
+from xbus.broker.journal.segments import gather
+from xbus.broker.journal.statements import closing, emission, progress, sessions
+
+Handler = Callable[[sa.Connection, Any], list[Any] | None]
+
+_HANDLERS: dict[type, Handler] = {
+    writes.StartSession: sessions.start_sessions,
+    writes.RenewSessions: sessions.renew_sessions,
+    writes.EndSession: sessions.end_sessions,
+    writes.StorePassword: sessions.store_passwords,
+    # A recipient that is replaced by a newer one is struck off first. A registration is answered only when it is
+    # durable, so none is struck off in the group that brings it.
+    writes.Unregister: sessions.unregister,
+    writes.Register: sessions.register,
+    writes.StartEnvelope: emission.start_envelopes,
+    writes.StartEvent: emission.start_events,
+    writes.Append: emission.insert_segments,
+    writes.EndEvent: emission.end_events,
+    writes.Cancel: closing.cancel,
+    writes.Progress: progress.progress,
+    # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
+    writes.Seal: closing.seal,
+}
+"""In the order in which a group is carried out."""
+
+
+def carry_out(connection: sa.Connection, group: Sequence[writes.Write], max_segment_bytes: int) -> list[Any]:
+    """Write a group of calls in the caller's transaction.
+
+    The group is carried out kind by kind, not call by call: an envelope's calls come in the order of the kinds anyway,
+    and one statement then serves many calls.
+
+    Args:
+        connection: in a transaction that the caller commits or rolls back.
+        group: in the order in which the calls came.
+        max_segment_bytes: gathered segments are not made larger than this.
+
+    Returns:
+        An answer for each call, in the same order: a ``Receipt`` for a seal, else None.
+
+    Raises:
+        JournalError: one of the calls can't be carried out; nothing of the group may be committed.
+    """
+    answers: list[Any] = [None] * len(group)
+    places: dict[type, list[int]] = {}
+    for place, write in enumerate(group):
+        places.setdefault(type(write), []).append(place)
+    for kind, handler in _HANDLERS.items():
+        if kind not in places:
+            continue
+        calls: list[Any] = [group[place] for place in places[kind]]
+        if kind is writes.Append:
+            calls = gather(cast(list[writes.Append], calls), max_segment_bytes)
+        for place, answer in zip(places[kind], handler(connection, calls) or (), strict=False):
+            answers[place] = answer
+    return answers

@@ -1,0 +1,59 @@
+"""What several statements share."""
+
+from datetime import datetime
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.errors import JournalError
+
+
+class Prepared:
+    """A statement for the hot path: written out once for each kind of database, then handed to the driver as it is.
+
+    Args:
+        statement: its parameters are plain numbers and texts, which need no conversion.
+    """
+
+    def __init__(self, statement: sa.ClauseElement) -> None:
+        self._statement = statement
+        self._written: dict[str, tuple[str, list[str] | None]] = {}
+
+    def execute(self, connection: sa.Connection, parameters: dict[str, Any]) -> sa.CursorResult[Any]:
+        """Execute it with values for its parameters."""
+        text, order = self._written.get(connection.dialect.name) or self._write(connection)
+        values = parameters if order is None else tuple(parameters[name] for name in order)
+        return connection.exec_driver_sql(text, values)
+
+    def _write(self, connection: sa.Connection) -> tuple[str, list[str] | None]:
+        compiled = self._statement.compile(dialect=connection.dialect)
+        written = (str(compiled), getattr(compiled, "positiontup", None))
+        self._written[connection.dialect.name] = written
+        return written
+
+
+def exactly_one(result: sa.CursorResult[Any], otherwise: str) -> None:
+    """Let a change of one row pass.
+
+    Raises:
+        JournalError: it changed none, for the reason ``otherwise``: the row was not in the state that it must be in.
+    """
+    if result.rowcount != 1:
+        raise JournalError(otherwise)
+
+
+class Dated(Protocol):
+    """A write that knows when it was made."""
+
+    @property
+    def at(self) -> datetime: ...
+
+
+_INSERT_HISTORY = sa.insert(model.history)
+
+
+def remember(connection: sa.Connection, write: Dated, subject: str, subject_id: str, move: str, reason: str) -> None:
+    """Leave a row in the history, for the operator who asks later."""
+    row = {"at": write.at, "subject": subject, "subject_id": subject_id, "move": move, "reason": reason}
+    connection.execute(_INSERT_HISTORY, row)

@@ -1,0 +1,90 @@
+"""What an emitter sends: envelopes and events that begin and end, and the items between."""
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from xbus import model
+from xbus.broker.journal import writes
+from xbus.broker.journal.segments import COPY_COLUMNS, SegmentRow, copy_binary
+from xbus.broker.journal.statements.common import exactly_one
+from xbus.states import EnvelopeState
+
+COPY_CHUNK_BYTES = 1024 * 1024
+
+_COPY_SEGMENT = f"COPY segment ({', '.join(COPY_COLUMNS)}) FROM STDIN (FORMAT binary)"
+_INSERT_SEGMENT = f"INSERT INTO segment ({', '.join(COPY_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_ENVELOPE = sa.insert(model.envelope)
+_INSERT_EVENT = sa.insert(model.event)
+_END_EVENT = (
+    sa.update(model.event)
+    .where(model.event.c.id == bindparam("event_id"), model.event.c["items"].is_(None))
+    .values(items=bindparam("item_count"))
+)
+
+
+def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvelope]) -> None:
+    connection.execute(
+        _INSERT_ENVELOPE,
+        [
+            {
+                "id": write.envelope_id,
+                "emitter_id": write.emitter_id,
+                "state": EnvelopeState.OPEN,
+                "opened_at": write.at,
+            }
+            for write in group
+        ],
+    )
+
+
+def start_events(connection: sa.Connection, group: Sequence[writes.StartEvent]) -> None:
+    connection.execute(
+        _INSERT_EVENT,
+        [
+            {
+                "id": write.event_id,
+                "envelope_id": write.envelope_id,
+                "number": write.number,
+                "event_type_id": write.event_type_id,
+                "graph_id": write.graph_id,
+                "estimate": write.estimate,
+            }
+            for write in group
+        ],
+    )
+
+
+def end_events(connection: sa.Connection, group: Sequence[writes.EndEvent]) -> None:
+    for write in group:
+        exactly_one(
+            connection.execute(_END_EVENT, {"event_id": write.event_id, "item_count": write.items}),
+            f"event {write.event_id} is not there to be ended",
+        )
+
+
+def insert_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
+    """Store items: the hottest of all statements, so each driver gets what it is fastest with."""
+    if connection.dialect.name == "postgresql":
+        with cast(_CopyCursor, connection.connection.cursor()) as cursor:
+            cursor.copy_expert(_COPY_SEGMENT, io.BytesIO(copy_binary(rows)), COPY_CHUNK_BYTES)
+    else:
+        connection.exec_driver_sql(_INSERT_SEGMENT, [_sqlite_row(row) for row in rows])
+
+
+def _sqlite_row(row: SegmentRow) -> tuple[str, int, int, bytes, bytes, str | None]:
+    """A row as SQLAlchemy's types would write it."""
+    indices = None if row.indices is None else json.dumps(row.indices)
+    return (row.event_id.hex, row.first_index, row.items, row.data, row.hash, indices)
+
+
+class _CopyCursor(Protocol):
+    """What psycopg2's cursor has beyond the DB API."""
+
+    def __enter__(self) -> "_CopyCursor": ...
+    def __exit__(self, *exception: object) -> None: ...
+    def copy_expert(self, sql: str, file: io.BytesIO, size: int) -> None: ...

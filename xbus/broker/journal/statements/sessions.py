@@ -1,0 +1,69 @@
+"""Who is logged in, and who is registered."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from xbus import model
+from xbus.broker.journal import writes
+
+_INSERT_SESSION = sa.insert(model.session)
+_RENEW_SESSION = (
+    sa.update(model.session)
+    .where(model.session.c.token_hash == bindparam("session_hash"))
+    .values(expires_at=bindparam("new_expiry"))
+)
+_END_SESSION = sa.delete(model.session).where(model.session.c.token_hash == bindparam("session_hash"))
+_DELETE_REGISTRATION = sa.delete(model.registration).where(model.registration.c.role_id == bindparam("of_role"))
+_INSERT_REGISTRATION = sa.insert(model.registration)
+
+
+def start_sessions(connection: sa.Connection, group: Sequence[writes.StartSession]) -> None:
+    connection.execute(
+        _INSERT_SESSION,
+        [
+            {
+                "token_hash": write.token_hash,
+                "emitter_id": write.emitter_id,
+                "role_id": write.role_id,
+                "expires_at": write.expires_at,
+            }
+            for write in group
+        ],
+    )
+
+
+def renew_sessions(connection: sa.Connection, group: Sequence[writes.RenewSessions]) -> None:
+    for write in group:
+        for token_hash, expires_at in write.expiries:
+            connection.execute(_RENEW_SESSION, {"session_hash": token_hash, "new_expiry": expires_at})
+
+
+def end_sessions(connection: sa.Connection, group: Sequence[writes.EndSession]) -> None:
+    for write in group:
+        connection.execute(_END_SESSION, {"session_hash": write.token_hash})
+
+
+def store_passwords(connection: sa.Connection, group: Sequence[writes.StorePassword]) -> None:
+    for write in group:
+        table = model.role if write.emitter_id is None else model.emitter
+        owner = write.role_id if write.emitter_id is None else write.emitter_id
+        connection.execute(sa.update(table).where(table.c.id == owner).values(password_hash=write.password_hash))
+
+
+def register(connection: sa.Connection, group: Sequence[writes.Register]) -> None:
+    for write in group:
+        connection.execute(_DELETE_REGISTRATION, {"of_role": write.role_id})
+        row = {
+            "role_id": write.role_id,
+            "token_hash": write.token_hash,
+            "uri": write.uri,
+            "registered_at": write.at,
+        }
+        connection.execute(_INSERT_REGISTRATION, row)
+
+
+def unregister(connection: sa.Connection, group: Sequence[writes.Unregister]) -> None:
+    for write in group:
+        connection.execute(_DELETE_REGISTRATION, {"of_role": write.role_id})
