@@ -137,7 +137,7 @@ class Front:
         """
         types = [self._event_type(emitter_id, event.type_name) for event in events]
         for event in events:
-            if event.items:
+            if event.items or event.data:
                 self._check_items(event.items, event.data)
 
         def put(known: Known | None) -> "asyncio.Future[Receipt]":
