@@ -8,7 +8,8 @@ from xbus.recipient import Event, Item, Refusal, Worker
 class AirlineNames(Worker):
     """Learns the airlines from the event before that of the flights: events of an envelope come in their order.
 
-    What it has learned is kept with the envelope, so that another attempt at it starts from nothing again.
+    What it has learned is kept with the envelope, so that another attempt at it starts from nothing again. One role
+    alone provides this service: of several, each event might go to another one.
     """
 
     def on_event_start(self, event: Event) -> None:

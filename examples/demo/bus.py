@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from examples.demo.failure import DemoFailed
-from examples.demo.program import Program, uninterrupted
+from examples.demo.program import Program, script, uninterrupted
 
 CHECKOUT = Path(__file__).parents[2]
 BUS_FILE = Path(__file__).with_name("flights.toml")
@@ -130,11 +129,11 @@ class Bus:
 
     def _start(self, name: str, program: str, *arguments: str) -> None:
         with uninterrupted():
-            self._programs.append(Program(name, [_script(program), *arguments], self.folder, self._environment()))
+            self._programs.append(Program(name, [script(program), *arguments], self.folder, self._environment()))
 
     def _run(self, program: str, *arguments: str, given: str = "") -> str:
         """Run a program to its end; what it wrote."""
-        command = [_script(program), *arguments]
+        command = [script(program), *arguments]
         environment = self._environment()
         done = subprocess.run(command, input=given, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -148,10 +147,6 @@ class Bus:
             "XBUS_PASSWORD": self.password,
             "PYTHONPATH": str(CHECKOUT),
         }
-
-
-def _script(name: str) -> str:
-    return str(Path(sys.executable).with_name(name))
 
 
 def _stopped_badly(programs: list[Program]) -> list[Program]:

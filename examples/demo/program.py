@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,11 @@ class Program:
             self._process.kill()
             self._process.wait()
             return False
+
+
+def script(name: str) -> str:
+    """The path of a program of Xbus, which is beside the Python that runs this."""
+    return str(Path(sys.executable).with_name(name))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from pathlib import Path
 from examples.demo.check import Finding
 from examples.demo.delay_counter import file_of
 from examples.demo.flight_store import FILE
+from examples.demo.program import script
 
 
 def table(findings: Iterable[Finding]) -> Iterator[str]:
@@ -29,4 +30,4 @@ def files(folder: Path, database: str, envelope_id: str) -> Iterator[str]:
     yield f"Flights:         {folder / FILE}"
     yield f"Delays:          {folder / file_of(envelope_id)}"
     yield f"Logs:            {folder}/*.log"
-    yield f"Look further:    xbus envelope show -c {folder / 'config.ini'} {envelope_id}"
+    yield f"Look further:    {script('xbus')} envelope show -c {folder / 'config.ini'} {envelope_id}"
