@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, XbusError
+from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, Refused, XbusError
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def on_wire(error: XbusError) -> CallError:
         return Failed("the journal can't be written or read now", "repeat the call later", code=error.code)
     if isinstance(error, JournalError):
         return Failed("the journal could not take this", "see the broker's log for the reason", code=error.code)
-    return Failed(error.cause, error.next_step, code=error.code)
+    return Refused(error.cause, error.next_step, code=error.code)
 
 
 def _translated(translate: Callable[[XbusError, str], Any]) -> Callable[[Verb], Verb]:
