@@ -92,8 +92,9 @@ class _Postgres:
         self._cursor.execute("CREATE TABLE IF NOT EXISTS single (id BIGSERIAL PRIMARY KEY, data BYTEA NOT NULL)")
         self._cursor.execute(
             "CREATE TABLE IF NOT EXISTS bare (event_id UUID, first_index BIGINT, items INTEGER NOT NULL, "
-            "data BYTEA STORAGE EXTERNAL NOT NULL, hash BYTEA NOT NULL, indices JSON, PRIMARY KEY (event_id, first_index))"
+            "data BYTEA NOT NULL, hash BYTEA NOT NULL, indices JSON, PRIMARY KEY (event_id, first_index))"
         )
+        self._cursor.execute("ALTER TABLE bare ALTER COLUMN data SET STORAGE EXTERNAL")
         self._connection.commit()
 
     def insert(self, data: bytes) -> None:
