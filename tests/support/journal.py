@@ -119,14 +119,16 @@ class Scribe:
         start = StartEvent(event_id, envelope_id, number, event_type.id, event_type.graph_id, 0)
         return event_id, self.journal.write(start)
 
-    def append(self, event_id: uuid.UUID, first_index: int, items: Sequence[bytes]) -> "asyncio.Future[None]":
-        return self.journal.write(Append(event_id, first_index, len(items), pack_items(items)))
+    def append(
+        self, envelope_id: uuid.UUID, event_id: uuid.UUID, first_index: int, items: Sequence[bytes]
+    ) -> "asyncio.Future[None]":
+        return self.journal.write(Append(envelope_id, event_id, first_index, len(items), pack_items(items)))
 
-    def end_event(self, event_id: uuid.UUID, items: int) -> "asyncio.Future[None]":
-        return self.journal.write(EndEvent(event_id, items))
+    def end_event(self, envelope_id: uuid.UUID, event_id: uuid.UUID, items: int) -> "asyncio.Future[None]":
+        return self.journal.write(EndEvent(envelope_id, event_id, items))
 
-    def seal(self, envelope_id: uuid.UUID) -> "asyncio.Future[Receipt]":
-        return self.journal.write(Seal(envelope_id, NOW))
+    def seal(self, envelope_id: uuid.UUID, events: int, items: int) -> "asyncio.Future[Receipt]":
+        return self.journal.write(Seal(envelope_id, events, items, NOW))
 
     async def put(self, *events: Sequence[bytes], type_name: str = "notes") -> Receipt:
         """A whole envelope, each event with these items."""
@@ -137,8 +139,8 @@ class Scribe:
             event_id, started = self.start_event(envelope_id, number, type_name)
             answers.append(started)
             if items:
-                answers.append(self.append(event_id, 0, items))
-            answers.append(self.end_event(event_id, len(items)))
-        receipt = await self.seal(envelope_id)
+                answers.append(self.append(envelope_id, event_id, 0, items))
+            answers.append(self.end_event(envelope_id, event_id, len(items)))
+        receipt = await self.seal(envelope_id, len(events), sum(map(len, events)))
         await asyncio.gather(*answers)
         return receipt

@@ -1,0 +1,157 @@
+"""Recipients that do as a test tells them: behind the broker's own view of a recipient, without a socket."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+from uuid import UUID
+
+from xbus.broker.back.batch import Batch
+from xbus.broker.back.recipient import Abilities, Recipient, Timeouts
+from xbus.broker.journal.catalog import RoleEntry
+from xbus.errors import ConnectionLost, Failed, TimedOut
+from xbus.rpc.client import Client
+
+TIMEOUTS = Timeouts(1.0, 2.0, 3.0, 4.0, 5.0)
+
+OLD = Abilities()
+"""Takes items one by one."""
+
+NEW = Abilities(batches=True, envelopes=1)
+"""Takes items by the batch."""
+
+REFUSED = [False, [[[0], "too old"]]]
+LOST = ConnectionLost("it went away")
+SILENT = TimedOut("it did not answer")
+BROKEN = Failed("it failed", code="error_reply")
+
+
+@dataclass
+class Call:
+    """What the broker asked, in the words of the wire."""
+
+    whom: str
+    verb: str
+    args: tuple[Any, ...]
+
+
+@dataclass
+class Script:
+    """What recipients were asked, all together and in order."""
+
+    calls: list[Call] = field(default_factory=list)
+
+    def verbs(self, whom: str) -> list[str]:
+        """What one of them was asked."""
+        return [call.verb for call in self.calls if call.whom == whom]
+
+    def order(self, verb: str) -> list[str]:
+        """Who was asked for ``verb``, in order."""
+        return [call.whom for call in self.calls if call.verb == verb]
+
+    def items(self, whom: str, event_id: UUID | None = None) -> list[tuple[list[int], bytes]]:
+        """What one of them was given, each item with its indices."""
+        given: list[tuple[list[int], bytes]] = []
+        for call in self.calls:
+            if call.whom != whom or (event_id is not None and str(event_id) not in call.args):
+                continue
+            match call.verb, call.args:
+                case "send_item", (_, _, indices, data):
+                    given.append((indices, data))
+                case "xbus.send_items", (_, _, *batch):
+                    given += Batch(*batch).singly()
+                case "xbus.take_event", (_, _, _, batches, _):
+                    for batch in batches:
+                        given += Batch(*batch).singly()
+        return given
+
+
+Answer = Any
+"""A value, an exception to be raised, a future to be waited for, or a function of the arguments that gives one."""
+
+
+class ScriptedClient:
+    """Stands in for the connection to a recipient.
+
+    Args:
+        answers: by verb; what is not named is answered as a recipient does that takes everything.
+    """
+
+    def __init__(self, name: str, script: Script, worker: bool, answers: dict[str, Answer]) -> None:
+        self.name = name
+        self.answers = answers
+        self.closed = False
+        self.owes = asyncio.Event()
+        self.owes.set()
+        self._script = script
+        self._worker = worker
+
+    def call(self, verb: str, *args: Any, timeout: float | None = None) -> "asyncio.Future[Any]":
+        self._script.calls.append(Call(self.name, verb, args))
+        answer = self.answers.get(verb, self._obliging)
+        if callable(answer):
+            answer = answer(verb, *args) if answer == self._obliging else answer(*args)
+        if isinstance(answer, asyncio.Future):
+            return answer
+        future = asyncio.get_running_loop().create_future()
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+        return future
+
+    def _obliging(self, verb: str, *args: Any) -> Answer:
+        match verb, args:
+            case "ping", (text,):
+                return text
+            case "stop_envelope", _:
+                return True
+            case "send_item", (_, _, indices, data) if self._worker:
+                return [True, [[indices, data]]]
+            case "xbus.send_items", (_, _, *batch) if self._worker:
+                return [True, [batch]]
+            case "xbus.take_event", (_, _, _, batches, _) if self._worker:
+                return [True, None, [list(batch) for batch in batches]]
+            case (("xbus.end_event" | "xbus.take_event"), _):
+                return [True, None, []]
+        return [True, None]
+
+    async def settled(self) -> None:
+        await self.owes.wait()
+
+    def close(self) -> None:
+        self.closed = True
+        self.owes.set()
+
+
+class Cast:
+    """Makes recipients, and keeps what they are asked."""
+
+    def __init__(self) -> None:
+        self.script = Script()
+        self.clients: dict[str, ScriptedClient] = {}
+
+    def worker(
+        self, name: str, abilities: Abilities = NEW, *, service: str = "", answers: dict[str, Answer] | None = None
+    ) -> Recipient:
+        """A worker that answers each item as it is, unless ``answers`` say otherwise."""
+        return self._recipient(name, service or name, True, abilities, answers)
+
+    def consumer(
+        self, name: str, abilities: Abilities = NEW, *, service: str = "", answers: dict[str, Answer] | None = None
+    ) -> Recipient:
+        """A consumer that takes everything, unless ``answers`` say otherwise."""
+        return self._recipient(name, service or name, False, abilities, answers)
+
+    def _recipient(
+        self, name: str, service: str, worker: bool, abilities: Abilities, answers: dict[str, Answer] | None
+    ) -> Recipient:
+        client = ScriptedClient(name, self.script, worker, answers or {})
+        self.clients[name] = client
+        role = RoleEntry(len(self.clients), name, service, worker)
+        return Recipient(role, cast(Client, client), abilities, TIMEOUTS)
+
+
+def singles(change: Callable[[list[int], bytes], list[list[Any]]]) -> dict[str, Answer]:
+    """Answers of a worker of the old kind: what ``change`` makes of each item."""
+    return {"send_item": lambda envelope_id, event_id, indices, data: [True, change(indices, data)]}

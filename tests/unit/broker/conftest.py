@@ -1,0 +1,14 @@
+"""What the broker's unit tests share."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.deadline import set_deadlines
+
+DEADLINE_SECONDS = 5.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    set_deadlines((item for item in items if here in item.path.parents), DEADLINE_SECONDS)

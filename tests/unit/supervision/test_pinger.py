@@ -1,0 +1,80 @@
+"""Rounds of pings, with recipients that answer as the test says."""
+
+from xbus.ids import Ids
+from xbus.supervision.pinger import Pinger
+
+
+class Pinged:
+    """Answers pings, or not."""
+
+    def __init__(self, answers: bool = True) -> None:
+        self.answers = answers
+        self.texts: list[str] = []
+
+    async def ping(self, text: str, seconds: float) -> bool:
+        self.texts.append(text)
+        return self.answers
+
+
+class Register:
+    """Who is there, and who was given up."""
+
+    def __init__(self, *present: Pinged) -> None:
+        self.present = list(present)
+        self.given_up: list[tuple[Pinged, str]] = []
+        self.pinger: Pinger[Pinged] = Pinger(
+            lambda: list(self.present), self._give_up, Ids(), interval=0, timeout=1, misses=2
+        )
+
+    async def _give_up(self, pinged: Pinged, reason: str) -> None:
+        self.present.remove(pinged)
+        self.given_up.append((pinged, reason))
+
+
+async def test_one_that_answers_stays() -> None:
+    register = Register(Pinged())
+    for _ in range(5):
+        await register.pinger.ping_all()
+    assert register.given_up == []
+
+
+async def test_one_that_does_not_answer_is_given_up_with_a_reason() -> None:
+    silent, lively = Pinged(answers=False), Pinged()
+    register = Register(silent, lively)
+    await register.pinger.ping_all()
+    assert register.given_up == []
+    await register.pinger.ping_all()
+    assert register.given_up == [(silent, "it did not answer 2 pings in a row")]
+    assert register.present == [lively]
+
+
+async def test_misses_must_come_in_a_row() -> None:
+    hesitant = Pinged()
+    register = Register(hesitant)
+    for answers in (False, True, False, True, False):
+        hesitant.answers = answers
+        await register.pinger.ping_all()
+    assert register.given_up == []
+
+
+async def test_one_that_comes_back_starts_anew() -> None:
+    register = Register(Pinged(answers=False))
+    for _ in range(2):
+        await register.pinger.ping_all()
+    newcomer = Pinged(answers=False)
+    register.present.append(newcomer)
+    await register.pinger.ping_all()
+    assert newcomer in register.present
+
+
+async def test_each_ping_has_its_own_text() -> None:
+    """So no old answer passes for a new one."""
+    pinged = Pinged()
+    register = Register(pinged)
+    for _ in range(3):
+        await register.pinger.ping_all()
+    assert len(set(pinged.texts)) == 3
+
+
+async def test_nobody_there() -> None:
+    await Register().pinger.ping_all()

@@ -1,0 +1,54 @@
+"""The life cycles, as tables."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from xbus.states import (
+    DELIVERY_MOVES,
+    ENVELOPE_MOVES,
+    DeliveryState,
+    EnvelopeState,
+    IllegalMove,
+    check_move,
+    predecessors,
+)
+
+TABLES = [(EnvelopeState, ENVELOPE_MOVES), (DeliveryState, DELIVERY_MOVES)]
+
+
+@pytest.mark.parametrize(("states", "moves"), TABLES)
+def test_each_state_has_its_line(states: type[StrEnum], moves: Mapping[Any, frozenset[Any]]) -> None:
+    assert set(moves) == set(states)
+    assert frozenset().union(*moves.values()) <= set(states)
+
+
+@pytest.mark.parametrize(("states", "moves"), TABLES)
+def test_the_table_decides(states: type[StrEnum], moves: Mapping[Any, frozenset[Any]]) -> None:
+    for old in states:
+        for new in states:
+            assert (old in predecessors(moves, new)) == (new in moves[old])
+            if new in moves[old]:
+                check_move(moves, old, new)
+            else:
+                with pytest.raises(IllegalMove, match=f"from {old} to {new}"):
+                    check_move(moves, old, new)
+
+
+def test_what_is_sealed_or_cancelled_never_changes() -> None:
+    assert ENVELOPE_MOVES[EnvelopeState.RECEIVED] == frozenset()
+    assert ENVELOPE_MOVES[EnvelopeState.CANCELLED] == frozenset()
+
+
+def test_only_a_retry_gets_a_parked_delivery_going_again() -> None:
+    assert DELIVERY_MOVES[DeliveryState.PARKED] == {DeliveryState.RETRY}
+
+
+def test_nothing_follows_a_settled_delivery() -> None:
+    assert DELIVERY_MOVES[DeliveryState.SETTLED] == frozenset()
+
+
+def test_a_delivery_that_waits_for_one_worker_may_come_to_wait_for_another() -> None:
+    check_move(DELIVERY_MOVES, DeliveryState.WAITING, DeliveryState.WAITING)
