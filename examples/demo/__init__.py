@@ -15,4 +15,6 @@ delivered, compares what arrived with the source, and ends. In the order in whic
     delay_counter.py   another one
     check.py           compares
     report.py          tells
+
+Beside them, program.py owns a process and failure.py says how the demo fails.
 """
