@@ -97,7 +97,8 @@ class Drain:
 
     def _look(self) -> None:
         self._next_turn = None
-        if can_read(self._socket):
+        # The whole context may have been closed meanwhile, as when a broker can't start.
+        if not self._socket.closed and can_read(self._socket):
             self._read()
 
     def _read(self) -> None:
