@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, Refused, XbusError
+from xbus.rpc.later import Later
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +57,8 @@ def _translated(translate: Callable[[XbusError, str], Any]) -> Callable[[Verb], 
                 return translate(error, name)
             if asyncio.iscoroutine(outcome):
                 return _awaited(outcome, translate, name)
-            if isinstance(outcome, asyncio.Future):
-                return _passed_on(outcome, translate, name)
+            if isinstance(outcome, asyncio.Future | Later):
+                return Later.of(outcome).otherwise(functools.partial(_translated_error, translate, name))
             return outcome
 
         return cast(Verb, translated)
@@ -72,24 +73,7 @@ async def _awaited(outcome: Any, translate: Callable[[XbusError, str], Any], nam
         return translate(error, name)
 
 
-def _passed_on(
-    first: "asyncio.Future[Any]", translate: Callable[[XbusError, str], Any], name: str
-) -> "asyncio.Future[Any]":
-    # No task: a hundred calls of one emitter may be in flight.
-    second: asyncio.Future[Any] = first.get_loop().create_future()
-
-    def pass_on(first: "asyncio.Future[Any]") -> None:
-        if second.done():
-            return
-        try:
-            second.set_result(first.result())
-        except XbusError as error:
-            try:
-                second.set_result(translate(error, name))
-            except XbusError as translated:
-                second.set_exception(translated)
-        except BaseException as error:
-            second.set_exception(error)
-
-    first.add_done_callback(pass_on)
-    return second
+def _translated_error(translate: Callable[[XbusError, str], Any], name: str, error: Exception) -> Any:
+    if isinstance(error, XbusError):
+        return translate(error, name)
+    raise error

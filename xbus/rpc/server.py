@@ -19,6 +19,7 @@ from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.drain import Drain, always, bound_endpoint
 from xbus.rpc.frames import Request, decode_request, encode_error, encode_reply, sender_prefix
+from xbus.rpc.later import Later
 from xbus.rpc.multipart import send
 
 log = logging.getLogger(__name__)
@@ -147,12 +148,14 @@ class Server:
         except Exception as error:
             self._answer_error(request, error)
         else:
-            if isinstance(answer, (asyncio.Future, CoroutineType)):
+            if isinstance(answer, (asyncio.Future, Later, CoroutineType)):
                 self._answer_later(request, answer)
             else:
                 self._answer(request, answer)
 
-    def _answer_later(self, request: Request, answer: "asyncio.Future[Any] | CoroutineType[Any, Any, Any]") -> None:
+    def _answer_later(
+        self, request: Request, answer: "asyncio.Future[Any] | Later[Any] | CoroutineType[Any, Any, Any]"
+    ) -> None:
         self._unanswered += 1
         self._all_answered.clear()
         if isinstance(answer, CoroutineType):
@@ -161,7 +164,7 @@ class Server:
             answer.add_done_callback(self._tasks.discard)
         answer.add_done_callback(functools.partial(self._answered, request))
 
-    def _answered(self, request: Request, answer: "asyncio.Future[Any]") -> None:
+    def _answered(self, request: Request, answer: "asyncio.Future[Any] | Later[Any]") -> None:
         self._unanswered -= 1
         if not self._unanswered:
             self._all_answered.set()

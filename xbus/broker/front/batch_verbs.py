@@ -9,12 +9,12 @@ from typing import Any
 from xbus.broker.answers import coded_answer
 from xbus.broker.front.envelopes import Limits
 from xbus.broker.front.front import Front, NewEvent
-from xbus.broker.front.futures import after
 from xbus.broker.front.verbs import known_envelope, known_event, new_id
 from xbus.broker.journal.writes import Receipt
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.rpc.dispatch import verb
+from xbus.rpc.later import Later
 
 
 class FrontBatchVerbs:
@@ -85,13 +85,13 @@ class FrontBatchVerbs:
     def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Any:
         emitter_id = self._sessions.owner(token)
         ended = self._front.end_event(emitter_id, *known_event(envelope_id, event_id), items)
-        return after(ended, lambda count: {"items": count, "reply": None})
+        return Later.of(ended).then(lambda count: {"items": count, "reply": None})
 
     @verb("xbus.end_envelope")
     @coded_answer
     def end_envelope(self, token: str, envelope_id: str, events: int) -> Any:
         emitter_id = self._sessions.owner(token)
-        return after(self._front.end_envelope(emitter_id, known_envelope(envelope_id), events), _receipt_map)
+        return Later.of(self._front.end_envelope(emitter_id, known_envelope(envelope_id), events)).then(_receipt_map)
 
     @verb("xbus.cancel_envelope")
     @coded_answer
@@ -105,11 +105,11 @@ class FrontBatchVerbs:
         emitter_id = self._sessions.owner(token)
         made_id = new_id(envelope_id, "envelope_id")
         put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events])
-        return after(put, _receipt_map)
+        return Later.of(put).then(_receipt_map)
 
 
 def _as_text(started: Any) -> Any:
-    return after(started, str) if isinstance(started, asyncio.Future) else str(started)
+    return Later.of(started).then(str) if isinstance(started, asyncio.Future) else str(started)
 
 
 def _new_event(event: Any) -> NewEvent:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Limits, OpenEnvelope, envelope_unknown
-from xbus.broker.front.futures import after, chain, done, unheard
+from xbus.broker.front.futures import pass_on, unheard
 from xbus.broker.front.live import LiveEnvelope
 from xbus.broker.front.repeats import PastEnvelope
 from xbus.broker.journal.catalog import EventType
@@ -19,6 +19,7 @@ from xbus.broker.journal.writes import Receipt, StartEnvelope
 from xbus.clock import Clock
 from xbus.errors import JournalError, ProtocolError, Refused, XbusError
 from xbus.rpc.codec import unpack_items
+from xbus.rpc.later import Later
 from xbus.states import EnvelopeState
 
 log = logging.getLogger(__name__)
@@ -140,7 +141,7 @@ class Front:
             if event.items or event.data:
                 self._check_items(event.items, event.data)
 
-        def put(known: Known | None) -> "asyncio.Future[Receipt]":
+        def put(known: Known | None) -> Any:
             if known is not None:
                 _check_owner(known, emitter_id, envelope_id)
                 return self._later(self._put_again(known, types, events))
@@ -156,15 +157,15 @@ class Front:
 
     # -- how they are done -----------------------------------------------------------------------------------------
 
-    def _seal(self, known: Known, events: int | None) -> "asyncio.Future[Receipt]":
-        return after(known.seal(events), self._sealed)
+    def _seal(self, known: Known, events: int | None) -> Later[Receipt]:
+        return known.seal(events).then(self._sealed)
 
     def _sealed(self, receipt: Receipt) -> Receipt:
         self._ring()
         return receipt
 
     @staticmethod
-    def _fill(known: Known, types: Sequence[EventType], events: Sequence[NewEvent]) -> "list[asyncio.Future[int]]":
+    def _fill(known: Known, types: Sequence[EventType], events: Sequence[NewEvent]) -> list[Later[int]]:
         answers = []
         for event_type, event in zip(types, events, strict=True):
             known.start_event(event.event_id, event_type, event.items)
@@ -258,7 +259,7 @@ class Front:
             except XbusError as refusal:
                 answer.set_exception(refusal)
                 continue
-            chain(outcome if isinstance(outcome, asyncio.Future) else done(outcome), answer, lambda value: value)
+            pass_on(outcome, answer)
 
     async def _settle(self, envelope_id: UUID) -> None:
         """Wait until the journal has answered all that was written of an envelope before it was forgotten."""

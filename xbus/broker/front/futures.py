@@ -1,11 +1,12 @@
-"""Answers that follow from other answers, without a task each: an emitter may have a hundred calls in flight."""
+"""Small things about answers that are not there yet."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from xbus.rpc.later import Later
+
 T = TypeVar("T")
-U = TypeVar("U")
 
 
 def done(value: T) -> "asyncio.Future[T]":
@@ -15,31 +16,26 @@ def done(value: T) -> "asyncio.Future[T]":
     return future
 
 
-def after(first: "asyncio.Future[T]", make: Callable[[T], U]) -> "asyncio.Future[U]":
-    """What ``make`` makes of the answer of ``first``; the error of either where there is one."""
-    second: asyncio.Future[U] = first.get_loop().create_future()
-    chain(first, second, make)
-    return second
+def pass_on(outcome: Any, answer: "asyncio.Future[Any]") -> None:
+    """Give ``answer`` an outcome, at once or when it is there."""
+    if not isinstance(outcome, Later | asyncio.Future):
+        answer.set_result(outcome)
+        return
 
-
-def chain(first: "asyncio.Future[T]", second: "asyncio.Future[U]", make: Callable[[T], U]) -> None:
-    """Give ``second`` what ``make`` makes of the answer of ``first``; the error of either where there is one."""
-
-    def pass_on(first: "asyncio.Future[T]") -> None:
-        if second.done():
+    def give(outcome: Any) -> None:
+        if answer.done():
             return
-        if first.cancelled():
-            second.cancel()
-            return
-        try:
-            second.set_result(make(first.result()))
-        except Exception as error:
-            second.set_exception(error)
+        if outcome.cancelled():
+            answer.cancel()
+        elif (error := outcome.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(outcome.result())
 
-    first.add_done_callback(pass_on)
+    outcome.add_done_callback(give)
 
 
-def unheard(answers: "Iterable[asyncio.Future[Any]]") -> None:
+def unheard(answers: Iterable[Later[Any]]) -> None:
     """Let nobody hear of these answers: what follows them tells as much."""
     for answer in answers:
-        answer.add_done_callback(lambda future: future.cancelled() or future.exception())
+        answer.add_done_callback(lambda outcome: outcome.cancelled() or outcome.exception())

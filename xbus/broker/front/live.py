@@ -6,13 +6,14 @@ from collections.abc import Callable
 from uuid import UUID
 
 from xbus.broker.front.envelopes import Limits, OpenEnvelope, OpenEvent, Writing
-from xbus.broker.front.futures import after, done
+from xbus.broker.front.futures import done
 from xbus.broker.front.repeats import check_same_items, content_differs
 from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Receipt, Seal, StartEvent, Write
 from xbus.clock import Clock
 from xbus.errors import Refused
+from xbus.rpc.later import Later
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class LiveEnvelope:
         )
         return event_id
 
-    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> "asyncio.Future[int]":
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Later[int]:
         """Take items into an event.
 
         Args:
@@ -111,15 +112,14 @@ class LiveEnvelope:
                 code="index_gap",
             )
         first_index = self.state.take(event, items, len(data), self._limits)
-        return after(
-            self.write(Append(self.state.envelope_id, event_id, first_index, items, data)),
-            lambda _: first_index + items,
+        return Later.of(self.write(Append(self.state.envelope_id, event_id, first_index, items, data))).then(
+            lambda _: first_index + items
         )
 
-    def _repeated_append(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> "asyncio.Future[int]":
+    def _repeated_append(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> Later[int]:
         if first_index + items > event.items:
             raise content_differs(f"items from index {first_index} on of event {event.event_id} were sent otherwise")
-        return asyncio.ensure_future(self._answer_repeat(event, first_index, items, data))
+        return Later.of(asyncio.ensure_future(self._answer_repeat(event, first_index, items, data)))
 
     async def _answer_repeat(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> int:
         await self.durable()
@@ -135,7 +135,7 @@ class LiveEnvelope:
         if self.state.last_write is not None:
             await asyncio.shield(self.state.last_write)
 
-    def end_event(self, event_id: UUID, items: int | None) -> "asyncio.Future[int]":
+    def end_event(self, event_id: UUID, items: int | None) -> Later[int]:
         """End an event.
 
         Args:
@@ -155,12 +155,12 @@ class LiveEnvelope:
                 code="count_mismatch",
             )
         if event.ended:
-            return after(self.state.last_write or done(None), lambda _: event.items)
+            return Later.of(self.state.last_write or done(None)).then(lambda _: event.items)
         self.state.check_open()
         event.ended = True
-        return after(self.write(EndEvent(self.state.envelope_id, event_id, event.items)), lambda _: event.items)
+        return Later.of(self.write(EndEvent(self.state.envelope_id, event_id, event.items))).then(lambda _: event.items)
 
-    def seal(self, events: int | None) -> "asyncio.Future[Receipt]":
+    def seal(self, events: int | None) -> Later[Receipt]:
         """End the envelope: from then on it never changes and is delivered.
 
         Args:
@@ -170,7 +170,7 @@ class LiveEnvelope:
             Refused: event_open, envelope_closed where it is being cancelled, or count_mismatch.
         """
         if self.state.closing is not None:
-            return after(self.state.closing, self._receipt)
+            return Later.of(self.state.closing).then(self._receipt)
         if events is not None and events != len(self.state.events):
             raise Refused(
                 f"envelope {self.state.envelope_id} holds {len(self.state.events)} events, not {events}",
@@ -179,7 +179,7 @@ class LiveEnvelope:
             )
         self.state.check_sealable()
         seal = Seal(self.state.envelope_id, len(self.state.events), self.state.items, self._clock.now())
-        return after(self._close(seal), self._receipt)
+        return Later.of(self._close(seal)).then(self._receipt)
 
     def _receipt(self, answer: Receipt | None) -> Receipt:
         if answer is None:
@@ -187,7 +187,7 @@ class LiveEnvelope:
         assert answer is not None
         return answer
 
-    def cancel(self, reason: str) -> "asyncio.Future[bool]":
+    def cancel(self, reason: str) -> Later[bool]:
         """Give the envelope up.
 
         Raises:
@@ -196,7 +196,7 @@ class LiveEnvelope:
         if self.state.closing is None:
             self._close(Cancel(self.state.envelope_id, self._clock.now(), reason))
         assert self.state.closing is not None
-        return after(self.state.closing, self._cancelled)
+        return Later.of(self.state.closing).then(self._cancelled)
 
     def _cancelled(self, answer: Receipt | None) -> bool:
         if answer is not None:

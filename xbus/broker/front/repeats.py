@@ -11,6 +11,7 @@ from xbus.broker.journal.reading import StoredEnvelope, StoredEvent, read_segmen
 from xbus.broker.journal.writes import Receipt
 from xbus.errors import Refused
 from xbus.rpc.codec import unpack_items
+from xbus.rpc.later import Later
 from xbus.states import EnvelopeState
 
 PAGE_BYTES = 4 * 1024 * 1024
@@ -49,38 +50,38 @@ class PastEnvelope:
             raise content_differs(f"event {event_id} was started with type {event.type_name}")
         return event_id
 
-    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> "asyncio.Future[int]":
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Later[int]:
         """Raises Refused: envelope_closed for items that it doesn't hold; the future content_differs for other ones."""
         event = self._event(event_id)
         if first_index is None or first_index + items > event.items:
             raise envelope_closed(self._stored.envelope_id)
-        return asyncio.ensure_future(self._same_items(event_id, first_index, items, data))
+        return Later.of(asyncio.ensure_future(self._same_items(event_id, first_index, items, data)))
 
     async def _same_items(self, event_id: UUID, first_index: int, items: int, data: bytes) -> int:
         await check_same_items(self._journal, event_id, first_index, items, data)
         return first_index + items
 
-    def end_event(self, event_id: UUID, items: int | None) -> "asyncio.Future[int]":
+    def end_event(self, event_id: UUID, items: int | None) -> Later[int]:
         """Raises Refused: event_unknown, envelope_closed, or content_differs for another number of items."""
         event = self._event(event_id)
         if items is not None and items != event.items:
             raise content_differs(f"event {event_id} was ended with {event.items} items")
-        return done(event.items)
+        return Later.of(done(event.items))
 
-    def seal(self, events: int | None) -> "asyncio.Future[Receipt]":
+    def seal(self, events: int | None) -> Later[Receipt]:
         """Raises Refused: envelope_closed where it was cancelled, content_differs for another number of events."""
         receipt = self._stored.receipt
         if receipt is None:
             raise envelope_closed(self._stored.envelope_id)
         if events is not None and events != receipt.events:
             raise content_differs(f"envelope {receipt.envelope_id} was sealed with {receipt.events} events")
-        return done(receipt)
+        return Later.of(done(receipt))
 
-    def cancel(self, reason: str) -> "asyncio.Future[bool]":
+    def cancel(self, reason: str) -> Later[bool]:
         """Raises Refused: envelope_closed where it was sealed."""
         if self._stored.state is not EnvelopeState.CANCELLED:
             raise envelope_closed(self._stored.envelope_id)
-        return done(True)
+        return Later.of(done(True))
 
 
 async def check_same_items(journal: Journal, event_id: UUID, first_index: int, items: int, data: bytes) -> None:

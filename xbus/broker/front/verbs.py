@@ -7,12 +7,12 @@ from uuid import UUID
 from xbus.broker.answers import old_answer
 from xbus.broker.front.envelopes import Limits, envelope_unknown, event_unknown
 from xbus.broker.front.front import Front, item_too_large
-from xbus.broker.front.futures import after
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid
 from xbus.rpc.codec import pack_items
 from xbus.rpc.dispatch import verb
+from xbus.rpc.later import Later
 
 
 class FrontVerbs:
@@ -54,7 +54,7 @@ class FrontVerbs:
         emitter_id = self._sessions.owner(token)
         event_id = self._ids.new()
         started = self._front.start_event(emitter_id, known_envelope(envelope_id), event_id, event_name, estimate)
-        return after(started, str) if isinstance(started, asyncio.Future) else str(started)
+        return Later.of(started).then(str) if isinstance(started, asyncio.Future) else str(started)
 
     @verb("send_item")
     @old_answer(False)
@@ -63,20 +63,20 @@ class FrontVerbs:
         if len(data) > self._limits.item_bytes:
             raise item_too_large(len(data), self._limits)
         ids = known_event(envelope_id, event_id)
-        return after(self._front.append_item(emitter_id, *ids, pack_items([data])), lambda _: True)
+        return Later.of(self._front.append_item(emitter_id, *ids, pack_items([data]))).then(lambda _: True)
 
     @verb("end_event")
     @old_answer((False, None))
     def end_event(self, token: str, envelope_id: str, event_id: str) -> Any:
         emitter_id = self._sessions.owner(token)
         ids = known_event(envelope_id, event_id)
-        return after(self._front.end_event(emitter_id, *ids, None), lambda _: (True, None))
+        return Later.of(self._front.end_event(emitter_id, *ids, None)).then(lambda _: (True, None))
 
     @verb("end_envelope")
     @old_answer(False)
     def end_envelope(self, token: str, envelope_id: str) -> Any:
         emitter_id = self._sessions.owner(token)
-        return after(self._front.end_envelope(emitter_id, known_envelope(envelope_id), None), lambda _: True)
+        return Later.of(self._front.end_envelope(emitter_id, known_envelope(envelope_id), None)).then(lambda _: True)
 
     @verb("cancel_envelope")
     @old_answer(False)
