@@ -1,0 +1,86 @@
+"""Answers that are there later, without a task and without a turn of the loop for each step."""
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Later(Generic[T]):
+    """What becomes of a future's outcome by some steps.
+
+    The steps are taken once, all in the turn of the loop in which the outcome is first asked for: a caller that waits
+    for each answer before it makes the next call would feel every further turn.
+
+    Args:
+        future: what the steps start from.
+        step: makes the outcome from the future when that is done: returns the answer, or raises the error.
+    """
+
+    __slots__ = ("_answer", "_error", "_future", "_step")
+
+    def __init__(self, future: "asyncio.Future[Any]", step: "Callable[[asyncio.Future[Any]], T]") -> None:
+        self._future = future
+        self._step: Callable[[asyncio.Future[Any]], T] | None = step
+        self._answer: T | None = None
+        self._error: BaseException | None = None
+
+    @classmethod
+    def of(cls, outcome: "asyncio.Future[T] | Later[T]") -> "Later[T]":
+        """An outcome with no steps taken yet."""
+        return outcome if isinstance(outcome, Later) else cls(outcome, _result)
+
+    def then(self, make: Callable[[T], U]) -> "Later[U]":
+        """Go on from the answer; an error goes past."""
+        return Later(self._future, lambda _: make(self.result()))
+
+    def otherwise(self, heal: Callable[[Exception], T]) -> "Later[T]":
+        """Go on from an error: ``heal`` returns an answer in its place, or raises another error."""
+
+        def step(_: "asyncio.Future[Any]") -> T:
+            try:
+                return self.result()
+            except Exception as error:
+                return heal(error)
+
+        return Later(self._future, step)
+
+    def add_done_callback(self, callback: "Callable[[Later[T]], object]") -> None:
+        """Call ``callback`` with this when the outcome can be asked for."""
+        self._future.add_done_callback(lambda _: callback(self))
+
+    def cancelled(self) -> bool:
+        """Whether the future was given up; then there is no outcome."""
+        return self._future.cancelled()
+
+    def exception(self) -> BaseException | None:
+        """The error, if there is one."""
+        self._take()
+        return self._error
+
+    def result(self) -> T:
+        """The answer, or the error raised."""
+        self._take()
+        if self._error is not None:
+            raise self._error
+        return self._answer  # type: ignore[return-value]
+
+    def _take(self) -> None:
+        if self._step is None:
+            return
+        step, self._step = self._step, None
+        try:
+            self._answer = step(self._future)
+        except Exception as error:
+            self._error = error
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._future.done():
+            yield from asyncio.wait([self._future]).__await__()
+        return self.result()
+
+
+def _result(future: "asyncio.Future[T]") -> T:
+    return future.result()
