@@ -1,0 +1,83 @@
+"""A back that is nothing but what a run needs of it: graphs, items, and workers that are there or not."""
+
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from xbus.broker.back.batch import Batch, join_small
+from xbus.broker.back.recipient import Recipient
+from xbus.broker.back.slots import Absent, OfService
+from xbus.broker.journal.reading import LogEnvelope, LogEvent
+from xbus.broker.journal.segments import Segment
+from xbus.graph import Graph, Node
+from xbus.rpc.codec import pack_items
+
+Nodes = Mapping[str, Sequence[str]]
+"""Each node with the nodes behind it; a node is named as its service, or ``node:service``."""
+
+
+def graph_of(nodes: Nodes) -> Graph:
+    """The graph of these nodes; one with others behind it is a worker's."""
+    made = {}
+    for name, children in nodes.items():
+        node, _, service = name.partition(":")
+        made[node] = Node(node, service or node, bool(children), tuple(child.partition(":")[0] for child in children))
+    return Graph(made)
+
+
+class Envelope:
+    """A sealed envelope with its items, each event with its graph."""
+
+    def __init__(self) -> None:
+        self.id = uuid.uuid4()
+        self.items: dict[uuid.UUID, list[list[bytes]]] = {}
+        self.graphs: dict[int, Graph] = {}
+        self._events: list[LogEvent] = []
+
+    def add(self, nodes: Nodes, *segments: list[bytes]) -> uuid.UUID:
+        """One more event, its items cut into these segments."""
+        event_id = uuid.uuid4()
+        graph_id = len(self.graphs) + 1
+        self.graphs[graph_id] = graph_of(nodes)
+        self.items[event_id] = list(segments)
+        self._events.append(LogEvent(event_id, "flights", graph_id, sum(map(len, segments))))
+        return event_id
+
+    @property
+    def in_log(self) -> LogEnvelope:
+        return LogEnvelope(self.id, 1, tuple(self._events))
+
+
+class Around:
+    """The back around a run.
+
+    Args:
+        envelope: its only envelope.
+        workers: who can be hired, by service.
+    """
+
+    def __init__(self, envelope: Envelope, workers: Sequence[Recipient] = (), window_bytes: int = 8_000_000) -> None:
+        self._envelope = envelope
+        self._workers = {worker.role.service: worker for worker in workers}
+        self.window_bytes = window_bytes
+        self.hired: list[str] = []
+        self.dismissed: list[str] = []
+
+    async def graph(self, graph_id: int) -> Graph:
+        return self._envelope.graphs[graph_id]
+
+    async def items(self, event: LogEvent) -> AsyncIterator[Batch]:
+        index = 0
+        for items in self._envelope.items[event.event_id]:
+            for batch in join_small([Segment(index, len(items), pack_items(items))]):
+                yield batch
+            index += len(items)
+
+    async def hire(self, services: Sequence[str]) -> list[Recipient]:
+        for service in services:
+            if service not in self._workers:
+                raise Absent(OfService(service))
+        self.hired += services
+        return [self._workers[service] for service in services]
+
+    def dismiss(self, worker: Recipient) -> None:
+        self.dismissed.append(worker.role.service)
