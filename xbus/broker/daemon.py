@@ -1,6 +1,7 @@
 """Builds the broker from its configuration, starts it and stops it, each in order; no logic of its own."""
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -112,6 +113,7 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None) 
             with _stop_signals() as stop:
                 tasks.create_task(journal.ended(), name="journal")
                 await _start(parts, configuration, tasks)
+                _spare_collector()
                 _tell_ready(addresses, ready_file)
                 await stop.wait()
             await _stop(parts, config.daemon.stop_timeout)
@@ -148,6 +150,17 @@ def _stop_signals() -> Iterator[asyncio.Event]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+def _spare_collector() -> None:
+    """Keep Python's collector of reference cycles away from what stays for ever.
+
+    With a hundred calls in flight it would walk through all that start-up made again and again, an eighth of the
+    broker's time. What calls leave behind is freed by its reference counts, so cycles may be looked for less often.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 def _tell_ready(addresses: dict[str, str], ready_file: Path | None) -> None:
