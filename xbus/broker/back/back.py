@@ -69,7 +69,7 @@ class Back:
         self._behind_after = behind_after
         self._worker_grace = worker_grace
         self._log = Log(journal, listener)
-        self._slots = Slots()
+        self._slots: Slots[Recipient] = Slots()
         self._ledger = Ledger(journal, clock, {})
         self._tasks: asyncio.TaskGroup | None = None
         self._lanes: Lanes | None = None
@@ -181,7 +181,7 @@ class Back:
             Refused: the address can't be used, or the recipient did not introduce itself properly in time.
             JournalUnavailable: the registration can't be made durable now.
         """
-        recipient = await self._introduce(role_id, uri)
+        recipient = await self._introduce(role_id, token_hash, uri)
         try:
             await self._journal.write(Register(role_id, token_hash, uri, self._clock.now()))
         except BaseException:
@@ -189,7 +189,7 @@ class Back:
             raise
         self.registry.add(recipient)
 
-    async def _introduce(self, role_id: int, uri: str) -> Recipient:
+    async def _introduce(self, role_id: int, token_hash: bytes, uri: str) -> Recipient:
         role = self._configuration.catalog.roles.get(role_id)
         if role is None:
             raise Refused("the role was removed", "name it again with xbus apply", code="session_unknown")
@@ -207,7 +207,7 @@ class Back:
         except BaseException:
             client.close()
             raise
-        recipient = Recipient(role, client, abilities, self._timeouts)
+        recipient = Recipient(role, token_hash, uri, client, abilities, self._timeouts)
         known.append(recipient)
         return recipient
 
@@ -217,7 +217,7 @@ class Back:
 
     async def _restore(self, registration: reading.StoredRegistration) -> None:
         try:
-            recipient = await self._introduce(registration.role_id, registration.uri)
+            recipient = await self._introduce(registration.role_id, registration.token_hash, registration.uri)
         except XbusError as error:
             log.info(
                 "recipient not taken up again: %s",
@@ -236,7 +236,7 @@ class Back:
             return
         self.registry.remove(recipient, reason)
         try:
-            await self._journal.write(Unregister(recipient.role.id))
+            await self._journal.write(Unregister(recipient.role.id, recipient.token_hash, recipient.uri))
         except JournalUnavailable as error:
             # It only means that a restarted broker looks for it once in vain.
             log.warning("registration not removed: %s", error, extra={"action": "registration_kept"})

@@ -14,7 +14,7 @@ from xbus.broker.back.pace import Pace
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.run import Run
-from xbus.broker.back.slots import Absent, OfRole, OfService, Slots
+from xbus.broker.back.slots import Absent, AnyOf, Slots, This
 from xbus.broker.journal.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import Delivery
 from xbus.clock import Clock
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 
 class _HeldUp(Exception):
-    """Some roles kept others waiting for too long."""
+    """Some recipients kept others waiting for too long."""
 
-    def __init__(self, role_ids: Sequence[int]) -> None:
-        super().__init__(f"roles {role_ids} hold others up")
-        self.role_ids = role_ids
+    def __init__(self, by: Sequence[Recipient]) -> None:
+        super().__init__(f"held up by {[recipient.role.login for recipient in by]}")
+        self.by = by
 
 
 class Deliveries:
@@ -51,7 +51,7 @@ class Deliveries:
         log: Log,
         ledger: Ledger,
         registry: Registry,
-        slots: Slots,
+        slots: Slots[Recipient],
         tasks: asyncio.TaskGroup,
         *,
         window_bytes: int,
@@ -134,53 +134,53 @@ class Deliveries:
             recipient for recipient in recipients if self._may_get(recipient, envelope) and recipient not in left_behind
         ]:
             try:
-                taken = await self._take_all([recipient.role.id for recipient in present])
+                await self._take_all(present)
             except Absent:
                 continue
             except _HeldUp as held_up:
-                slow = [recipient for recipient in present if recipient.role.id in held_up.role_ids]
-                left_behind.update(slow)
-                for recipient in slow:
+                left_behind.update(held_up.by)
+                for recipient in held_up.by:
                     log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
                     self.on_behind(recipient)
                 continue
             if all(self._may_get(recipient, envelope) for recipient in present):
                 return present
-            for role_id in taken:
-                self._slots.free(role_id)
+            for recipient in present:
+                self._slots.free(recipient)
         return []
 
-    async def _take_all(self, role_ids: Sequence[int]) -> list[int]:
-        """Take a slot of each role; those that are free wait for the others, though not for ever.
+    async def _take_all(self, recipients: Sequence[Recipient]) -> None:
+        """Take a slot of each; those that are free wait for the others, though not for ever.
 
         Raises:
             _HeldUp: some kept the others waiting for too long.
             Absent: one has gone.
         """
-        wants = [OfRole(role_id) for role_id in role_ids]
-        await self._slots.any_free(role_ids)
-        slow = [role_id for role_id in role_ids if not self._slots.is_free(role_id)]
-        if not slow or len(role_ids) == 1:
-            return await self._slots.take(wants)
+        wants = [This(recipient) for recipient in recipients]
+        await self._slots.any_free(recipients)
+        slow = [recipient for recipient in recipients if not self._slots.is_free(recipient)]
+        if not slow or len(recipients) == 1:
+            await self._slots.take(wants)
+            return
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(min(self._pace.allowance(role_id, began) for role_id in slow)):
-                return await self._slots.take(wants)
+            async with asyncio.timeout(min(self._pace.allowance(recipient.role.id, began) for recipient in slow)):
+                await self._slots.take(wants)
         except TimeoutError:
-            raise _HeldUp([role_id for role_id in slow if not self._slots.is_free(role_id)]) from None
+            raise _HeldUp([recipient for recipient in slow if not self._slots.is_free(recipient)]) from None
         finally:
             now = self._clock.monotonic()
-            for role_id in slow:
-                self._pace.kept_waiting(role_id, now - began, now)
+            for recipient in slow:
+                self._pace.kept_waiting(recipient.role.id, now - began, now)
 
     def _may_get(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
         role_id = recipient.role.id
         is_present = self._registry.get(role_id) is recipient
-        return is_present and not self.is_in_flight(role_id, envelope.position)
+        return is_present and envelope.position not in self.in_flight(role_id)
 
-    def is_in_flight(self, role_id: int, position: int) -> bool:
-        """Whether a run is bringing the envelope at this position to a role just now."""
-        return position in self._in_flight.get(role_id, ())
+    def in_flight(self, role_id: int) -> frozenset[int]:
+        """The positions of the envelopes that runs are bringing to a role just now."""
+        return frozenset(self._in_flight.get(role_id, ()))
 
     # -- a run -----------------------------------------------------------------------------------------------------
 
@@ -208,8 +208,7 @@ class Deliveries:
     async def _give_back(self, recipient: Recipient) -> None:
         """Free a slot, though not before its recipient has answered everything: no attempt overlaps an earlier one."""
         await recipient.owes_nothing()
-        if self._registry.get(recipient.role.id) is recipient:
-            self._slots.free(recipient.role.id)
+        self._slots.free(recipient)
 
     def _settle(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery | None) -> None:
         if row is None:
@@ -283,16 +282,11 @@ class Deliveries:
         Raises:
             Absent: nobody serves one of them.
         """
-        hired: list[Recipient] = []
-        for role_id in await self._slots.take([OfService(service) for service in services]):
-            worker = self._registry.get(role_id)
-            assert worker is not None, "slots and registry know the same recipients"
-            worker.begin_work()
-            hired.append(worker)
-        return hired
+        return await self._slots.take([AnyOf(service) for service in services])
 
     def dismiss(self, worker: Recipient) -> None:
         """Give a hired worker back, as soon as it is ready for another event."""
+        worker.end_work()
         self._tasks.create_task(self._dismiss(worker))
 
     async def _dismiss(self, worker: Recipient) -> None:
@@ -318,7 +312,7 @@ def waiting_for(delivery: Delivery, service: str) -> Delivery:
 
 
 def _service(absent: Absent) -> str:
-    return absent.want.service if isinstance(absent.want, OfService) else ""
+    return absent.want.service if isinstance(absent.want, AnyOf) else ""
 
 
 def crashed_delivery(role_id: int, envelope_id: UUID, position: int) -> Delivery:

@@ -5,6 +5,8 @@ import contextlib
 import copy
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.failures import RecipientFailed
@@ -28,6 +30,15 @@ LAZY_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 
 
+@dataclass(slots=True)
+class _Page:
+    """What is being written: not made anew before it is known whether it was."""
+
+    progress: Progress
+    noted: int
+    answer: "asyncio.Future[Any] | None" = None
+
+
 class Ledger:
     """Keeps what the back got done and writes it down, many changes in one transaction.
 
@@ -47,6 +58,9 @@ class Ledger:
         self._failures: list[Failure] = []
         self._noted = 0
         self._written = 0
+        self._reserved: dict[int, int] = {}
+        self._page: _Page | None = None
+        self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
 
@@ -86,13 +100,14 @@ class Ledger:
 
     async def reserve(self, role_ids: Iterable[int], position: int) -> None:
         """Have it durable that an envelope may be handed to these roles, before it is."""
-        beyond = [role_id for role_id in role_ids if self._cursors[role_id].handed_to < position]
-        for role_id in beyond:
-            self._cursors[role_id].handed_to = position + RESERVE_POSITIONS
-            self._dirty.add(role_id)
-            self._note()
-        if beyond:
-            await self.written()
+        for role_id in role_ids:
+            if self._cursors[role_id].handed_to < position:
+                self._cursors[role_id].handed_to = position + RESERVE_POSITIONS
+                self._dirty.add(role_id)
+                self._note()
+                self._reserved[role_id] = self._noted
+            # Another run may have reserved for this one too, and be waiting for that itself.
+            await self._written_up_to(self._reserved.get(role_id, 0))
 
     async def room(self) -> None:
         """Wait while too much is noted and not written."""
@@ -101,9 +116,11 @@ class Ledger:
 
     async def written(self) -> None:
         """Wait until all that is noted now is durable."""
-        wanted = self._noted
+        await self._written_up_to(self._noted)
+
+    async def _written_up_to(self, noted: int) -> None:
         async with self._changed:
-            await self._changed.wait_for(lambda: self._written >= wanted)
+            await self._changed.wait_for(lambda: self._written >= noted)
 
     async def keep(self) -> None:
         """For ever: write down what was noted, as soon as it is and with whatever came meanwhile."""
@@ -116,19 +133,33 @@ class Ledger:
 
     async def write(self) -> None:
         """Write down all that is noted now; an unreachable database only delays it."""
-        noted = self._noted
+        async with self._writing:
+            if self._page is not None:
+                # Whoever began to write it was stopped in the midst of it.
+                await self._write(self._page)
+            self._page = self._new_page()
+            await self._write(self._page)
+
+    def _new_page(self) -> "_Page":
         cursors = [copy.copy(self._cursors[role_id]) for role_id in self._dirty]
         progress = Progress(self._clock.now(), cursors, self._moves, self._failures)
         self._dirty, self._moves, self._failures = set(), [], []
+        return _Page(progress, self._noted)
+
+    async def _write(self, page: "_Page") -> None:
         while True:
+            if page.answer is None:
+                page.answer = self._journal.write(page.progress)
             try:
-                await self._journal.write(progress)
+                await asyncio.shield(page.answer)
                 break
             except JournalUnavailable as error:
+                page.answer = None
                 log.warning("progress not written: %s", error, extra={"action": "progress_unwritten"})
                 await asyncio.sleep(RETRY_SECONDS)
         async with self._changed:
-            self._written = noted
+            self._page = None
+            self._written = page.noted
             self._changed.notify_all()
 
     def close(self, in_flight: Mapping[int, int]) -> None:

@@ -51,17 +51,30 @@ class Recipient:
 
     Args:
         role: which role it serves.
+        token_hash: of the session that it registered with.
+        uri: where it listens.
         client: connected to it.
         abilities: what it announced.
         timeouts: how long to wait.
     """
 
-    def __init__(self, role: RoleEntry, client: Client, abilities: Abilities, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        role: RoleEntry,
+        token_hash: bytes,
+        uri: str,
+        client: Client,
+        abilities: Abilities,
+        timeouts: Timeouts,
+    ) -> None:
         self.role = role
+        self.token_hash = token_hash
+        self.uri = uri
         self.abilities = abilities
         self._client = client
         self._timeouts = timeouts
         self._known: dict[UUID, int] = {}
+        self._at_work = False
         self._ready = asyncio.Event()
         self._ready.set()
 
@@ -185,7 +198,7 @@ class Recipient:
         return call
 
     def _stopped(self, call: "asyncio.Future[Any]") -> None:
-        if not call.cancelled() and call.exception() is None:
+        if not call.cancelled() and call.exception() is None and not self._at_work:
             # It has nothing open any more, so a worker need not say that it is ready.
             self.ready()
 
@@ -201,6 +214,11 @@ class Recipient:
         """Note that a worker is given an event: one of the old kind takes no other until it says that it is ready."""
         if not self.abilities.batches:
             self._ready.clear()
+        self._at_work = True
+
+    def end_work(self) -> None:
+        """Note that a worker's event is over, whatever came of it."""
+        self._at_work = False
 
     def ready(self) -> None:
         """Note that the worker takes another event."""

@@ -5,7 +5,7 @@ import logging
 from typing import Protocol
 
 from xbus.broker.back.recipient import Recipient
-from xbus.broker.back.slots import OfService, Slots
+from xbus.broker.back.slots import AnyOf, Slots
 from xbus.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class Registry:
         clock: measures for how long a service has been absent.
     """
 
-    def __init__(self, slots: Slots, clock: Clock) -> None:
+    def __init__(self, slots: Slots[Recipient], clock: Clock) -> None:
         self._slots = slots
         self._clock = clock
         self._recipients: dict[int, Recipient] = {}
@@ -56,7 +56,7 @@ class Registry:
         if older is not None:
             self.remove(older, "a newer recipient has registered for its role")
         self._recipients[recipient.role.id] = recipient
-        self._slots.add(recipient.role.id, recipient.role.service, recipient.abilities.envelopes)
+        self._slots.add(recipient, recipient.role.service, recipient.abilities.envelopes)
         log.info("recipient registered", extra={"action": "registered", "role": recipient.role.login})
         for watcher in self._watchers:
             watcher.arrived(recipient)
@@ -69,7 +69,7 @@ class Registry:
             return
         del self._recipients[recipient.role.id]
         self._last_seen[recipient.role.service] = self._clock.monotonic()
-        self._slots.remove(recipient.role.id)
+        self._slots.remove(recipient)
         recipient.close()
         log.info("recipient left: %s", reason, extra={"action": "unregistered", "role": recipient.role.login})
         for watcher in self._watchers:
@@ -77,7 +77,7 @@ class Registry:
 
     def is_served(self, service: str) -> bool:
         """Whether any role of a service is registered."""
-        return self._slots.is_present(OfService(service))
+        return self._slots.is_present(AnyOf(service))
 
     def absent_for(self, service: str) -> float:
         """For how many seconds no role of a service has been registered."""

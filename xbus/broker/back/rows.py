@@ -78,8 +78,10 @@ class DueRows:
         """Deliver the oldest rows that are due; false where there are none."""
         await self._ledger.written()
         served = sorted({other.role.service for other in self._registry.all() if other.role.worker})
+        # A run may end while the rows are read: its row may be found and yet be gone.
+        under_way = self._deliveries.in_flight(recipient.role.id)
         rows = await self._log.read(read_due_deliveries, recipient.role.id, served, PAGE_ROWS)
-        due = [row for row in rows if not self._deliveries.is_in_flight(row.role_id, row.position)]
+        due = [row for row in rows if row.position not in under_way | self._deliveries.in_flight(row.role_id)]
         for row in due:
             await self._deliver(recipient, row)
         return bool(due)

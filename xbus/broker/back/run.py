@@ -115,6 +115,8 @@ class Run:
         new = [worker for worker in hired if worker.role.id not in self._workers]
         if self._again:
             await self._forget_first(new)
+        for worker in hired:
+            worker.begin_work()
         self._workers |= {worker.role.id: worker for worker in new}
         self._begun |= {worker.role.id: worker for worker in new}
 

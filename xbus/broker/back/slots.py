@@ -5,26 +5,28 @@ place: those behind it don't take what it waits for, so nobody starves.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
+
+Member = TypeVar("Member", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class OfRole:
-    """One certain role is wanted."""
+class This:
+    """A certain member is wanted."""
 
-    role_id: int
+    member: Hashable
 
 
 @dataclass(frozen=True, slots=True)
-class OfService:
-    """Any one role of a service is wanted."""
+class AnyOf:
+    """Any one member of a service is wanted."""
 
     service: str
 
 
-Want: TypeAlias = OfRole | OfService
+Want: TypeAlias = This | AnyOf
 
 
 class Absent(Exception):
@@ -40,8 +42,8 @@ class Absent(Exception):
 
 
 @dataclass(slots=True)
-class _Place:
-    role_id: int
+class _Place(Generic[Member]):
+    member: Member
     service: str
     capacity: int
     taken: int = 0
@@ -50,54 +52,54 @@ class _Place:
 
 
 @dataclass(slots=True)
-class _Waiter:
+class _Waiter(Generic[Member]):
     wants: Sequence[Want]
-    granted: "asyncio.Future[list[int]]"
+    granted: "asyncio.Future[list[Member]]"
 
 
-class Slots:
-    """The slots of all recipients that are present."""
+class Slots(Generic[Member]):
+    """The slots of all members that are present: recipients, each with the service that it provides."""
 
     def __init__(self) -> None:
-        self._places: dict[int, _Place] = {}
-        self._waiters: list[_Waiter] = []
+        self._places: dict[Member, _Place[Member]] = {}
+        self._waiters: list[_Waiter[Member]] = []
         self._takes = 0
         self._change = asyncio.Event()
 
-    def add(self, role_id: int, service: str, capacity: int) -> None:
+    def add(self, member: Member, service: str, capacity: int) -> None:
         """Let a recipient have up to ``capacity`` pieces of work at once."""
-        self._places[role_id] = _Place(role_id, service, capacity)
+        self._places[member] = _Place(member, service, capacity)
         self._serve()
 
-    def remove(self, role_id: int) -> None:
+    def remove(self, member: Member) -> None:
         """Take no more of a recipient; those who wait for it alone are told."""
-        self._places.pop(role_id, None)
+        self._places.pop(member, None)
         self._serve()
 
     def is_present(self, want: Want) -> bool:
         """Whether somebody is there who could serve a want, free or not."""
         return bool(self._candidates(want))
 
-    def is_free(self, role_id: int) -> bool:
+    def is_free(self, member: Member) -> bool:
         """Whether a recipient has a slot that is not taken."""
-        place = self._places.get(role_id)
+        place = self._places.get(member)
         return place is not None and place.taken < place.capacity
 
-    async def any_free(self, role_ids: Sequence[int]) -> None:
+    async def any_free(self, members: Sequence[Member]) -> None:
         """Wait until one of some recipients has a free slot, or one of them is gone."""
-        while all(role_id in self._places and not self.is_free(role_id) for role_id in role_ids):
+        while all(member in self._places and not self.is_free(member) for member in members):
             await self._change.wait()
 
-    async def take(self, wants: Sequence[Want]) -> list[int]:
+    async def take(self, wants: Sequence[Want]) -> list[Member]:
         """Wait until all wants can be served at once.
 
         Returns:
-            The role that serves each want; give each back with ``free``.
+            The member that serves each want; give each back with ``free``.
 
         Raises:
             Absent: one of them can't be served by anyone present.
         """
-        waiter = _Waiter(wants, asyncio.get_running_loop().create_future())
+        waiter: _Waiter[Member] = _Waiter(wants, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         self._serve()
         try:
@@ -106,32 +108,31 @@ class Slots:
             self._withdraw(waiter)
             raise
 
-    def _withdraw(self, waiter: _Waiter) -> None:
+    def _withdraw(self, waiter: _Waiter[Member]) -> None:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         elif waiter.granted.done() and not waiter.granted.cancelled() and waiter.granted.exception() is None:
-            for role_id in waiter.granted.result():
-                self.free(role_id)
+            for member in waiter.granted.result():
+                self.free(member)
         self._serve()
 
-    def free(self, role_id: int) -> None:
+    def free(self, member: Member) -> None:
         """Give a slot back; one of a recipient that has gone meanwhile is nobody's."""
-        place = self._places.get(role_id)
+        place = self._places.get(member)
         if place is not None and place.taken:
             place.taken -= 1
             self._serve()
 
-    def _candidates(self, want: Want) -> list[_Place]:
-        if isinstance(want, OfRole):
-            place = self._places.get(want.role_id)
-            return [] if place is None else [place]
+    def _candidates(self, want: Want) -> list[_Place[Member]]:
+        if isinstance(want, This):
+            return [place for place in self._places.values() if place.member == want.member]
         return [place for place in self._places.values() if place.service == want.service]
 
     def _serve(self) -> None:
         """Grant what can be granted, in order of arrival."""
         self._change.set()
         self._change = asyncio.Event()
-        spoken_for: set[int] = set()
+        spoken_for: set[Member] = set()
         for waiter in list(self._waiters):
             if waiter.granted.done():
                 self._waiters.remove(waiter)
@@ -144,16 +145,16 @@ class Slots:
                 continue
             chosen = self._choose(candidates, spoken_for)
             if chosen is None:
-                spoken_for.update(place.role_id for found in candidates for place in found)
+                spoken_for.update(place.member for found in candidates for place in found)
             else:
                 self._waiters.remove(waiter)
-                waiter.granted.set_result([place.role_id for place in chosen])
+                waiter.granted.set_result([place.member for place in chosen])
 
-    def _choose(self, candidates: list[list[_Place]], spoken_for: set[int]) -> list[_Place] | None:
+    def _choose(self, candidates: list[list[_Place[Member]]], spoken_for: set[Member]) -> list[_Place[Member]] | None:
         """The least busy place for each want, taken; None, and nothing taken, where one has none."""
-        chosen: list[_Place] = []
+        chosen: list[_Place[Member]] = []
         for found in candidates:
-            free = [place for place in found if place.taken < place.capacity and place.role_id not in spoken_for]
+            free = [place for place in found if place.taken < place.capacity and place.member not in spoken_for]
             if not free:
                 for place in chosen:
                     place.taken -= 1

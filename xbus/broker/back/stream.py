@@ -59,6 +59,7 @@ class Stage:
         self.has_committed = False
         self._children = children
         self._may_commit = may_commit
+        self._window_bytes = window_bytes
         self._window = Window(WINDOW_CALLS if recipient.abilities.batches else 1, window_bytes)
         self._calls: asyncio.Queue[_Call | None] = asyncio.Queue()
         self._tasks: set[asyncio.Task[list[Batch] | None]] = set()
@@ -79,7 +80,7 @@ class Stage:
     async def _ask(self, envelope_id: UUID, event: LogEvent) -> None:
         # Answers to a whole event are not told apart by node, which only matters to a worker that sits in several.
         takes_whole = self.recipient.abilities.batches and (len(self._children) == 1 or not self.recipient.role.worker)
-        whole = await self.inbox.whole(WHOLE_BYTES) if takes_whole else None
+        whole = await self.inbox.whole(min(WHOLE_BYTES, self._window_bytes)) if takes_whole else None
         if whole is not None:
             await self._call(None, 0, self._take_whole(envelope_id, event, whole))
         else:

@@ -107,15 +107,23 @@ class OpenEnvelope:
         """
         if event.ended:
             raise Refused(f"event {event.event_id} is ended", "start another event", code="event_closed")
-        if self.items + items > limits.envelope_items:
-            raise _too_large(self.envelope_id, f"{limits.envelope_items} items", "max_envelope_items")
-        if self.data_bytes + data_bytes > limits.envelope_bytes:
-            raise _too_large(self.envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
+        self.check_room(items, data_bytes, limits)
         first_index = event.items
         event.items += items
         self.items += items
         self.data_bytes += data_bytes
         return first_index
+
+    def check_room(self, items: int, data_bytes: int, limits: Limits) -> None:
+        """Let so many items and bytes more pass.
+
+        Raises:
+            Refused: envelope_too_large.
+        """
+        if self.items + items > limits.envelope_items:
+            raise _too_large(self.envelope_id, f"{limits.envelope_items} items", "max_envelope_items")
+        if self.data_bytes + data_bytes > limits.envelope_bytes:
+            raise _too_large(self.envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
 
     def check_sealable(self) -> None:
         """Let the end of the envelope pass.

@@ -1,6 +1,7 @@
 """The front: where emitters' envelopes come in. ``verbs.py`` and ``batch_verbs.py`` put it on the wire."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -100,8 +101,7 @@ class Front:
         Raises:
             Refused: unknown_type, type_not_allowed, envelope_unknown, envelope_closed, content_differs.
         """
-        event_type = self._event_type(emitter_id, type_name)
-        return self._call(emitter_id, envelope_id, lambda known: known.start_event(event_id, event_type, estimate))
+        return self._call(emitter_id, envelope_id, lambda known: known.start_event(event_id, type_name, estimate))
 
     def append(
         self, emitter_id: int, envelope_id: UUID, event_id: UUID, first_index: int | None, items: int, data: bytes
@@ -136,21 +136,14 @@ class Front:
         Raises:
             Refused: as the single calls would; then nothing of it is kept.
         """
-        types = [self._event_type(emitter_id, event.type_name) for event in events]
-        for event in events:
-            if event.items or event.data:
-                self._check_items(event.items, event.data)
 
         def put(known: Known | None) -> Any:
             if known is not None:
                 _check_owner(known, emitter_id, envelope_id)
-                return self._later(self._put_again(known, types, events))
+                return self._later(self._put_again(known, events))
+            self._check_whole(emitter_id, envelope_id, events)
             envelope = self._open(emitter_id, envelope_id)
-            try:
-                unheard(self._fill(envelope, types, events))
-            except Refused:
-                unheard([envelope.cancel("refused while it was taken")])
-                raise
+            unheard(self._fill(envelope, events))
             return self._seal(envelope, len(events))
 
         return self._with_envelope(envelope_id, put)
@@ -164,19 +157,30 @@ class Front:
         self._ring()
         return receipt
 
+    def _check_whole(self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent]) -> None:
+        """Let an envelope pass in which nothing will be refused any more, so that nothing of a refused one is kept."""
+        for event in events:
+            self._event_type(emitter_id, event.type_name)
+            if event.items or event.data:
+                self._check_items(event.items, event.data)
+        if len({event.event_id for event in events}) < len(events):
+            raise Refused("two events have the same id", "make an id for each event", code="wrong_arguments")
+        items, data_bytes = sum(event.items for event in events), sum(len(event.data) for event in events)
+        OpenEnvelope(envelope_id, emitter_id).check_room(items, data_bytes, self._limits)
+
     @staticmethod
-    def _fill(known: Known, types: Sequence[EventType], events: Sequence[NewEvent]) -> list[Later[int]]:
+    def _fill(known: Known, events: Sequence[NewEvent]) -> list[Later[int]]:
         answers = []
-        for event_type, event in zip(types, events, strict=True):
-            known.start_event(event.event_id, event_type, event.items)
+        for event in events:
+            known.start_event(event.event_id, event.type_name, event.items)
             if event.items:
                 answers.append(known.append(event.event_id, 0, event.items, event.data))
             answers.append(known.end_event(event.event_id, event.items))
         return answers
 
-    async def _put_again(self, known: Known, types: Sequence[EventType], events: Sequence[NewEvent]) -> Receipt:
+    async def _put_again(self, known: Known, events: Sequence[NewEvent]) -> Receipt:
         """What was kept of the first time is compared; what was not, because the broker went down, is done now."""
-        await asyncio.gather(*self._fill(known, types, events))
+        await asyncio.gather(*self._fill(known, events))
         return await self._seal(known, len(events))
 
     def _event_type(self, emitter_id: int, type_name: str) -> EventType:
@@ -263,7 +267,7 @@ class Front:
 
     async def _settle(self, envelope_id: UUID) -> None:
         """Wait until the journal has answered all that was written of an envelope before it was forgotten."""
-        unsettled = self._unsettled.pop(envelope_id, None)
+        unsettled = self._unsettled.get(envelope_id)
         if unsettled is not None:
             try:
                 await unsettled.durable()
@@ -281,7 +285,8 @@ class Front:
         return envelope
 
     def _keep(self, state: OpenEnvelope) -> LiveEnvelope:
-        envelope = LiveEnvelope(state, self._journal, self._clock, self._limits, self._forget)
+        find_type = functools.partial(self._event_type, state.emitter_id)
+        envelope = LiveEnvelope(state, self._journal, self._clock, self._limits, find_type, self._forget)
         self._live[state.envelope_id] = envelope
         return envelope
 
@@ -292,6 +297,7 @@ class Front:
             last_write = envelope.state.last_write
             if last_write is not None and not last_write.done():
                 self._unsettled[envelope_id] = envelope
+                last_write.add_done_callback(lambda _: self._unsettled.pop(envelope_id, None))
 
     # -- tasks -----------------------------------------------------------------------------------------------------
 

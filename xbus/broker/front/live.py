@@ -28,6 +28,7 @@ class LiveEnvelope:
 
     Args:
         state: what is known of it.
+        find_type: gives an event type that the emitter may send, or raises Refused.
         forget: called with this object when a write failed or it is closed: then what the journal has counts.
     """
 
@@ -37,12 +38,14 @@ class LiveEnvelope:
         journal: Journal,
         clock: Clock,
         limits: Limits,
+        find_type: Callable[[str], EventType],
         forget: Callable[["LiveEnvelope"], None],
     ) -> None:
         self.state = state
         self._journal = journal
         self._clock = clock
         self._limits = limits
+        self._find_type = find_type
         self._forget = forget
 
     @property
@@ -63,19 +66,21 @@ class LiveEnvelope:
             )
             self._forget(self)
 
-    def start_event(self, event_id: UUID, event_type: EventType, estimate: int) -> UUID:
+    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
         """Begin an event; it promises nothing and need not be waited for. A repeat changes nothing.
 
         Raises:
-            Refused: envelope_closed; content_differs where the same event was started with another type.
+            Refused: unknown_type, type_not_allowed, envelope_closed; content_differs where the same event was started
+                with another type.
         """
         known = self.state.events.get(event_id)
         if known is not None:
-            if known.type_name != event_type.name:
+            if known.type_name != type_name:
                 raise content_differs(f"event {event_id} was started with type {known.type_name}")
             return event_id
         self.state.check_open()
-        event = self.state.start_event(event_id, event_type.name)
+        event_type = self._find_type(type_name)
+        event = self.state.start_event(event_id, type_name)
         self.write(
             StartEvent(
                 event_id,

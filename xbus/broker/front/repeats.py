@@ -5,7 +5,6 @@ from uuid import UUID
 
 from xbus.broker.front.envelopes import envelope_closed, event_unknown
 from xbus.broker.front.futures import done
-from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import StoredEnvelope, StoredEvent, read_segments
 from xbus.broker.journal.writes import Receipt
@@ -41,12 +40,12 @@ class PastEnvelope:
                 return event
         raise event_unknown(event_id, self._stored.envelope_id)
 
-    def start_event(self, event_id: UUID, event_type: EventType, estimate: int) -> UUID:
+    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
         """Raises Refused: envelope_closed for an event that it doesn't hold, content_differs for another type."""
         if all(event.event_id != event_id for event in self._stored.events):
             raise envelope_closed(self._stored.envelope_id)
         event = self._event(event_id)
-        if event.type_name != event_type.name:
+        if event.type_name != type_name:
             raise content_differs(f"event {event_id} was started with type {event.type_name}")
         return event_id
 

@@ -114,6 +114,7 @@ class Committer:
             with journal_errors(), self._connected().begin():
                 return errand(self._connected())
         except XbusError as error:
+            self._disconnect()
             return error
 
     def _write_group(self, calls: Sequence[Call]) -> list[Any]:

@@ -113,7 +113,11 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Unregister:
+    """A registration ends; a newer one of the same role stays."""
+
     role_id: int
+    token_hash: bytes
+    uri: str
 
 
 @dataclass(frozen=True, slots=True)

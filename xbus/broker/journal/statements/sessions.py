@@ -16,6 +16,9 @@ _RENEW_SESSION = (
 )
 _END_SESSION = sa.delete(model.session).where(model.session.c.token_hash == bindparam("session_hash"))
 _DELETE_REGISTRATION = sa.delete(model.registration).where(model.registration.c.role_id == bindparam("of_role"))
+_DELETE_THIS_REGISTRATION = _DELETE_REGISTRATION.where(
+    model.registration.c.token_hash == bindparam("session_hash"), model.registration.c.uri == bindparam("of_uri")
+)
 _INSERT_REGISTRATION = sa.insert(model.registration)
 
 
@@ -66,4 +69,5 @@ def register(connection: sa.Connection, group: Sequence[writes.Register]) -> Non
 
 def unregister(connection: sa.Connection, group: Sequence[writes.Unregister]) -> None:
     for write in group:
-        connection.execute(_DELETE_REGISTRATION, {"of_role": write.role_id})
+        values = {"of_role": write.role_id, "session_hash": write.token_hash, "of_uri": write.uri}
+        connection.execute(_DELETE_THIS_REGISTRATION, values)
