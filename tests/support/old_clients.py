@@ -38,16 +38,18 @@ class OldEmitter:
     Args:
         address: of the front.
         login: its login; the password is that of all tests.
+        timeout: how long it waits for an answer, in seconds.
     """
 
-    def __init__(self, address: str, login: str = "emitter_1") -> None:
+    def __init__(self, address: str, login: str = "emitter_1", timeout: float = CALL_SECONDS) -> None:
+        self._timeout = timeout
         self._address = address
         self._login = login
         self._client: Any = None
         self.token = ""
 
     async def __aenter__(self) -> "OldEmitter":
-        self._client = await connect(self._address)
+        self._client = await connect(self._address, self._timeout)
         self.token = await self.call.login(self._login, PASSWORD)
         assert self.token, "the login was refused"
         return self
