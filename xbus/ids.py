@@ -1,6 +1,7 @@
 """Identifiers of envelopes and events, and tokens of sessions; time and randomness are handed in."""
 
 import base64
+import functools
 import hashlib
 import os
 import uuid
@@ -46,8 +47,12 @@ def token_hash(token: str) -> bytes:
 
 def parse_uuid(text: object) -> uuid.UUID | None:
     """The UUID that ``text`` writes, or None where it writes none."""
-    if not isinstance(text, str) or len(text) > 36:
-        return None
+    return _parsed(text) if isinstance(text, str) and len(text) <= 36 else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(text: str) -> uuid.UUID | None:
+    # Kept, as the calls of an envelope all bear the same ids.
     try:
         return uuid.UUID(text)
     except ValueError:
