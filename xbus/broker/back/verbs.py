@@ -42,10 +42,10 @@ class BackVerbs:
 
 
 async def log_out(back: Back, sessions: Sessions, token: str) -> bool:
-    """End a session, and the registration of its role."""
+    """End a session, and the registration that was made with it; one that a newer session made stands."""
     role_id = await sessions.logout(token)
     recipient = back.registry.get(role_id)
-    if recipient is not None:
+    if recipient is not None and recipient.token_hash == token_hash(token):
         await back.unregister(recipient, "it logged out")
     return True
 
