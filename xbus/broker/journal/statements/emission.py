@@ -16,8 +16,14 @@ from xbus.states import EnvelopeState
 
 COPY_CHUNK_BYTES = 1024 * 1024
 
+COPY_FROM_BYTES = 16 * 1024
+"""A single segment below this size costs less as an INSERT: COPY takes a round trip more."""
+
 _COPY_SEGMENT = f"COPY segment ({', '.join(COPY_COLUMNS)}) FROM STDIN (FORMAT binary)"
-_INSERT_SEGMENT = f"INSERT INTO segment ({', '.join(COPY_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_SEGMENT = {
+    dialect: f"INSERT INTO segment ({', '.join(COPY_COLUMNS)}) VALUES ({', '.join([mark] * len(COPY_COLUMNS))})"
+    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
+}
 _INSERT_ENVELOPE = sa.insert(model.envelope)
 _INSERT_EVENT = sa.insert(model.event)
 _END_EVENT = (
@@ -69,14 +75,15 @@ def end_events(connection: sa.Connection, group: Sequence[writes.EndEvent]) -> N
 
 def insert_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
     """Store items: the hottest of all statements, so each driver gets what it is fastest with."""
-    if connection.dialect.name == "postgresql":
+    is_lone = len(rows) == 1 and len(rows[0].data) < COPY_FROM_BYTES
+    if connection.dialect.name == "postgresql" and not is_lone:
         with cast(_CopyCursor, connection.connection.cursor()) as cursor:
             cursor.copy_expert(_COPY_SEGMENT, io.BytesIO(copy_binary(rows)), COPY_CHUNK_BYTES)
     else:
-        connection.exec_driver_sql(_INSERT_SEGMENT, [_sqlite_row(row) for row in rows])
+        connection.exec_driver_sql(_INSERT_SEGMENT[connection.dialect.name], [_driver_row(row) for row in rows])
 
 
-def _sqlite_row(row: SegmentRow) -> tuple[str, int, int, bytes, bytes, str | None]:
+def _driver_row(row: SegmentRow) -> tuple[str, int, int, bytes, bytes, str | None]:
     """A row as SQLAlchemy's types would write it."""
     indices = None if row.indices is None else json.dumps(row.indices)
     return (row.event_id.hex, row.first_index, row.items, row.data, row.hash, indices)
