@@ -199,15 +199,18 @@ async def test_the_newest_registration_of_a_role_stays(journal: Journal, scribe:
     await journal.write(Register(role_id, HASH, "tcp://here:1", NOW))
     await journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW))
     assert await journal.read(read_registrations) == [StoredRegistration(role_id, OTHER_HASH, "tcp://here:2")]
-    await journal.write(Unregister(role_id))
+    await journal.write(Unregister(role_id, OTHER_HASH, "tcp://here:2"))
     assert await journal.read(read_registrations) == []
 
 
-async def test_a_registration_survives_the_end_of_the_one_it_replaces(journal: Journal, scribe: Scribe) -> None:
-    """Both in one group: the older recipient is told off the list before the newer one comes on it."""
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_registration_survives_the_end_of_the_one_it_replaces(
+    journal: Journal, scribe: Scribe, together: bool
+) -> None:
     role_id = scribe.role_id()
     await journal.write(Register(role_id, HASH, "tcp://here:1", NOW))
-    ended = journal.write(Unregister(role_id))
-    await journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW))
-    await ended
+    replaced = journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW))
+    if not together:
+        await replaced
+    await journal.write(Unregister(role_id, HASH, "tcp://here:1"))
     assert [registration.uri for registration in await journal.read(read_registrations)] == ["tcp://here:2"]

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from xbus.broker.back.batch import Batch, join_small
 from xbus.broker.back.recipient import Recipient
-from xbus.broker.back.slots import Absent, OfService
+from xbus.broker.back.slots import Absent, AnyOf
 from xbus.broker.journal.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.segments import Segment
 from xbus.graph import Graph, Node
@@ -75,7 +75,7 @@ class Around:
     async def hire(self, services: Sequence[str]) -> list[Recipient]:
         for service in services:
             if service not in self._workers:
-                raise Absent(OfService(service))
+                raise Absent(AnyOf(service))
         self.hired += services
         return [self._workers[service] for service in services]
 

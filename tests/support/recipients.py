@@ -149,7 +149,7 @@ class Cast:
         client = ScriptedClient(name, self.script, worker, answers or {})
         self.clients[name] = client
         role = RoleEntry(len(self.clients), name, service, worker)
-        return Recipient(role, cast(Client, client), abilities, TIMEOUTS)
+        return Recipient(role, b"", f"tcp://{name}", cast(Client, client), abilities, TIMEOUTS)
 
 
 def singles(change: Callable[[list[int], bytes], list[list[Any]]]) -> dict[str, Answer]:

@@ -100,6 +100,7 @@ class Ledger:
 
     async def reserve(self, role_ids: Iterable[int], position: int) -> None:
         """Have it durable that an envelope may be handed to these roles, before it is."""
+        reserved = 0
         for role_id in role_ids:
             if self._cursors[role_id].handed_to < position:
                 self._cursors[role_id].handed_to = position + RESERVE_POSITIONS
@@ -107,7 +108,8 @@ class Ledger:
                 self._note()
                 self._reserved[role_id] = self._noted
             # Another run may have reserved for this one too, and be waiting for that itself.
-            await self._written_up_to(self._reserved.get(role_id, 0))
+            reserved = max(reserved, self._reserved.get(role_id, 0))
+        await self._written_up_to(reserved)
 
     async def room(self) -> None:
         """Wait while too much is noted and not written."""

@@ -58,12 +58,12 @@ class Noted:
     """Notes what it is to deliver, and takes as long as the test wants."""
 
     def __init__(self) -> None:
-        self.delivered: list[tuple[int, frozenset[str]]] = []
+        self.delivered: list[tuple[int, set[str]]] = []
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
 
     async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
-        self.delivered.append((envelope.position, frozenset(recipient.role.login for recipient in recipients)))
+        self.delivered.append((envelope.position, {recipient.role.login for recipient in recipients}))
         await self.may_go_on.wait()
 
     def of(self, login: str) -> list[int]:

@@ -186,7 +186,6 @@ async def test_the_keeper_writes_what_is_noted(ledger: Ledger, journal: HeldJour
     keeping.cancel()
 
 
-@pytest.mark.xfail(strict=True, reason="U10")
 async def test_what_was_being_written_when_the_keeper_was_stopped_is_written_after_all(
     ledger: Ledger, journal: HeldJournal
 ) -> None:
@@ -234,7 +233,6 @@ async def test_within_the_window_nothing_is_written(ledger: Ledger, journal: Hel
     assert not (await begin(ledger.reserve([STORE], 5 + RESERVE_POSITIONS + 1))).done()
 
 
-@pytest.mark.xfail(strict=True, reason="U9")
 async def test_a_hand_over_waits_for_a_reservation_that_another_made(ledger: Ledger, journal: HeldJournal) -> None:
     first = await begin(ledger.reserve([STORE], 5))
     second = await begin(ledger.reserve([STORE], 6))

@@ -295,7 +295,6 @@ async def test_who_can_not_be_told_to_forget_gets_nothing() -> None:
     assert cast.script.verbs("store") == ["stop_envelope"]
 
 
-@pytest.mark.xfail(strict=True, reason="U15")
 async def test_an_old_worker_that_was_told_to_forget_works_until_it_says_that_it_is_ready() -> None:
     """Its answer to stop_envelope makes it ready, and then it is given the event: so it isn't ready again."""
     cast = Cast()

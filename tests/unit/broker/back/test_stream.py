@@ -290,7 +290,7 @@ async def test_a_slow_branch_of_a_diamond_does_not_stop_the_other_nor_itself() -
     assert sorted(cast.script.items("store")) == sorted(numbered(LARGE * 3) * 2)
 
 
-@pytest.mark.parametrize("kind", [OLD, pytest.param(NEW, marks=pytest.mark.xfail(strict=True, reason="U12"))])
+@BOTH_KINDS
 async def test_a_small_window_does_not_stand_still(kind: Abilities) -> None:
     cast = Cast()
     recipients = cast.worker("names", kind), cast.consumer("store", kind)

@@ -1,0 +1,109 @@
+"""Whole envelopes in one call, and the same again."""
+
+import uuid
+
+import pytest
+
+from tests.support.faults import Faults
+from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
+from xbus.broker.front.front import Front, NewEvent
+from xbus.errors import JournalError, JournalUnavailable, Refused
+from xbus.rpc.codec import pack_items
+
+
+def event(*items: bytes, type_name: str = "notes") -> NewEvent:
+    return NewEvent(uuid.uuid4(), type_name, len(items), pack_items(items) if items else b"")
+
+
+async def test_it_comes_in_and_is_sealed(north: Desk, rings: Rings) -> None:
+    envelope_id = uuid.uuid4()
+    receipt = await north.put(envelope_id, event(b"a", b"b"), event(type_name="flights"))
+    assert (receipt.envelope_id, receipt.position, receipt.events, receipt.items) == (envelope_id, 1, 2, 2)
+    assert rings.count == 1
+    assert not north.front.has_open_envelope(north.emitter_id)
+
+
+async def test_a_repeat_gets_its_receipt(north: Desk) -> None:
+    envelope_id, events = uuid.uuid4(), [event(b"a", b"b"), event()]
+    receipt = await north.put(envelope_id, *events)
+    assert await north.put(envelope_id, *events) == receipt
+
+
+async def test_a_repeat_while_the_first_is_under_way(north: Desk) -> None:
+    envelope_id, events = uuid.uuid4(), [event(b"a", b"b"), event()]
+    answers = [north.put_soon(envelope_id, events) for _ in range(3)]
+    receipts = [await answer for answer in answers]
+    assert receipts[0] == receipts[1] == receipts[2]
+    assert receipts[0].position == 1
+
+
+async def test_other_content_under_the_same_id_is_refused(north: Desk) -> None:
+    envelope_id, first = uuid.uuid4(), event(b"a")
+    await north.put(envelope_id, first)
+    with pytest.raises(Refused) as caught:
+        await north.put(envelope_id, NewEvent(first.event_id, "notes", 1, pack_items([b"b"])))
+    assert caught.value.code == "content_differs"
+
+
+async def test_what_was_begun_by_single_calls_is_finished(north: Desk) -> None:
+    """As after a restart of the broker in the midst of it."""
+    envelope_id, whole = uuid.uuid4(), event(b"a", b"b")
+    await north.start_envelope(envelope_id)
+    await north.start_event(envelope_id, whole.event_id)
+    await north.append(envelope_id, whole.event_id, 0, [b"a", b"b"])
+    assert (await north.put(envelope_id, whole)).items == 2
+
+
+async def test_anothers_id_is_as_good_as_unknown(north: Desk, south: Desk) -> None:
+    envelope_id, whole = uuid.uuid4(), event(b"a")
+    await north.put(envelope_id, whole)
+    with pytest.raises(Refused) as caught:
+        await south.put(envelope_id, whole)
+    assert caught.value.code == "envelope_unknown"
+
+
+DOUBLE = event(b"a")
+
+REFUSALS = [
+    ("unknown_type", [event(b"a", type_name="nonsense")]),
+    ("type_not_allowed", [event(b"a", type_name="secrets")]),
+    ("bad_items", [NewEvent(uuid.uuid4(), "notes", 2, pack_items([b"a"]))]),
+    ("bad_items", [NewEvent(uuid.uuid4(), "notes", 0, pack_items([b"a"]))]),
+    ("item_too_large", [event(bytes(LIMITS.item_bytes + 1))]),
+    ("envelope_too_large", [event(*[b"x"] * 60), event(*[b"x"] * 60)]),
+    ("wrong_arguments", [DOUBLE, DOUBLE]),
+]
+
+
+@pytest.mark.parametrize(("code", "events"), REFUSALS)
+async def test_a_refusal_keeps_nothing_and_stays_the_same(
+    front: Front, north: Desk, code: str, events: list[NewEvent]
+) -> None:
+    envelope_id = uuid.uuid4()
+    for _ in range(2):
+        with pytest.raises(Refused) as caught:
+            await north.put(envelope_id, event(b"good"), *events)
+        assert caught.value.code == code
+        assert await north.stored(envelope_id) is None
+        assert not front.has_open_envelope(north.emitter_id)
+
+
+async def test_an_outage_keeps_nothing_and_the_same_call_goes_well_later(north: Desk, faults: Faults) -> None:
+    envelope_id, whole = uuid.uuid4(), event(b"a", b"b")
+    with faults.before_commit(skipped=1):  # the first is that of asking whether it is known
+        with pytest.raises(JournalUnavailable):
+            await north.put(envelope_id, whole)
+    assert await north.stored(envelope_id) is None
+    assert (await north.put(envelope_id, whole)).items == 2
+
+
+async def test_events_that_are_anothers_do_not_get_in(north: Desk, south: Desk) -> None:
+    """An id of an event that was used before: the envelope is not sealed without it, nor is the other one touched."""
+    first, second, whole = uuid.uuid4(), uuid.uuid4(), event(b"a")
+    await north.put(first, whole)
+    with pytest.raises(JournalError):
+        await south.put(second, whole)
+    stored = await north.stored(first)
+    assert stored is not None
+    assert [(each.event_id, each.items) for each in stored.events] == [(whole.event_id, 1)]
+    assert not south.front.has_open_envelope(south.emitter_id)
