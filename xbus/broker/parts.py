@@ -80,7 +80,7 @@ class FrontPart:
         self._server = Server(
             shared.context,
             Dispatch(
-                FrontVerbs(self._front, self._sessions, shared.ids, limits),
+                FrontVerbs(self._front, self._sessions, shared.ids),
                 FrontBatchVerbs(self._front, self._sessions, limits, config.session_seconds),
             ),
             name="front",

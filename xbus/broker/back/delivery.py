@@ -198,9 +198,8 @@ class Deliveries:
             # A fault of ours with this envelope: it is parked, and all others go on.
             log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})
             run.fail_all(own_fault(error))
-        finally:
-            for recipient in recipients:
-                self._tasks.create_task(self._give_back(recipient))
+        for recipient in recipients:
+            self._tasks.create_task(self._give_back(recipient))
         self._note_failures(envelope, recipients, rows, run.failures)
         for recipient in recipients:
             self._in_flight[recipient.role.id].discard(envelope.position)

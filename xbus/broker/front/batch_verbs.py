@@ -7,8 +7,9 @@ import asyncio
 from typing import Any
 
 from xbus.broker.answers import coded_answer
+from xbus.broker.front.checks import NewEvent
 from xbus.broker.front.envelopes import Limits
-from xbus.broker.front.front import Front, NewEvent
+from xbus.broker.front.front import Front
 from xbus.broker.front.verbs import known_envelope, known_event, new_id
 from xbus.broker.journal.writes import Receipt
 from xbus.broker.sessions import Sessions

@@ -5,12 +5,11 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.answers import old_answer
-from xbus.broker.front.envelopes import Limits, envelope_unknown, event_unknown
-from xbus.broker.front.front import Front, item_too_large
+from xbus.broker.front.envelopes import envelope_unknown, event_unknown
+from xbus.broker.front.front import Front
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid
-from xbus.rpc.codec import pack_items
 from xbus.rpc.dispatch import verb
 from xbus.rpc.later import Later
 
@@ -22,14 +21,12 @@ class FrontVerbs:
         front: what carries the calls out.
         sessions: the emitters'.
         ids: makes the ids of envelopes and events.
-        limits: for items that come one by one.
     """
 
-    def __init__(self, front: Front, sessions: Sessions, ids: Ids, limits: Limits) -> None:
+    def __init__(self, front: Front, sessions: Sessions, ids: Ids) -> None:
         self._front = front
         self._sessions = sessions
         self._ids = ids
-        self._limits = limits
 
     @verb("login")
     @old_answer("")
@@ -60,10 +57,8 @@ class FrontVerbs:
     @old_answer(False)
     def send_item(self, token: str, envelope_id: str, event_id: str, data: bytes) -> Any:
         emitter_id = self._sessions.owner(token)
-        if len(data) > self._limits.item_bytes:
-            raise item_too_large(len(data), self._limits)
         ids = known_event(envelope_id, event_id)
-        return Later.of(self._front.append_item(emitter_id, *ids, pack_items([data]))).then(lambda _: True)
+        return Later.of(self._front.append_item(emitter_id, *ids, data)).then(lambda _: True)
 
     @verb("end_event")
     @old_answer((False, None))

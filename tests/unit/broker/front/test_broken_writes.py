@@ -87,8 +87,8 @@ async def test_a_failed_write_leaves_nothing_behind(front: Front, north: Desk, f
         second = north.append_soon(envelope_id, event_id, 1, [b"b"])
         await asyncio.gather(_outcome(first), _outcome(second))
     await asyncio.sleep(0)
-    assert front._unsettled == {}
-    assert front._live == {}
+    assert front._envelopes._unsettled == {}
+    assert front._envelopes._live == {}
 
 
 async def test_the_journal_away_while_an_envelope_is_looked_up(north: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

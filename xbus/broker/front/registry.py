@@ -1,0 +1,160 @@
+"""Which envelopes are known: open ones are kept here, of all others the journal tells."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from xbus.broker.front.envelopes import Limits, OpenEnvelope
+from xbus.broker.front.futures import pass_on
+from xbus.broker.front.live import LiveEnvelope
+from xbus.broker.front.repeats import PastEnvelope
+from xbus.broker.journal.catalog import EventType
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.reading import StoredEnvelope, read_envelope
+from xbus.broker.journal.writes import StartEnvelope
+from xbus.clock import Clock
+from xbus.errors import JournalError, XbusError
+from xbus.states import EnvelopeState
+
+log = logging.getLogger(__name__)
+
+Known: TypeAlias = LiveEnvelope | PastEnvelope
+Act: TypeAlias = Callable[[Known | None], Any]
+"""What a call does with its envelope; None stands for one that there is not."""
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """Calls that wait, in order of arrival, until the journal has told what it knows of their envelope."""
+
+    waiting: list[tuple[Act, "asyncio.Future[Any]"]] = field(default_factory=list)
+
+
+class Registry:
+    """The envelopes by id.
+
+    After a failed write an envelope is forgotten: what the journal has of it is then what is so.
+
+    Args:
+        journal: where envelopes are kept.
+        clock: dates what is written.
+        limits: how large an envelope may grow.
+        find_type: gives an event type that an emitter may send, or raises Refused.
+    """
+
+    def __init__(
+        self, journal: Journal, clock: Clock, limits: Limits, find_type: Callable[[int, str], EventType]
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._limits = limits
+        self._find_type = find_type
+        self._live: dict[UUID, LiveEnvelope] = {}
+        self._unsettled: dict[UUID, LiveEnvelope] = {}
+        self._lookups: dict[UUID, _Lookup] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Let calls come; what they leave running runs in ``tasks``."""
+        self._tasks = tasks
+
+    def holds_open(self, emitter_id: int) -> bool:
+        """Whether an emitter is in the midst of sending."""
+        return any(envelope.emitter_id == emitter_id for envelope in self._live.values())
+
+    def open(self, emitter_id: int, envelope_id: UUID) -> LiveEnvelope:
+        """Begin an envelope that there is not."""
+        envelope = self._keep(OpenEnvelope(envelope_id, emitter_id))
+        envelope.write(StartEnvelope(envelope_id, emitter_id, self._clock.now()))
+        return envelope
+
+    def with_envelope(self, envelope_id: UUID, act: Act) -> Any:
+        """Do ``act`` with an envelope: at once where it is in memory, else in order when the journal has been asked."""
+        lookup = self._lookups.get(envelope_id)
+        if lookup is None:
+            known = self._live.get(envelope_id)
+            if known is not None:
+                return act(known)
+            lookup = self._lookups[envelope_id] = _Lookup()
+            self._spawn(self._look_up(envelope_id, lookup))
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        lookup.waiting.append((act, answer))
+        return answer
+
+    async def _look_up(self, envelope_id: UUID, lookup: _Lookup) -> None:
+        error: XbusError | None = None
+        known: Known | None = None
+        try:
+            await self._settle(envelope_id)
+            stored = await self._journal.read(read_envelope, envelope_id)
+            known = None if stored is None else self._know(stored)
+        except XbusError as caught:
+            error = caught
+        # From here on nothing is awaited: what comes next finds the envelope in memory, behind these.
+        del self._lookups[envelope_id]
+        for act, answer in lookup.waiting:
+            if answer.done():
+                continue
+            if error is not None:
+                answer.set_exception(error)
+                continue
+            try:
+                outcome = act(self._live.get(envelope_id, known))
+            except XbusError as refusal:
+                answer.set_exception(refusal)
+                continue
+            pass_on(outcome, answer)
+
+    async def _settle(self, envelope_id: UUID) -> None:
+        """Wait until the journal has answered all that was written of an envelope before it was forgotten."""
+        unsettled = self._unsettled.get(envelope_id)
+        if unsettled is not None:
+            try:
+                await unsettled.durable()
+            except JournalError:
+                log.debug("it was forgotten for this", extra={"action": "settled", "envelope_id": envelope_id})
+
+    def _know(self, stored: StoredEnvelope) -> Known:
+        if stored.state is not EnvelopeState.OPEN:
+            return PastEnvelope(stored, self._journal)
+        return self._keep(OpenEnvelope.of_stored(stored))
+
+    def _keep(self, state: OpenEnvelope) -> LiveEnvelope:
+        find_type = functools.partial(self._find_type, state.emitter_id)
+        envelope = LiveEnvelope(state, self._journal, self._clock, self._limits, find_type, self._forget)
+        self._live[state.envelope_id] = envelope
+        return envelope
+
+    def _forget(self, envelope: LiveEnvelope) -> None:
+        envelope_id = envelope.state.envelope_id
+        if self._live.get(envelope_id) is envelope:
+            del self._live[envelope_id]
+            last_write = envelope.state.last_write
+            if last_write is not None and not last_write.done():
+                self._unsettled[envelope_id] = envelope
+                last_write.add_done_callback(lambda _: self._unsettled.pop(envelope_id, None))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None, "the front is not started"
+        self._tasks.create_task(work)
+
+    def later(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Future[Any]":
+        """The answer that ``work`` will give; its error is the caller's, and no death of a task."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def give() -> None:
+            try:
+                outcome = await work
+            except XbusError as error:
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(outcome)
+
+        self._spawn(give())
+        return answer
