@@ -34,24 +34,36 @@ NOW = datetime(2020, 2, 29, 12, 0, tzinfo=UTC)
 def small_bus() -> Bus:
     """``flights`` go through the worker ``names`` to ``store``, ``notes`` straight there; ``store`` has two roles.
 
-    ``north`` may send both types, ``south`` only notes. ``secrets`` is a type that nobody may send.
+    ``fares`` go through ``names`` and then ``prices``. ``north`` may send these types, ``south`` only notes.
+    ``secrets`` is a type that nobody may send.
     """
     flights = {"names": Node("names", "names", ("store",)), "store": Node("store", "store")}
     notes = {"store": Node("store", "store")}
+    fares = {
+        "names": Node("names", "names", ("prices",)),
+        "prices": Node("prices", "prices", ("store",)),
+        "store": Node("store", "store"),
+    }
     return Bus(
         event_types={
             "flights": EventType("flights", False, flights),
+            "fares": EventType("fares", False, fares),
             "notes": EventType("notes", False, notes),
             "secrets": EventType("secrets", False, {}),
         },
-        services={"names": Service("names", "worker"), "store": Service("store", "consumer")},
+        services={
+            "names": Service("names", "worker"),
+            "prices": Service("prices", "worker"),
+            "store": Service("store", "consumer"),
+        },
         roles={
             "names_1": Role("names_1", "names"),
+            "prices_1": Role("prices_1", "prices"),
             "store_1": Role("store_1", "store"),
             "store_2": Role("store_2", "store"),
         },
         profiles={
-            "all": Profile("all", frozenset({"flights", "notes"})),
+            "all": Profile("all", frozenset({"flights", "fares", "notes"})),
             "notes only": Profile("notes only", frozenset({"notes"})),
         },
         emitters={"north": Emitter("north", "all"), "south": Emitter("south", "notes only")},

@@ -26,6 +26,21 @@ SILENT = TimedOut("it did not answer")
 BROKEN = Failed("it failed", code="error_reply")
 
 
+def metadata(abilities: Abilities) -> dict[str, Any]:
+    """What a recipient says of itself."""
+    said: dict[str, Any] = {
+        "name": "scripted",
+        "host": "here",
+        "start_date": "2020-02-29T12:00:00",
+        "local_time": "2020-02-29T12:00:00",
+        "version": 1.0,
+        "api_version": 0.1,
+    }
+    if abilities.batches:
+        said["xbus"] = {"batches": 1, "envelopes": abilities.envelopes}
+    return said
+
+
 @dataclass
 class Call:
     """What the broker asked, in the words of the wire."""
@@ -80,6 +95,7 @@ class ScriptedClient:
     def __init__(self, name: str, script: Script, worker: bool, answers: dict[str, Answer]) -> None:
         self.name = name
         self.answers = answers
+        self.metadata: Any = metadata(NEW)
         self.closed = False
         self.owes = asyncio.Event()
         self.owes.set()
@@ -104,6 +120,10 @@ class ScriptedClient:
         match verb, args:
             case "ping", (text,):
                 return text
+            case "get_metadata", _:
+                return self.metadata
+            case (("has_clearing" | "has_immediate_reply"), _):
+                return [False, None]
             case "stop_envelope", _:
                 return True
             case "send_item", (_, _, indices, data) if self._worker:

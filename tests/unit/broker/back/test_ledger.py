@@ -150,7 +150,7 @@ async def test_who_waits_is_told_when_its_note_is_durable(ledger: Ledger, journa
     assert not first.done()
     await journal.answer()
     await writing
-    assert (first.done(), second.done()) == (True, False)
+    assert [first.done(), second.done()] == [True, False]
     writing = await begin(ledger.write())
     await journal.answer()
     await writing

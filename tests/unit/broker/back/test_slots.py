@@ -61,7 +61,7 @@ async def test_first_come_first_served() -> None:
     first, second = await waiting(slots, This(1)), await waiting(slots, This(1))
     slots.free(1)
     await settle()
-    assert (first.done(), second.done()) == (True, False)
+    assert [first.done(), second.done()] == [True, False]
     slots.free(1)
     assert await second == [1]
 

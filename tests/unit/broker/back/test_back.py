@@ -1,0 +1,414 @@
+"""The whole back over a journal in memory: recipients come and go, and get what they are owed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.clock import StandingClock
+from tests.support.journal import Scribe, memory_engine
+from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, Call, Script, ScriptedClient, metadata
+from xbus import model
+from xbus.broker.back import delivery, lanes
+from xbus.broker.back.back import Back
+from xbus.broker.back.recipient import Abilities, Timeouts
+from xbus.broker.configuration import Configuration
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.reading import read_cursors, read_registrations
+from xbus.broker.journal.writes import Receipt
+from xbus.errors import Refused, XbusError
+from xbus.rpc.bell import Listener
+from xbus.rpc.client import Client
+
+TIMEOUTS = Timeouts(1, 1, 1, 1, 1)
+
+
+class SilentBell:
+    """Rings when the test says so."""
+
+    def __init__(self) -> None:
+        self.rung = asyncio.Event()
+
+    async def wait(self, timeout: float) -> bool:
+        await self.rung.wait()
+        self.rung.clear()
+        return True
+
+
+class Broker:
+    """A back, the journal under it, and recipients around it."""
+
+    def __init__(self, journal: Journal, configuration: Configuration, scribe: Scribe) -> None:
+        self.journal = journal
+        self.scribe = scribe
+        self.script = Script()
+        self.clients: dict[str, ScriptedClient] = {}
+        self.lost: dict[str, Callable[[], None]] = {}
+        self._bell = SilentBell()
+        self.back = Back(
+            journal,
+            configuration,
+            cast(Listener, self._bell),
+            self._connect,
+            StandingClock(),
+            timeouts=TIMEOUTS,
+            register_timeout=1,
+            window_bytes=100_000,
+            behind_after=1000,
+            worker_grace=0,
+        )
+
+    def prepare(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:
+        """The recipient that the broker will find at ``tcp://login``."""
+        named = {verb.replace("xbus_", "xbus."): answer for verb, answer in answers.items()}
+        client = ScriptedClient(login, self.script, not login.startswith("store"), named)
+        client.metadata = metadata(abilities)
+        self.clients[f"tcp://{login}"] = client
+        return client
+
+    def _connect(self, uri: str, lost: Callable[[], None]) -> Client:
+        self.lost[uri] = lost
+        client = self.clients.get(uri)
+        if client is None:
+            raise Refused("nobody listens there", code="bad_address")
+        return cast(Client, client)
+
+    async def register(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:
+        client = self.prepare(login, abilities, **answers)
+        await self.back.register(self.scribe.role_id(login), login.encode(), f"tcp://{login}")
+        return client
+
+    async def leave(self, login: str) -> None:
+        recipient = self.back.registry.get(self.scribe.role_id(login))
+        assert recipient is not None
+        await self.back.unregister(recipient, "the test said so")
+
+    async def put(self, *items: bytes, type_name: str = "notes") -> Receipt:
+        receipt = await self.scribe.put(list(items), type_name=type_name)
+        self._bell.rung.set()
+        return receipt
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            await asyncio.sleep(0)
+
+    def items(self, login: str) -> list[bytes]:
+        return [item for _, item in self.script.items(login)]
+
+    async def cursor(self, login: str = "store_1") -> int:
+        return (await self.journal.read(read_cursors))[self.scribe.role_id(login)].position
+
+    async def rows(self) -> dict[str, tuple[str, int, str]]:
+        """State, attempts and code of the rows of deliveries, by the login of their roles."""
+
+        def read(connection: sa.Connection) -> dict[str, tuple[str, int, str]]:
+            row = model.delivery.c
+            wanted = sa.select(model.role.c.login, row.state, row.attempts, row.code).join(
+                model.role, model.role.c.id == row.role_id
+            )
+            return {login: (state, attempts, code) for login, state, attempts, code in connection.execute(wanted)}
+
+        return await self.journal.read(read)
+
+    async def until_rows(self, expected: dict[str, tuple[str, int, str]]) -> None:
+        while await self.rows() != expected:
+            await asyncio.sleep(0)
+
+
+class Stop(Exception):
+    """Ends all that goes on."""
+
+
+@asynccontextmanager
+async def running(
+    journal: Journal, *, prepared: Callable[[Broker], object] = lambda broker: None, clean: bool = True
+) -> AsyncIterator[Broker]:
+    """A broker that runs; at the end it stops in order, or goes down as it is."""
+    configuration = Configuration(journal)
+    await configuration.refresh()
+    broker = Broker(journal, configuration, await Scribe.of(journal))
+    prepared(broker)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            await broker.back.start(tasks)
+            yield broker
+            if clean:
+                await broker.back.stop(1)
+            raise Stop
+    except* Stop:
+        pass
+
+
+@pytest.fixture
+async def journal() -> AsyncIterator[Journal]:
+    async with Journal(memory_engine(), "broker") as journal:
+        yield journal
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
+
+
+# -- in the normal way -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [OLD, NEW])
+async def test_a_consumer_gets_what_waits_and_what_comes(journal: Journal, kind: Abilities) -> None:
+    async with running(journal) as broker:
+        for number in range(3):
+            await broker.put(b"%d" % number)
+        await broker.register("store_1", kind)
+        await broker.until(lambda: broker.items("store_1") == [b"0", b"1", b"2"])
+        await broker.put(b"3")
+        await broker.until(lambda: broker.items("store_1") == [b"0", b"1", b"2", b"3"])
+    assert await broker.rows() == {}
+    assert await broker.cursor() == 4
+
+
+async def test_a_worker_stands_between(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1")
+        await broker.put(b"a", b"b", type_name="flights")
+        await broker.until(lambda: broker.items("store_1") == [b"a", b"b"])
+        assert broker.items("names_1") == [b"a", b"b"]
+
+
+async def test_each_role_gets_everything_once(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        for number in range(5):
+            await broker.put(b"%d" % number)
+        await broker.register("store_2")
+        await broker.until(lambda: len(broker.items("store_2")) == 5)
+        await broker.put(b"5")
+        await broker.until(lambda: broker.items("store_1") == broker.items("store_2") == [b"%d" % n for n in range(6)])
+
+
+# -- absent ----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_needs_an_absent_worker_waits_and_the_rest_goes_on(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        await broker.put(b"flight", type_name="flights")
+        await broker.put(b"note")
+        await broker.until(lambda: broker.items("store_1") == [b"note"])
+        await broker.until_rows({"store_1": ("waiting", 0, "worker_absent")})
+        await broker.register("names_1")
+        await broker.until(lambda: broker.items("store_1") == [b"note", b"flight"])
+        await broker.until_rows({})
+    assert "stop_envelope" not in broker.script.verbs("store_1")
+
+
+async def test_two_workers_that_come_back_one_after_the_other(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        await broker.put(b"fare", type_name="fares")
+        await broker.until_rows({"store_1": ("waiting", 0, "worker_absent")})
+        for login in ("names_1", "prices_1"):
+            assert broker.items("store_1") == []
+            await broker.register(login)
+        await broker.until(lambda: broker.items("store_1") == [b"fare"])
+        await broker.until_rows({})
+
+
+async def test_a_consumer_that_was_away_goes_on_where_it_stood(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        await broker.put(b"0")
+        await broker.until(lambda: broker.items("store_1") == [b"0"])
+        await broker.leave("store_1")
+        for number in (1, 2):
+            await broker.put(b"%d" % number)
+        await broker.register("store_1")
+        await broker.until(lambda: broker.items("store_1") == [b"0", b"1", b"2"])
+
+
+# -- failures --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_refusal_parks_and_the_next_goes_on(journal: Journal) -> None:
+    async with running(journal) as broker:
+        client = await broker.register("store_1", xbus_take_event=REFUSED)
+        await broker.put(b"bad")
+        await broker.until_rows({"store_1": ("parked", 1, "refused")})
+        client.answers = {}
+        await broker.put(b"good")
+        await broker.until(lambda: broker.items("store_1")[-1] == b"good")
+    assert broker.script.verbs("store_1").count("stop_envelope") == 1
+    assert await broker.cursor() == 2
+
+
+async def test_a_refusal_parks_for_all_who_lack_it(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1", xbus_take_event=REFUSED)
+        await broker.register("store_2")
+        await broker.put(b"bad")
+        await broker.until_rows({"store_1": ("parked", 1, "refused"), "store_2": ("parked", 1, "refused")})
+
+
+async def test_one_in_trouble_is_parked_alone(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1", xbus_take_event=BROKEN)
+        await broker.register("store_2")
+        await broker.put(b"x")
+        await broker.until(lambda: "end_envelope" in broker.script.verbs("store_2"))
+        await broker.until_rows({"store_1": ("parked", 1, "error_reply")})
+
+
+async def test_what_was_lost_comes_again_with_a_stop_before_it_and_not_for_ever(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1", xbus_take_event=LOST)
+        await broker.put(b"poison")
+        await broker.until_rows({"store_1": ("parked", 3, "connection_lost")})
+        verbs = [verb for verb in broker.script.verbs("store_1") if verb in ("xbus.take_event", "stop_envelope")]
+        # Each attempt but the first is announced by a stop; each failed one is followed by another.
+        assert verbs == [
+            *("xbus.take_event", "stop_envelope"),
+            *("stop_envelope", "xbus.take_event", "stop_envelope"),
+            *("stop_envelope", "xbus.take_event", "stop_envelope"),
+        ]
+
+
+async def test_a_fault_of_the_broker_parks_and_the_next_goes_on(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        with monkeypatch.context() as patched:
+            patched.setattr(delivery.Deliveries, "items", lambda *_: None)
+            await broker.put(b"x")
+            await broker.until_rows({"store_1": ("parked", 1, "internal_error")})
+        await broker.put(b"y")
+        await broker.until(lambda: broker.items("store_1") == [b"y"])
+
+
+# -- restarts --------------------------------------------------------------------------------------------------------
+
+
+async def test_after_a_clean_stop_nothing_is_in_doubt(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        await broker.put(b"0")
+        await broker.until(lambda: broker.items("store_1") == [b"0"])
+    async with running(journal) as broker:
+        assert await broker.rows() == {}
+        await broker.put(b"1")
+        await broker.register("store_1")
+        await broker.until(lambda: broker.items("store_1") == [b"1"])
+        assert "stop_envelope" not in broker.script.verbs("store_1")
+
+
+async def test_after_a_crash_what_was_under_way_comes_again_with_a_stop_before_it(journal: Journal) -> None:
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async with running(journal, clean=False) as broker:
+        await broker.register("store_1", xbus_take_event=never)
+        await broker.put(b"x")
+        await broker.until(lambda: broker.items("store_1") == [b"x"])
+    async with running(journal) as broker:
+        assert await broker.rows() == {"store_1": ("retry", 1, "broker_stopped")}
+        await broker.register("store_1")
+        await broker.until(lambda: broker.items("store_1") == [b"x"])
+        await broker.until_rows({})
+        verbs = broker.script.verbs("store_1")
+        assert verbs.index("stop_envelope") < verbs.index("xbus.take_event")
+
+
+async def test_what_takes_too_long_at_a_stop_comes_again(journal: Journal) -> None:
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async with running(journal, clean=False) as broker:
+        await broker.register("store_1", xbus_take_event=never)
+        await broker.put(b"x")
+        await broker.until(lambda: broker.items("store_1") == [b"x"])
+        await broker.back.stop(0)
+        assert broker.script.verbs("store_1")[-1] == "stop_envelope"
+    async with running(journal) as broker:
+        assert await broker.rows() == {"store_1": ("retry", 1, "broker_stopped")}
+
+
+async def test_recipients_are_taken_up_again(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        await broker.register("names_1")
+    async with running(journal, prepared=lambda broker: broker.prepare("store_1")) as broker:
+        await broker.put(b"x")
+        await broker.until(lambda: broker.items("store_1") == [b"x"])
+        assert not broker.back.is_registered(broker.scribe.role_id("names_1"))
+
+
+# -- registrations ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_registration_is_durable_until_its_recipient_leaves(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        (registration,) = await journal.read(read_registrations)
+        assert (registration.uri, registration.token_hash) == ("tcp://store_1", b"store_1")
+        await broker.leave("store_1")
+        assert await journal.read(read_registrations) == []
+        assert broker.clients["tcp://store_1"].closed
+
+
+async def test_a_newer_recipient_takes_the_place_of_an_older(journal: Journal) -> None:
+    async with running(journal) as broker:
+        older = await broker.register("store_1")
+        newer = await broker.register("store_1")
+        assert (older.closed, newer.closed) == (True, False)
+        assert len(await journal.read(read_registrations)) == 1
+
+
+async def test_a_lost_connection_ends_a_registration(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        broker.lost["tcp://store_1"]()
+        role_id = broker.scribe.role_id("store_1")
+        await broker.until(lambda: not broker.back.is_registered(role_id))
+
+
+@pytest.mark.parametrize(
+    ("answers", "code"),
+    [
+        ({"get_metadata": None}, "recipient_nonsense"),
+        ({"get_metadata": {}}, "recipient_nonsense"),
+        ({"get_metadata": {**metadata(OLD), "version": "1.0"}}, "recipient_nonsense"),
+        ({"get_metadata": {**metadata(OLD), "version": True}}, "recipient_nonsense"),
+        ({"has_clearing": True}, "recipient_nonsense"),
+        ({"has_immediate_reply": [1, None]}, "recipient_nonsense"),
+        ({"get_metadata": LOST}, "recipient_failed"),
+        ({"has_clearing": BROKEN}, "recipient_failed"),
+    ],
+)
+async def test_who_does_not_introduce_itself_properly_is_refused(
+    journal: Journal, answers: dict[str, Any], code: str
+) -> None:
+    async with running(journal) as broker:
+        with pytest.raises(Refused) as caught:
+            await broker.register("store_1", **answers)
+        assert caught.value.code == code
+        assert broker.clients["tcp://store_1"].closed
+        assert await journal.read(read_registrations) == []
+
+
+async def test_an_address_where_nobody_listens(journal: Journal) -> None:
+    async with running(journal) as broker:
+        with pytest.raises(XbusError):
+            await broker.back.register(broker.scribe.role_id(), b"", "tcp://nowhere")
+
+
+async def test_a_role_that_was_removed_can_not_register(journal: Journal) -> None:
+    async with running(journal) as broker:
+        with pytest.raises(Refused) as caught:
+            await broker.back.register(4711, b"", "tcp://nowhere")
+        assert caught.value.code == "session_unknown"
+
+
+def test_calls_are_told_by_whom_they_were_for() -> None:
+    """The scripted recipients themselves."""
+    script = Script([Call("a", "ping", ("x",)), Call("b", "ping", ("y",))])
+    assert script.order("ping") == ["a", "b"]
+    assert script.verbs("b") == ["ping"]
