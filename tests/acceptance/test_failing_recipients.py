@@ -79,7 +79,6 @@ WRONG_MADE: dict[str, Any] = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="ACCEPT-1")
 async def test_a_worker_that_makes_nonsense_parks_the_envelope_alone(
     sqlite_url: str, start_daemon: StartDaemon
 ) -> None:
@@ -137,7 +136,6 @@ async def test_a_refusal_parks_the_envelope_for_all_and_all_roll_back(
     assert "parked" in told
 
 
-@pytest.mark.xfail(strict=True, reason="ACCEPT-2")
 async def test_a_silent_consumer_leaves_the_run_and_does_not_hold_the_others(
     sqlite_url: str, start_daemon: StartDaemon
 ) -> None:
@@ -182,7 +180,6 @@ async def test_a_time_out_is_told_by_its_verb(verb: str, sqlite_url: str, start_
     assert shown(sqlite_url, envelope_id).failures[0].verb == verb
 
 
-@pytest.mark.xfail(strict=True, reason="ACCEPT-3")
 async def test_an_error_of_one_consumer_costs_another_that_gets_another_event_nothing(
     sqlite_url: str, start_daemon: StartDaemon
 ) -> None:

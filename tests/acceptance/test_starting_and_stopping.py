@@ -92,7 +92,7 @@ def test_an_address_in_use_leaves_the_database_to_the_one_who_has_it(
     async def goes_on_with_one() -> None:
         async with OldEmitter(newer.front) as emitter, OldConsumer(newer.back, "c_1") as consumer:
             await consumer.wait_for([await emitter.emit(b"x")])
-        client = await connect(older.front, timeout=5)
+        client = await connect(older.front, timeout=1)
         try:
             assert await client.call.login("emitter_1", PASSWORD) == ""
         except TimeoutError:
@@ -132,10 +132,10 @@ def test_an_idle_broker_ends_at_once(number: signal.Signals, database_url: str, 
 
 @pytest.mark.parametrize("seconds", [0.5, 3.0])
 async def test_a_stop_lets_the_run_under_way_end_within_its_time(
-    seconds: float, database_url: str, start_daemon: StartDaemon
+    seconds: float, sqlite_url: str, start_daemon: StartDaemon
 ) -> None:
-    add_bus(database_url, {"test_event": {"c": []}})
-    daemon = start_daemon(database_url, {"daemon": {"stop_timeout": seconds}})
+    add_bus(sqlite_url, {"test_event": {"c": []}})
+    daemon = start_daemon(sqlite_url, {"daemon": {"stop_timeout": seconds}})
     async with OldConsumer(daemon.back, "c_1") as consumer, OldEmitter(daemon.front) as emitter:
         reached = asyncio.Event()
 
@@ -151,7 +151,7 @@ async def test_a_stop_lets_the_run_under_way_end_within_its_time(
             await reached.wait()
         assert await asyncio.to_thread(daemon.stop, seconds + 5) == 0
         finished = seconds > 1
-        await become(database_url, envelope_id, c_1="done" if finished else "owed")
+        await become(sqlite_url, envelope_id, c_1="done" if finished else "owed")
         assert (envelope_id in consumer.committed) is finished
         if not finished:
             await eventually(lambda: consumer.got("stop_envelope"), "it is told to forget it")

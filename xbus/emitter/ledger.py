@@ -54,6 +54,11 @@ class Ledger:
         """How many calls wait for their answer, or for that of one before."""
         return len(self._waiting)
 
+    @property
+    def has_mere_openings(self) -> bool:
+        """Whether there are answered openings behind which nothing is known to be kept: they may be forgotten."""
+        return bool(self._promised_nothing)
+
     def add(self, call: Call, settle: Callable[[Any], None]) -> None:
         """Note a call.
 

@@ -13,6 +13,9 @@ from xbus.errors import CallError, Failed, Refused
 
 logger = logging.getLogger(__name__)
 
+FORGOTTEN = frozenset({"envelope_unknown", "event_unknown"})
+"""What the front says of an opening that it answered and never wrote, because it or its database went down."""
+
 
 class Stream:
     """Sends calls without waiting for the answers of those before.
@@ -102,7 +105,7 @@ class Stream:
             self.abandon(uncovered)
 
     def _refused(self, call: Call, attempt: int, refusal: Refused) -> None:
-        if refusal.code == "session_unknown":
+        if refusal.code == "session_unknown" or (refusal.code in FORGOTTEN and self._ledger.has_mere_openings):
             self._recover(attempt, refusal)
             return
         # A late refusal of an earlier attempt may be due to what failed in that one.
