@@ -5,7 +5,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 import xbus.broker.journal.reading as reading
-from xbus.broker.back.delivery import Deliveries, crashed_delivery
+from xbus.broker.back import fate
+from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.introduction import introduce
 from xbus.broker.back.lanes import Lanes
 from xbus.broker.back.ledger import Ledger
@@ -112,7 +113,7 @@ class Back:
         self._lanes = Lanes(self._log, self._ledger, self._deliveries, tasks)
         self._rows = DueRows(self._log, self._ledger, self.registry, self._deliveries, tasks)
         self._deliveries.on_retry = self._rows.wake
-        self._deliveries.on_behind = self._lanes.split
+        self._deliveries.muster.on_behind = self._lanes.split
         self.registry.watch(self._lanes)
         self.registry.watch(self._rows)
         self._configuration.on_change(self._configuration_changed)
@@ -157,7 +158,7 @@ class Back:
         for envelope in await self._log.at(doubtful):
             graphs = await self._log.graphs(envelope)
             if cursor.owes(envelope.position) and any(service in graph.consumer_services for graph in graphs):
-                delivery = crashed_delivery(cursor.role_id, envelope.envelope_id, envelope.position)
+                delivery = fate.after_crash(cursor.role_id, envelope.envelope_id, envelope.position)
                 self._ledger.move(None, delivery)
             else:
                 self._ledger.pass_over(cursor.role_id, envelope.position)

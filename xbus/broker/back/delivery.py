@@ -2,19 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from uuid import UUID
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any
 
+from xbus.broker.back import fate
 from xbus.broker.back.batch import Batch
-from xbus.broker.back.failures import RecipientFailed, next_delivery, own_fault
+from xbus.broker.back.failures import RecipientFailed, own_fault
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
+from xbus.broker.back.muster import Muster
 from xbus.broker.back.pace import Pace
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.run import Run
-from xbus.broker.back.slots import Absent, AnyOf, Slots, This
+from xbus.broker.back.slots import Absent, AnyOf, Slots
 from xbus.broker.journal.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import Delivery
 from xbus.clock import Clock
@@ -22,14 +23,6 @@ from xbus.graph import Graph
 from xbus.states import DeliveryState
 
 log = logging.getLogger(__name__)
-
-
-class _HeldUp(Exception):
-    """Some recipients kept others waiting for too long."""
-
-    def __init__(self, by: Sequence[Recipient]) -> None:
-        super().__init__(f"held up by {[recipient.role.login for recipient in by]}")
-        self.by = by
 
 
 class Deliveries:
@@ -65,15 +58,12 @@ class Deliveries:
         self._slots = slots
         self._tasks = tasks
         self._worker_grace = worker_grace
-        self._clock = clock
-        self._pace = Pace(behind_after)
+        self.muster = Muster(slots, Pace(behind_after), clock)
         self._runs: set[asyncio.Task[None]] = set()
         self._in_flight: dict[int, set[int]] = {}
         self.window_bytes = window_bytes
         self.on_retry: Callable[[int], None] = lambda role_id: None
         """Told of a role for which an envelope was set aside that may come again at once."""
-        self.on_behind: Callable[[Recipient], None] = lambda recipient: None
-        """Told of a recipient that holds others up."""
 
     # -- who takes part --------------------------------------------------------------------------------------------
 
@@ -86,7 +76,7 @@ class Deliveries:
             if missing is None:
                 going.append(recipient)
             else:
-                self._ledger.move(None, waiting_for(_first_attempt(recipient, envelope, attempts=0), missing))
+                self._ledger.move(None, fate.waiting_for(_before(envelope, recipient, attempts=0), missing))
         await self._ledger.room()
         await self.launch(envelope, going, {})
 
@@ -115,7 +105,7 @@ class Deliveries:
         Args:
             rows: the delivery rows of those that don't get it in its turn, by role id, with this attempt counted.
         """
-        present = await self._take(envelope, recipients)
+        present = await self.muster.take(recipients, lambda recipient: self._may_get(recipient, envelope))
         if not present:
             return
         for recipient in present:
@@ -123,55 +113,6 @@ class Deliveries:
         run = self._tasks.create_task(self._carry_out(envelope, present, rows), name=f"run {envelope.position}")
         self._runs.add(run)
         run.add_done_callback(self._runs.discard)
-
-    async def _take(self, envelope: LogEnvelope, recipients: Sequence[Recipient]) -> list[Recipient]:
-        """Those of the recipients that are still there when all of those have a free slot, with the slots taken.
-
-        One that holds the others up for too long is left out too, and told of.
-        """
-        left_behind: set[Recipient] = set()
-        while present := [
-            recipient for recipient in recipients if self._may_get(recipient, envelope) and recipient not in left_behind
-        ]:
-            try:
-                await self._take_all(present)
-            except Absent:
-                continue
-            except _HeldUp as held_up:
-                left_behind.update(held_up.by)
-                for recipient in held_up.by:
-                    log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
-                    self.on_behind(recipient)
-                continue
-            if all(self._may_get(recipient, envelope) for recipient in present):
-                return present
-            for recipient in present:
-                self._slots.free(recipient)
-        return []
-
-    async def _take_all(self, recipients: Sequence[Recipient]) -> None:
-        """Take a slot of each; those that are free wait for the others, though not for ever.
-
-        Raises:
-            _HeldUp: some kept the others waiting for too long.
-            Absent: one has gone.
-        """
-        wants = [This(recipient) for recipient in recipients]
-        await self._slots.any_free(recipients)
-        slow = [recipient for recipient in recipients if not self._slots.is_free(recipient)]
-        if not slow or len(recipients) == 1:
-            await self._slots.take(wants)
-            return
-        began = self._clock.monotonic()
-        try:
-            async with asyncio.timeout(min(self._pace.allowance(recipient.role.id, began) for recipient in slow)):
-                await self._slots.take(wants)
-        except TimeoutError:
-            raise _HeldUp([recipient for recipient in slow if not self._slots.is_free(recipient)]) from None
-        finally:
-            now = self._clock.monotonic()
-            for recipient in slow:
-                self._pace.kept_waiting(recipient.role.id, now - began, now)
 
     def _may_get(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
         role_id = recipient.role.id
@@ -199,7 +140,7 @@ class Deliveries:
             log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})
             run.fail_all(own_fault(error))
         for recipient in recipients:
-            self._tasks.create_task(self._give_back(recipient))
+            self._spawn(self._give_back(recipient))
         self._note_failures(envelope, recipients, rows, run.failures)
         for recipient in recipients:
             self._in_flight[recipient.role.id].discard(envelope.position)
@@ -213,7 +154,7 @@ class Deliveries:
         if row is None:
             self._ledger.settle(recipient.role.id, envelope.position)
         else:
-            self._ledger.move(row, replace(row, state=DeliveryState.SETTLED))
+            self._ledger.move(row, fate.settled(row))
         log.debug(
             "delivered",
             extra={"action": "delivered", "envelope_id": envelope.envelope_id, "role": recipient.role.login},
@@ -234,10 +175,8 @@ class Deliveries:
             if why is None:
                 continue
             row = rows.get(recipient.role.id)
-            attempt = row or _first_attempt(recipient, envelope, attempts=1)
-            new = (
-                next_delivery(attempt, why) if isinstance(why, RecipientFailed) else waiting_for(attempt, _service(why))
-            )
+            attempt = row or _before(envelope, recipient, attempts=1)
+            new = _after(attempt, why)
             self._ledger.move(row, new)
             if new.state is DeliveryState.RETRY:
                 self.on_retry(recipient.role.id)
@@ -286,42 +225,29 @@ class Deliveries:
     def dismiss(self, worker: Recipient) -> None:
         """Give a hired worker back, as soon as it is ready for another event."""
         worker.end_work()
-        self._tasks.create_task(self._dismiss(worker))
+        self._spawn(self._dismiss(worker))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            self._tasks.create_task(work)
+        except RuntimeError:
+            # The broker is ending: nobody will take what this gives back.
+            work.close()
 
     async def _dismiss(self, worker: Recipient) -> None:
         await worker.is_ready()
         await self._give_back(worker)
 
 
-def _first_attempt(recipient: Recipient, envelope: LogEnvelope, attempts: int) -> Delivery:
-    return Delivery(
-        recipient.role.id, envelope.envelope_id, envelope.position, DeliveryState.RETRY, attempts, code="", cause=""
-    )
-
-
-def waiting_for(delivery: Delivery, service: str) -> Delivery:
-    """The delivery set aside until a worker of ``service`` registers."""
-    return replace(
-        delivery,
-        state=DeliveryState.WAITING,
-        code="worker_absent",
-        cause=f'no worker of service "{service}" is registered',
-        service=service,
-    )
-
-
 def _service(absent: Absent) -> str:
     return absent.want.service if isinstance(absent.want, AnyOf) else ""
 
 
-def crashed_delivery(role_id: int, envelope_id: UUID, position: int) -> Delivery:
-    """An envelope that may have been handed over when the broker went down."""
-    return Delivery(
-        role_id,
-        envelope_id,
-        position,
-        DeliveryState.RETRY,
-        attempts=1,
-        code="broker_stopped",
-        cause="it may have been handed over when the broker went down",
-    )
+def _before(envelope: LogEnvelope, recipient: Recipient, *, attempts: int) -> Delivery:
+    return fate.before_its_turn(recipient.role.id, envelope.envelope_id, envelope.position, attempts=attempts)
+
+
+def _after(attempt: Delivery, why: RecipientFailed | Absent) -> Delivery:
+    if isinstance(why, RecipientFailed):
+        return fate.after_failure(attempt, why)
+    return fate.waiting_for(attempt, _service(why))

@@ -1,16 +1,11 @@
-"""What can go wrong at a recipient, and what is done about it; pure."""
+"""What can go wrong at a recipient; pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from xbus.broker.journal.writes import Delivery, Failure
+from xbus.broker.journal.writes import Failure
 from xbus.errors import ConnectionLost, Refused, XbusError
-from xbus.states import DeliveryState
-
-LOST_ATTEMPTS = 3
-"""How often an envelope may make its recipient vanish before it is parked: a poison item must not loop."""
-
 
 MESSAGE_CHARACTERS = 1_000
 """What is kept of a message."""
@@ -128,22 +123,3 @@ def own_fault(error: Exception) -> RecipientFailed:
     """A failure of the broker itself: it would happen again, and must not bring all other deliveries down."""
     said = ItemError(None, f"a fault in the broker, see its log: {_shown(repr(error))}")
     return RecipientFailed(None, "deliver", None, FailureClass.PERMANENT, "internal_error", [said])
-
-
-def next_delivery(previous: Delivery, failure: RecipientFailed) -> Delivery:
-    """What becomes of an envelope for a role after a failed attempt.
-
-    Args:
-        previous: the delivery with the failed attempt counted.
-        failure: what went wrong.
-    """
-    comes_again = failure.failure_class is FailureClass.LOST and previous.attempts < LOST_ATTEMPTS
-    return Delivery(
-        previous.role_id,
-        previous.envelope_id,
-        previous.position,
-        DeliveryState.RETRY if comes_again else DeliveryState.PARKED,
-        previous.attempts,
-        failure.code,
-        failure.cause,
-    )

@@ -2,16 +2,15 @@
 
 import asyncio
 import contextlib
-from dataclasses import replace
 
-from xbus.broker.back.delivery import Deliveries, waiting_for
+from xbus.broker.back import fate
+from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.journal.reading import read_due_deliveries
 from xbus.broker.journal.writes import Delivery
-from xbus.states import DeliveryState
 
 POLL_SECONDS = 5.0
 """How often rows are looked for when nothing calls for it."""
@@ -90,9 +89,9 @@ class DueRows:
         (envelope,) = await self._log.at([row.position])
         for service in await self._deliveries.workers_for(envelope, recipient):
             if not self._registry.is_served(service):
-                self._ledger.move(row, waiting_for(row, service))
+                self._ledger.move(row, fate.waiting_for(row, service))
                 return
-        attempt = replace(row, state=DeliveryState.RETRY, attempts=row.attempts + 1, service=None)
+        attempt = fate.next_attempt(row)
         self._ledger.move(row, attempt)
         await self._ledger.written()
         await self._deliveries.launch(envelope, [recipient], {recipient.role.id: attempt})

@@ -53,7 +53,8 @@ async def log_out(back: Back, sessions: Sessions, token: str) -> bool:
 def is_ready(back: Back, sessions: Sessions, token: str) -> bool:
     """Note that a worker takes another event; false where nobody is registered for its role."""
     recipient = back.registry.get(sessions.owner(token))
-    if recipient is None:
+    # One that was replaced by a newer recipient of its role must not speak for that.
+    if recipient is None or recipient.token_hash != token_hash(token):
         return False
     recipient.ready()
     return True

@@ -8,17 +8,16 @@ from hypothesis import strategies as st
 
 from xbus.broker.back.failures import (
     CODE_CHARACTERS,
-    LOST_ATTEMPTS,
     MAX_ERRORS,
     MESSAGE_CHARACTERS,
     FailureClass,
     RecipientFailed,
     failure_of_call,
-    next_delivery,
     nonsense,
     own_fault,
     refusal,
 )
+from xbus.broker.back.fate import LOST_ATTEMPTS, after_failure
 from xbus.broker.journal.writes import Delivery
 from xbus.errors import ConnectionLost, Failed, Refused, TimedOut, XbusError
 from xbus.states import DeliveryState
@@ -115,10 +114,10 @@ def attempt(number: int) -> Delivery:
 @pytest.mark.parametrize("failure_class", [FailureClass.TRANSIENT, FailureClass.PERMANENT])
 def test_what_no_repeat_helps_is_parked(failure_class: FailureClass) -> None:
     failure = failed(failure_class)
-    parked = next_delivery(attempt(1), failure)
+    parked = after_failure(attempt(1), failure)
     assert parked == Delivery(7, ENVELOPE, 12, DeliveryState.PARKED, 1, failure.code, failure.cause)
 
 
 def test_what_was_lost_comes_again_a_few_times() -> None:
-    states = [next_delivery(attempt(number), failed(FailureClass.LOST)).state for number in range(1, LOST_ATTEMPTS + 1)]
+    states = [after_failure(attempt(number), failed(FailureClass.LOST)).state for number in range(1, LOST_ATTEMPTS + 1)]
     assert states == [DeliveryState.RETRY] * (LOST_ATTEMPTS - 1) + [DeliveryState.PARKED]

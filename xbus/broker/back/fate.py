@@ -1,0 +1,70 @@
+"""What becomes of an envelope for a role that could not get it in its turn; pure.
+
+Each function makes the role's next delivery row.
+"""
+
+from dataclasses import replace
+from uuid import UUID
+
+from xbus.broker.back.failures import FailureClass, RecipientFailed
+from xbus.broker.journal.writes import Delivery
+from xbus.states import DeliveryState
+
+LOST_ATTEMPTS = 3
+"""How often an envelope may make its recipient vanish before it is parked: a poison item must not loop."""
+
+
+def before_its_turn(role_id: int, envelope_id: UUID, position: int, *, attempts: int) -> Delivery:
+    """A delivery that has no row yet.
+
+    Args:
+        attempts: how often it was handed over: 0, or 1 where its turn has just gone wrong.
+    """
+    return Delivery(role_id, envelope_id, position, DeliveryState.RETRY, attempts, code="", cause="")
+
+
+def after_crash(role_id: int, envelope_id: UUID, position: int) -> Delivery:
+    """It may have been handed over when the broker went down: it comes again on its own."""
+    return replace(
+        before_its_turn(role_id, envelope_id, position, attempts=1),
+        code="broker_stopped",
+        cause="it may have been handed over when the broker went down",
+    )
+
+
+def waiting_for(delivery: Delivery, service: str) -> Delivery:
+    """It waits until a worker of ``service`` registers."""
+    return replace(
+        delivery,
+        state=DeliveryState.WAITING,
+        code="worker_absent",
+        cause=f'no worker of service "{service}" is registered',
+        service=service,
+    )
+
+
+def next_attempt(delivery: Delivery) -> Delivery:
+    """It is about to be handed over once more: counted before, so that a crash can't lose count."""
+    return replace(delivery, state=DeliveryState.RETRY, attempts=delivery.attempts + 1, service=None)
+
+
+def after_failure(attempt: Delivery, failure: RecipientFailed) -> Delivery:
+    """It comes again where its recipient was lost, a few times; else it is parked.
+
+    Args:
+        attempt: the delivery, with the failed attempt counted.
+        failure: what went wrong.
+    """
+    comes_again = failure.failure_class is FailureClass.LOST and attempt.attempts < LOST_ATTEMPTS
+    return replace(
+        attempt,
+        state=DeliveryState.RETRY if comes_again else DeliveryState.PARKED,
+        code=failure.code,
+        cause=failure.cause,
+        service=None,
+    )
+
+
+def settled(delivery: Delivery) -> Delivery:
+    """It was delivered: its row goes."""
+    return replace(delivery, state=DeliveryState.SETTLED)
