@@ -1,11 +1,13 @@
 """Journals for tests: a database with a small bus in it, and the calls of an emitter put together."""
 
 import asyncio
+import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -80,10 +82,26 @@ def add_small_bus(connection: sa.Connection) -> None:
 def memory_engine() -> sa.Engine:
     """A database in memory with the small bus in it."""
     engine = create_engine("sqlite://")
+    with engine.connect() as connection:
+        _driver_connection(connection).deserialize(_small_bus_in_memory())
+    return engine
+
+
+@cache
+def _small_bus_in_memory() -> bytes:
+    """The whole database, made once for all tests that want one of their own."""
+    engine = create_engine("sqlite://")
     with engine.begin() as connection:
         schema.upgrade_connection(connection)
         add_small_bus(connection)
-    return engine
+    with engine.connect() as connection:
+        made = _driver_connection(connection).serialize()
+    engine.dispose()
+    return made
+
+
+def _driver_connection(connection: sa.Connection) -> sqlite3.Connection:
+    return cast(sqlite3.Connection, connection.connection.driver_connection)
 
 
 @contextmanager

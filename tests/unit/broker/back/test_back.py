@@ -95,6 +95,12 @@ class Broker:
         while not condition():
             await asyncio.sleep(0)
 
+    async def until_together(self) -> None:
+        """All consumers read in one lane."""
+        all_lanes = self.back._lanes
+        assert all_lanes is not None
+        await self.until(lambda: len(all_lanes._lanes) == 1)
+
     def items(self, login: str) -> list[bytes]:
         return [item for _, item in self.script.items(login)]
 
@@ -248,6 +254,7 @@ async def test_a_refusal_parks_for_all_who_lack_it(journal: Journal) -> None:
     async with running(journal) as broker:
         await broker.register("store_1", xbus_take_event=REFUSED)
         await broker.register("store_2")
+        await broker.until_together()
         await broker.put(b"bad")
         await broker.until_rows({"store_1": ("parked", 1, "refused"), "store_2": ("parked", 1, "refused")})
 
@@ -256,6 +263,7 @@ async def test_one_in_trouble_is_parked_alone(journal: Journal) -> None:
     async with running(journal) as broker:
         await broker.register("store_1", xbus_take_event=BROKEN)
         await broker.register("store_2")
+        await broker.until_together()
         await broker.put(b"x")
         await broker.until(lambda: "end_envelope" in broker.script.verbs("store_2"))
         await broker.until_rows({"store_1": ("parked", 1, "error_reply")})

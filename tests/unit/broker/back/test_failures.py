@@ -11,16 +11,12 @@ from xbus.broker.back.failures import (
     MAX_ERRORS,
     MESSAGE_CHARACTERS,
     FailureClass,
-    RecipientFailed,
     failure_of_call,
     nonsense,
     own_fault,
     refusal,
 )
-from xbus.broker.back.fate import LOST_ATTEMPTS, after_failure
-from xbus.broker.journal.writes import Delivery
 from xbus.errors import ConnectionLost, Failed, Refused, TimedOut, XbusError
-from xbus.states import DeliveryState
 
 ENVELOPE, EVENT = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -96,28 +92,3 @@ def test_a_fault_of_the_broker_is_nobodys() -> None:
     failure = own_fault(ValueError("a\0b"))
     assert (failure.role_id, failure.code, failure.failure_class) == (None, "internal_error", FailureClass.PERMANENT)
     assert "\0" not in failure.cause
-
-
-def failed(failure_class: FailureClass) -> RecipientFailed:
-    errors = {
-        FailureClass.LOST: ConnectionLost("gone"),
-        FailureClass.TRANSIENT: TimedOut("silent"),
-        FailureClass.PERMANENT: Refused("no"),
-    }
-    return failure_of_call(7, "send_item", EVENT, errors[failure_class])
-
-
-def attempt(number: int) -> Delivery:
-    return Delivery(7, ENVELOPE, 12, DeliveryState.RETRY, number, "", "")
-
-
-@pytest.mark.parametrize("failure_class", [FailureClass.TRANSIENT, FailureClass.PERMANENT])
-def test_what_no_repeat_helps_is_parked(failure_class: FailureClass) -> None:
-    failure = failed(failure_class)
-    parked = after_failure(attempt(1), failure)
-    assert parked == Delivery(7, ENVELOPE, 12, DeliveryState.PARKED, 1, failure.code, failure.cause)
-
-
-def test_what_was_lost_comes_again_a_few_times() -> None:
-    states = [after_failure(attempt(number), failed(FailureClass.LOST)).state for number in range(1, LOST_ATTEMPTS + 1)]
-    assert states == [DeliveryState.RETRY] * (LOST_ATTEMPTS - 1) + [DeliveryState.PARKED]

@@ -11,8 +11,8 @@ from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.support.journal import Scribe, memory_engine
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes import Limits
 from xbus.broker.front.checks import NewEvent
+from xbus.broker.front.envelopes import Limits
 from xbus.broker.front.front import Front
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import StoredEnvelope, read_envelope

@@ -1,0 +1,74 @@
+"""What becomes of an envelope for a role that could not get it in its turn."""
+
+import uuid
+
+import pytest
+
+from xbus.broker.back.failures import FailureClass, RecipientFailed, failure_of_call
+from xbus.broker.back.fate import (
+    LOST_ATTEMPTS,
+    after_crash,
+    after_failure,
+    before_its_turn,
+    next_attempt,
+    settled,
+    waiting_for,
+)
+from xbus.broker.journal.writes import Delivery
+from xbus.errors import ConnectionLost, Refused, TimedOut
+from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
+
+ENVELOPE, EVENT = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def failed(failure_class: FailureClass) -> RecipientFailed:
+    errors = {
+        FailureClass.LOST: ConnectionLost("gone"),
+        FailureClass.TRANSIENT: TimedOut("silent"),
+        FailureClass.PERMANENT: Refused("no"),
+    }
+    return failure_of_call(7, "send_item", EVENT, errors[failure_class])
+
+
+def attempt(number: int) -> Delivery:
+    return Delivery(7, ENVELOPE, 12, DeliveryState.RETRY, number, "", "")
+
+
+@pytest.mark.parametrize("failure_class", [FailureClass.TRANSIENT, FailureClass.PERMANENT])
+def test_what_no_repeat_helps_is_parked(failure_class: FailureClass) -> None:
+    failure = failed(failure_class)
+    parked = after_failure(attempt(1), failure)
+    assert parked == Delivery(7, ENVELOPE, 12, DeliveryState.PARKED, 1, failure.code, failure.cause)
+
+
+def test_what_was_lost_comes_again_a_few_times() -> None:
+    states = [after_failure(attempt(number), failed(FailureClass.LOST)).state for number in range(1, LOST_ATTEMPTS + 1)]
+    assert states == [DeliveryState.RETRY] * (LOST_ATTEMPTS - 1) + [DeliveryState.PARKED]
+
+
+def test_an_attempt_is_counted_before_it_is_made() -> None:
+    first = before_its_turn(7, ENVELOPE, 12, attempts=0)
+    assert next_attempt(first).attempts == 1
+    assert next_attempt(waiting_for(first, "names")) == next_attempt(first) == attempt(1)
+
+
+def test_what_may_have_been_handed_over_counts_as_an_attempt() -> None:
+    crashed = after_crash(7, ENVELOPE, 12)
+    assert (crashed.state, crashed.attempts, crashed.code) == (DeliveryState.RETRY, 1, "broker_stopped")
+
+
+def test_what_waits_says_for_whom() -> None:
+    waiting = waiting_for(attempt(2), "names")
+    assert (waiting.state, waiting.service, waiting.attempts) == (DeliveryState.WAITING, "names", 2)
+    assert waiting.cause == 'no worker of service "names" is registered'
+
+
+def test_all_fates_are_legal_moves() -> None:
+    waiting = waiting_for(attempt(0), "names")
+    again = next_attempt(waiting)
+    check_move(DELIVERY_MOVES, waiting.state, again.state)
+    check_move(DELIVERY_MOVES, waiting.state, waiting_for(waiting, "prices").state)
+    for failure_class in FailureClass:
+        check_move(DELIVERY_MOVES, again.state, after_failure(again, failed(failure_class)).state)
+    check_move(DELIVERY_MOVES, again.state, settled(again).state)
+    check_move(DELIVERY_MOVES, again.state, waiting_for(again, "names").state)

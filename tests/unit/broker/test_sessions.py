@@ -1,0 +1,218 @@
+"""Logins and what they are good for, with a clock that stands still."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import sqlalchemy as sa
+from argon2 import PasswordHasher
+
+from tests.support.clock import StandingClock
+from tests.support.faults import Faults
+from tests.support.journal import Scribe, memory_engine
+from xbus import model
+from xbus.broker.journal.catalog import read_credentials
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.reading import read_sessions
+from xbus.broker.journal.writes import StorePassword
+from xbus.broker.sessions import Sessions
+from xbus.errors import JournalUnavailable, Refused
+from xbus.ids import Ids, token_hash
+from xbus.passwords import Passwords
+
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+CHEAPER = PasswordHasher(time_cost=1, memory_cost=16, parallelism=1)
+
+
+class Porter:
+    """Sessions, and what they stand on."""
+
+    def __init__(self, journal: Journal, scribe: Scribe) -> None:
+        self.journal = journal
+        self.scribe = scribe
+        self.clock = StandingClock()
+        self.busy: set[int] = set()
+        self.passwords = Passwords(CHEAP)
+        self.sessions = self.anew()
+
+    def anew(self, hasher: PasswordHasher = CHEAP) -> Sessions:
+        """As after a restart."""
+        self.sessions = Sessions(
+            self.journal,
+            "emitter",
+            clock=self.clock,
+            ids=Ids(self.clock),
+            passwords=Passwords(hasher),
+            lifetime_seconds=60,
+            in_use=self.busy.__contains__,
+        )
+        return self.sessions
+
+    @property
+    def north(self) -> int:
+        return self.scribe.emitter_id("north")
+
+
+@pytest.fixture
+async def journal() -> AsyncIterator[Journal]:
+    async with Journal(memory_engine(), "broker") as journal:
+        yield journal
+
+
+@pytest.fixture
+async def porter(journal: Journal) -> Porter:
+    made = Porter(journal, await Scribe.of(journal))
+    await journal.write(StorePassword(made.north, None, made.passwords.hash_password("secret")))
+    return made
+
+
+def is_unknown(sessions: Sessions, token: str) -> bool:
+    try:
+        sessions.owner(token)
+    except Refused as refusal:
+        assert refusal.code == "session_unknown"
+        return True
+    return False
+
+
+async def test_a_login_gives_a_token_of_which_the_hash_is_kept(porter: Porter) -> None:
+    token = await porter.sessions.login("north", "secret")
+    assert porter.sessions.owner(token) == porter.north
+    (stored,) = await porter.journal.read(read_sessions, of_roles=False)
+    assert (stored.token_hash, stored.owner_id) == (token_hash(token), porter.north)
+
+
+@pytest.mark.parametrize(
+    ("login", "password"),
+    [("north", "wrong"), ("nobody", "secret"), ("south", "secret"), ("", ""), ("north\0", "secret"), ("store_1", "")],
+)
+async def test_all_refusals_of_a_login_are_the_same(porter: Porter, login: str, password: str) -> None:
+    with pytest.raises(Refused) as caught:
+        await porter.sessions.login(login, password)
+    assert (caught.value.code, caught.value.cause) == ("login_refused", "the login or the password is wrong")
+
+
+async def test_no_secret_is_logged(porter: Porter, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    token = await porter.sessions.login("north", "secret")
+    with pytest.raises(Refused):
+        await porter.sessions.login("north", "hidden")
+    await porter.sessions.logout(token)
+    said = " ".join(str(record.__dict__) for record in caplog.records)
+    assert "logged out" in said
+    for secret in ("secret", "hidden", token):
+        assert secret not in said
+
+
+async def test_a_removed_emitter_can_not_log_in(porter: Porter) -> None:
+    def remove(connection: sa.Connection) -> None:
+        connection.execute(sa.update(model.emitter).values(removed_at=porter.clock.now()))
+
+    await porter.journal.read(remove)
+    with pytest.raises(Refused):
+        await porter.sessions.login("north", "secret")
+
+
+async def test_a_session_outlives_its_last_use_by_its_lifetime(porter: Porter) -> None:
+    token = await porter.sessions.login("north", "secret")
+    for _ in range(3):
+        porter.clock.go_on(59)
+        assert porter.sessions.owner(token) == porter.north
+    porter.clock.go_on(60)
+    assert is_unknown(porter.sessions, token)
+
+
+async def test_a_session_does_not_expire_under_what_its_owner_holds(porter: Porter) -> None:
+    token = await porter.sessions.login("north", "secret")
+    porter.busy.add(porter.north)
+    porter.clock.go_on(1000)
+    await porter.sessions.save()
+    assert porter.sessions.owner(token) == porter.north
+    porter.busy.clear()
+    porter.clock.go_on(60)
+    assert is_unknown(porter.sessions, token)
+
+
+async def test_a_logout_ends_a_session_for_good(porter: Porter) -> None:
+    token, other = await porter.sessions.login("north", "secret"), await porter.sessions.login("north", "secret")
+    assert await porter.sessions.logout(token) == porter.north
+    assert is_unknown(porter.sessions, token)
+    assert porter.sessions.owner(other) == porter.north
+    with pytest.raises(Refused):
+        await porter.sessions.logout(token)
+    await porter.anew().restore()
+    assert is_unknown(porter.sessions, token)
+
+
+async def test_a_token_that_nobody_was_given(porter: Porter) -> None:
+    assert is_unknown(porter.sessions, "")
+    assert is_unknown(porter.sessions, "\ud800")
+
+
+async def test_a_restart_disturbs_nobody(porter: Porter) -> None:
+    token = await porter.sessions.login("north", "secret")
+    porter.clock.go_on(50)
+    porter.sessions.owner(token)
+    await porter.sessions.save()
+    await porter.anew().restore()
+    porter.clock.go_on(59)
+    assert porter.sessions.owner(token) == porter.north
+
+
+async def test_what_has_expired_is_forgotten(porter: Porter) -> None:
+    await porter.sessions.login("north", "secret")
+    porter.clock.go_on(61)
+    await porter.sessions.save()
+    assert await porter.journal.read(read_sessions, of_roles=False) == []
+
+
+async def test_sessions_of_others_are_not_taken_up(porter: Porter) -> None:
+    token = await porter.sessions.login("north", "secret")
+    roles = Sessions(
+        porter.journal,
+        "role",
+        clock=porter.clock,
+        ids=Ids(porter.clock),
+        passwords=porter.passwords,
+        lifetime_seconds=60,
+    )
+    await roles.restore()
+    assert is_unknown(roles, token)
+    with pytest.raises(Refused):
+        await roles.login("north", "secret")
+
+
+async def test_a_password_hash_of_another_cost_is_made_anew(porter: Porter) -> None:
+    before = await porter.journal.read(read_credentials, "emitter", "north")
+    await porter.sessions.login("north", "secret")
+    assert await porter.journal.read(read_credentials, "emitter", "north") == before
+    await porter.anew(CHEAPER).login("north", "secret")
+    after = await porter.journal.read(read_credentials, "emitter", "north")
+    assert after is not None
+    assert after != before
+    assert Passwords(CHEAPER).verify("secret", after[1])
+    assert not Passwords(CHEAPER).needs_rehash(after[1])
+
+
+async def test_a_session_that_could_not_be_kept_is_none(porter: Porter) -> None:
+    with Faults(porter.journal._engine).before_commit(skipped=1):  # the first is that of reading the password
+        with pytest.raises(JournalUnavailable):
+            await porter.sessions.login("north", "secret")
+    assert await porter.journal.read(read_sessions, of_roles=False) == []
+
+
+async def test_an_outage_delays_saving(porter: Porter) -> None:
+    token = await porter.sessions.login("north", "secret")
+    porter.clock.go_on(50)
+    porter.sessions.owner(token)
+    with Faults(porter.journal._engine).before_commit():
+        await porter.sessions.save()
+    await porter.sessions.save()
+    (stored,) = await porter.journal.read(read_sessions, of_roles=False)
+    assert (stored.expires_at - porter.clock.now()).total_seconds() == 60
+
+
+async def test_many_logins_at_once(porter: Porter) -> None:
+    tokens = await asyncio.gather(*(porter.sessions.login("north", "secret") for _ in range(10)))
+    assert len(set(tokens)) == 10
+    assert all(porter.sessions.owner(token) == porter.north for token in tokens)
