@@ -1,6 +1,7 @@
 """Recipients that refuse, answer nonsense, are silent, or can't be reached: what becomes of envelopes and of others."""
 
 import asyncio
+import datetime
 from typing import Any
 
 import pytest
@@ -43,6 +44,19 @@ NONSENSE: dict[str, Any] = {
     "a map": {"ok": True},
 }
 
+REFUSALS: dict[str, Any] = {
+    "nothing": (False,),
+    "None": (False, None),
+    "a text": (False, "no"),
+    "a text with a zero byte": (False, [([0], "no\0no")]),
+    "a long text": (False, [([0], "no" * 100_000)]),
+    "very many errors": (False, [([n], "no") for n in range(20_000)]),
+    "indices that are none": (False, [(["a", -1, 2**63], "no")]),
+    "bytes for a text": (False, [([0], b"\xff\x00")]),
+    "a tree": (False, {"errors": [{"no": ["no"]}]}),
+}
+"""What follows False should be a list of indices and messages, and may be anything."""
+
 
 @pytest.mark.parametrize("verb", ["start_event", "send_item", "end_event", "end_envelope"])
 async def test_a_consumer_that_answers_nonsense_parks_the_envelope_alone(
@@ -66,6 +80,33 @@ async def test_a_consumer_that_answers_nonsense_parks_the_envelope_alone(
     assert [consumer.verbs(envelope_id).count("start_event") for envelope_id in bad] == [1] * len(bad)
 
 
+async def test_a_refusal_may_have_any_shape(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, {"test_event": {"c": []}})
+    daemon = start_daemon(database_url, IMPATIENT)
+    async with OldConsumer(daemon.back, "c_1") as consumer, OldEmitter(daemon.front) as emitter:
+        for name, answer in REFUSALS.items():
+            consumer.behave["send_item"] = lambda *_, answer=answer: answer
+            envelope_id = await emitter.emit(b"x")
+            roles = await become(database_url, envelope_id, c_1="parked")
+            assert roles["c_1"].code == "refused", name
+            assert len(roles["c_1"].cause or "") < 10_000
+            assert 1 <= len(shown(database_url, envelope_id).failures) <= 100
+        consumer.behave.clear()
+        await consumer.wait_for([await emitter.emit(b"y")])
+
+
+async def test_an_answer_with_a_pickle_in_it_is_never_opened(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"test_event": {"c": []}})
+    daemon = start_daemon(sqlite_url, IMPATIENT)
+    async with OldConsumer(daemon.back, "c_1") as consumer, OldEmitter(daemon.front) as emitter:
+        consumer.behave["send_item"] = lambda *_: (True, datetime.date(2016, 1, 1))
+        envelope_id = await emitter.emit(b"x")
+        roles = await become(sqlite_url, envelope_id, c_1="parked")
+        assert roles["c_1"].code == "bad_answer"
+        consumer.behave.clear()
+        await consumer.wait_for([await emitter.emit(b"y")])
+
+
 WRONG_MADE: dict[str, Any] = {
     "no list": (True, 42),
     "a text": (True, "abc"),
@@ -76,6 +117,10 @@ WRONG_MADE: dict[str, Any] = {
     "an index that is no number": (True, [(["a"], b"x")]),
     "one item without a list": (True, ([0], b"x")),
     "three parts": (True, [([0], b"x", 1)]),
+    "an item without indices": (True, [([], b"x")]),
+    "a very large index": (True, [([2**63], b"x")]),
+    "an index that is a truth": (True, [([False], b"x")]),
+    "a nest of lists": (True, [[[[[[[]]]]]]]),
 }
 
 

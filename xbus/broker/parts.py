@@ -215,4 +215,5 @@ def _sessions(
         passwords=shared.passwords,
         lifetime_seconds=lifetime_seconds,
         in_use=in_use,
+        catch_up=shared.configuration.refresh,
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -39,6 +39,7 @@ class Sessions:
         kind: whose sessions these are.
         lifetime_seconds: how long a session outlives its last use.
         in_use: whether an owner holds something that its sessions must not expire under.
+        catch_up: awaited at each login, so that who logs in finds every earlier change of the configuration in force.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Sessions:
         passwords: Passwords,
         lifetime_seconds: float,
         in_use: Callable[[int], bool] = lambda owner_id: False,
+        catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._journal = journal
         self._kind: Literal["emitter", "role"] = kind
@@ -59,6 +61,7 @@ class Sessions:
         self._passwords = passwords
         self._lifetime = timedelta(seconds=lifetime_seconds)
         self._in_use = in_use
+        self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
         self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
 
@@ -89,6 +92,8 @@ class Sessions:
             if password_hash is not None and self._passwords.needs_rehash(password_hash):
                 better = await asyncio.to_thread(self._passwords.hash_password, password)
                 await self._journal.write(StorePassword(*self._owner(owner_id), better))
+        if self._catch_up is not None:
+            await self._catch_up()
         token = self._ids.token()
         expires_at = self._clock.now() + self._lifetime
         await self._journal.write(StartSession(token_hash(token), *self._owner(owner_id), expires_at))
