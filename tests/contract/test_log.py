@@ -15,6 +15,9 @@ from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.states import EnvelopeState
 
+SIZES = pytest.mark.parametrize("size", [1, 100_000], ids=["small", "large"])
+"""A lone small segment may go to the database another way than large ones or many."""
+
 # -- sealing ---------------------------------------------------------------------------------------------------------
 
 
@@ -129,21 +132,23 @@ async def test_a_bad_call_fails_alone(journal: Journal, scribe: Scribe) -> None:
     assert receipt.items == 1
 
 
-async def test_items_that_are_there_already_fail_alone(journal: Journal, scribe: Scribe) -> None:
+@SIZES
+async def test_items_that_are_there_already_fail_alone(journal: Journal, scribe: Scribe, size: int) -> None:
     envelope_id, _ = scribe.start_envelope()
     event_id, _ = scribe.start_event(envelope_id)
-    await scribe.append(envelope_id, event_id, 0, [b"first"])
-    doubled = scribe.append(envelope_id, event_id, 0, [b"second"])
+    await scribe.append(envelope_id, event_id, 0, [b"1" * size])
+    doubled = scribe.append(envelope_id, event_id, 0, [b"2" * size])
     other = scribe.put([b"x"])
     assert (await other).items == 1
     with pytest.raises(JournalError):
         await doubled
     (segment,) = await journal.read(read_segments, event_id, 0, 1000)
-    assert unpack_items(segment.data, 1) == [b"first"]
+    assert unpack_items(segment.data, 1) == [b"1" * size]
 
 
-async def test_items_of_no_event_fail_alone(journal: Journal, scribe: Scribe) -> None:
-    lost = scribe.append(uuid.uuid4(), uuid.uuid4(), 0, [b"x"])
+@SIZES
+async def test_items_of_no_event_fail_alone(journal: Journal, scribe: Scribe, size: int) -> None:
+    lost = scribe.append(uuid.uuid4(), uuid.uuid4(), 0, [b"x" * size])
     receipt = await scribe.put([b"x"])
     with pytest.raises(JournalError):
         await lost
@@ -208,6 +213,17 @@ async def test_items_that_came_one_by_one_become_one_segment(journal: Journal, s
     assert len(segments) < 20
     items = [item for segment in segments for item in unpack_items(segment.data, segment.items)]
     assert items == [b"%d" % index for index in range(20)]
+
+
+@SIZES
+async def test_any_bytes_come_back_as_they_were(journal: Journal, scribe: Scribe, size: int) -> None:
+    items = [bytes(range(256)) + b"\\x\\N\t\n" + bytes(size), b"", b"\xff" * size]
+    receipt = await scribe.put(items, [b"other"])
+    (envelope,) = await journal.read(read_log, 0, 10)
+    first, second = envelope.events
+    assert [unpack_items(found.data, 3) for found in await journal.read(read_segments, first.event_id, 0, 1)] == [items]
+    assert [found.items for found in await journal.read(read_segments, second.event_id, 0, 1)] == [1]
+    assert receipt.data_bytes == len(pack_items(items)) + len(pack_items([b"other"]))
 
 
 async def test_segments_are_read_page_by_page(journal: Journal, scribe: Scribe) -> None:

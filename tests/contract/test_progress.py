@@ -32,7 +32,7 @@ from xbus.broker.journal.writes import (
     StorePassword,
     Unregister,
 )
-from xbus.errors import JournalError
+from xbus.errors import JournalError, JournalUnavailable
 from xbus.states import DeliveryState
 
 SOON = NOW + timedelta(hours=1)
@@ -161,6 +161,19 @@ async def test_failures_are_kept(journal: Journal, scribe: Scribe) -> None:
         (scribe.role_id(), "send_item", "refused", "too old", [0, 3]),
         (None, "end_envelope", "timed_out", "no answer", None),
     ]
+
+
+async def test_a_text_that_a_database_can_not_keep_harms_no_other(journal: Journal, scribe: Scribe) -> None:
+    receipt = await scribe.put([b"x"])
+    strange = Failure(receipt.envelope_id, None, None, "send_item", "c" * 1000, "zero \0 character")
+    writes = [journal.write(Progress(NOW, failures=[strange])), journal.write(StartSession(HASH, None, 7777777, SOON))]
+    assert (await scribe.put([b"x"])).position == 2
+    for write in writes:
+        try:
+            await write
+        except JournalError as error:
+            # SQLite keeps any text, PostgreSQL does not; neither takes a session of nobody.
+            assert not isinstance(error, JournalUnavailable)
 
 
 # -- sessions --------------------------------------------------------------------------------------------------------
