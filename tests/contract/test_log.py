@@ -168,17 +168,6 @@ async def test_a_number_that_the_database_can_not_hold_fails_alone(journal: Jour
         assert (await receipt).items == 1
 
 
-async def test_a_group_is_answered_only_when_all_of_it_is_durable(journal: Journal, scribe: Scribe) -> None:
-    """Calls made at once are seen at once: nobody reads half of a group."""
-    envelope_id, started = scribe.start_envelope()
-    event_id, _ = scribe.start_event(envelope_id)
-    appended = scribe.append(envelope_id, event_id, 0, [b"x"])
-    await started
-    stored = await journal.read(read_envelope, envelope_id)
-    assert stored is not None
-    assert appended.done() == bool(stored.events and stored.events[0].items)
-
-
 # -- an event's items ------------------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,30 @@ async def test_a_write_that_was_not_committed_fails_and_leaves_nothing(
     assert (await scribe.put([b"x"])).position == 1
 
 
+async def test_a_group_is_kept_whole_or_not_at_all(journal: Journal, scribe: Scribe, faults: Faults) -> None:
+    release = _hold(journal)
+    with faults.before_commit(skipped=1):
+        envelopes = [scribe.start_envelope() for _ in range(3)]
+        release.set()
+        outcomes = await asyncio.gather(*(started for _, started in envelopes), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [JournalUnavailable] * 3
+    assert [await journal.read(read_envelope, envelope_id) for envelope_id, _ in envelopes] == [None] * 3
+
+
+async def test_what_arrived_meanwhile_is_one_commit(journal: Journal, scribe: Scribe, engine: sa.Engine) -> None:
+    commits: list[object] = []
+    release = _hold(journal)
+    sa.event.listen(engine, "commit", commits.append)
+    answers = [scribe.put([b"x"]) for _ in range(20)]
+    pending = [asyncio.ensure_future(answer) for answer in answers]
+    await asyncio.sleep(0)
+    release.set()
+    receipts = await asyncio.gather(*pending)
+    assert len(receipts) == 20
+    # That of the errand which kept the writer busy, and one for all.
+    assert len(commits) == 2
+
+
 async def test_a_commit_whose_confirmation_got_lost_is_found_out(
     journal: Journal, scribe: Scribe, faults: Faults
 ) -> None:
