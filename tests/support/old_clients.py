@@ -104,7 +104,7 @@ class OldRecipient(aiozmq.rpc.AttrHandler):  # type: ignore[misc]
 
     def __init__(self, address: str, login: str) -> None:
         self._address = address
-        self._login = login
+        self.login = login
         self._client: Any = None
         self._service: Any = None
         self.token = ""
@@ -126,7 +126,7 @@ class OldRecipient(aiozmq.rpc.AttrHandler):  # type: ignore[misc]
         """Log in, and listen."""
         self._service = await aiozmq.rpc.serve_rpc(self, bind="tcp://127.0.0.1:*")
         self._client = await connect(self._address)
-        self.token = await self.call.login(self._login, PASSWORD)
+        self.token = await self.call.login(self.login, PASSWORD)
         assert self.token, "the login was refused"
 
     async def register(self) -> bool:
@@ -170,7 +170,7 @@ class OldRecipient(aiozmq.rpc.AttrHandler):  # type: ignore[misc]
     async def wait_for(self, envelope_ids: Iterable[str], timeout: float = 10.0) -> None:
         """Wait until these envelopes have ended."""
         wanted = set(envelope_ids)
-        await eventually(lambda: wanted <= set(self.committed), f"{self._login} gets {len(wanted)} envelopes", timeout)
+        await eventually(lambda: wanted <= set(self.committed), f"{self.login} gets {len(wanted)} envelopes", timeout)
 
     # -- what the broker calls -------------------------------------------------------------------------------------
 
