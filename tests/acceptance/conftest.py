@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.bus import add_bus
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, Options
 from xbus.broker.journal import schema
 
-LIMITS = {
+LIMITS: Options = {
     "front": {"max_item_bytes": 1000, "max_envelope_items": 20, "max_envelope_bytes": 5000},
     "back": {"register_timeout": 0.5},
 }

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import aiozmq.rpc
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import pytest
 import zmq
 
@@ -122,6 +122,7 @@ async def test_a_wrong_number_of_arguments(emitter: OldEmitter, consumer: OldCon
 async def test_arguments_of_a_wrong_type(emitter: OldEmitter, consumer: OldConsumer) -> None:
     envelope_id, event_id = await emitter.start()
     token = emitter.token
+    wrong: Any
     for wrong in (None, 1, 1.5, True, b"bytes", [], {}, [token]):
         await _refuses(emitter, "start_envelope", wrong)
         await _refuses(emitter, "login", wrong, "password")
