@@ -118,8 +118,14 @@ async def test_an_outage_in_a_group_that_is_redone_refuses_the_rest_of_it(
 
 def _hold(journal: Journal) -> threading.Event:
     """Keep the writer's thread busy, so that what is written meanwhile becomes one group."""
-    release = threading.Event()
-    journal._writer.run(lambda connection: release.wait(5))
+    begun, release = threading.Event(), threading.Event()
+
+    def wait(_: sa.Connection) -> None:
+        begun.set()
+        release.wait(5)
+
+    journal._writer.run(wait)
+    begun.wait(5)
     return release
 
 
@@ -270,9 +276,11 @@ async def test_a_superseded_writer_dies(store_url: str) -> None:
     async with Journal(create_engine(store_url), "front") as journal:
         scribe = await Scribe.of(journal)
         async with Journal(create_engine(store_url), "front") as newer:
-            scribe.start_envelope()
+            _, started = scribe.start_envelope()
             with pytest.raises(Superseded):
                 await journal.ended()
+            with pytest.raises(JournalUnavailable):
+                await started
             assert (await Scribe(newer, scribe.catalog).put([b"x"])).position == 1
 
 

@@ -188,6 +188,8 @@ class Back:
         except BaseException:
             recipient.close()
             raise
+        if recipient.is_closed:
+            raise Refused("the recipient was lost while it registered", "register again", code="recipient_unreachable")
         self.registry.add(recipient)
 
     async def _introduce(self, role_id: int, token_hash: bytes, uri: str) -> Recipient:
@@ -213,6 +215,9 @@ class Back:
         return recipient
 
     def _lost(self, recipient: Recipient) -> None:
+        if self.registry.get(recipient.role.id) is not recipient:
+            recipient.close()
+            return
         assert self._tasks is not None
         self._tasks.create_task(self.unregister(recipient, "the connection was lost"))
 

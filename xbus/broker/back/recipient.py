@@ -71,6 +71,7 @@ class Recipient:
         self.token_hash = token_hash
         self.uri = uri
         self.abilities = abilities
+        self.is_closed = False
         self._client = client
         self._timeouts = timeouts
         self._known: dict[UUID, int] = {}
@@ -234,6 +235,7 @@ class Recipient:
 
     def close(self) -> None:
         """Call it no more; calls that wait for an answer fail as lost."""
+        self.is_closed = True
         self._client.close()
         self.ready()
 

@@ -40,14 +40,6 @@ class Cursor:
         if offset == 0:
             self._advance()
 
-    def settle_up_to(self, position: int) -> None:
-        """Note that the role needs nothing more at all positions up to and including ``position``."""
-        passed = position - self.position
-        if passed > 0:
-            self.above >>= passed
-            self.position = position
-            self._advance()
-
     def _advance(self) -> None:
         settled = (~self.above & (self.above + 1)).bit_length() - 1
         self.above >>= settled

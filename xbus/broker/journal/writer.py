@@ -131,6 +131,7 @@ class Writer:
     def _run(self) -> None:
         assert self._loop is not None
         going_on = True
+        group: list[_Pending] = []
         died_of: BaseException | None = None
         try:
             while going_on:
@@ -144,7 +145,7 @@ class Writer:
             died_of = error
         finally:
             self._committer.close()
-        self._loop.call_soon_threadsafe(self._end, died_of)
+        self._loop.call_soon_threadsafe(self._end, died_of, group)
 
     def _take(self) -> tuple[list[_Pending], bool]:
         """Wait for a call, and take all others that are there; false says that the writer is being closed."""
@@ -178,7 +179,7 @@ class Writer:
             self._full = False
             self._on_room()
 
-    def _end(self, died_of: BaseException | None) -> None:
+    def _end(self, died_of: BaseException | None, last: Sequence[_Pending]) -> None:
         assert self._ended is not None
         if died_of is None:
             self._ended.set_result(None)
@@ -186,8 +187,10 @@ class Writer:
         self._closing = True
         self._ended.set_exception(died_of)
         # Whoever waits for an answer of the last group, or has waited behind it, will get none.
+        waiting: list[_Pending | None] = [*last]
         while not self._calls.empty():
-            pending = self._calls.get_nowait()
+            waiting.append(self._calls.get_nowait())
+        for pending in waiting:
             if pending is not None and not pending.answer.done():
                 pending.answer.set_exception(JournalUnavailable("the journal's writer died", "see the broker's log"))
 

@@ -18,7 +18,7 @@ from xbus.broker.back.recipient import Abilities, Timeouts
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import read_cursors, read_registrations
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import Receipt, Register, Write
 from xbus.errors import Refused, XbusError
 from xbus.rpc.bell import Listener
 from xbus.rpc.client import Client
@@ -376,6 +376,25 @@ async def test_a_lost_connection_ends_a_registration(journal: Journal) -> None:
         broker.lost["tcp://store_1"]()
         role_id = broker.scribe.role_id("store_1")
         await broker.until(lambda: not broker.back.is_registered(role_id))
+
+
+async def test_a_connection_lost_while_it_registers_is_no_registration(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = journal.write
+    async with running(journal) as broker:
+
+        def write_and_lose(what: Write) -> "asyncio.Future[Any]":
+            if isinstance(what, Register):
+                broker.lost["tcp://store_1"]()
+            return write(what)
+
+        monkeypatch.setattr(journal, "write", write_and_lose)
+        with pytest.raises(Refused) as caught:
+            await broker.register("store_1")
+        assert caught.value.code == "recipient_unreachable"
+        assert not broker.back.is_registered(broker.scribe.role_id("store_1"))
+        assert broker.clients["tcp://store_1"].closed
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,8 @@ async def settle() -> None:
 
 async def test_a_consumer_gets_all_from_where_its_role_stands() -> None:
     async with bench(head=10) as made:
-        made.cursor(made.store).settle_up_to(4)
+        for position in range(1, 5):
+            made.cursor(made.store).settle(position)
         made.lanes.arrived(made.store)
         await until(lambda: made.noted.of("store") == [5, 6, 7, 8, 9, 10])
 

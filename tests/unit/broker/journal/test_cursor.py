@@ -23,11 +23,6 @@ class CursorAgainstASet(RuleBasedStateMachine):
         self.settled.add(position)
 
     @rule(position=POSITIONS)
-    def settle_up_to(self, position: int) -> None:
-        self.cursor.settle_up_to(position)
-        self.settled |= set(range(1, position + 1))
-
-    @rule(position=POSITIONS)
     def hand_over(self, position: int) -> None:
         self.cursor.handed_to = max(self.cursor.handed_to, position)
 
