@@ -65,10 +65,10 @@ async def test_who_logs_in_after_a_change_finds_it_in_force(sqlite_url: str, sta
 
 
 async def test_new_types_roles_and_emitters_work_without_a_restart(
-    database_url: str, start_daemon: StartDaemon, tmp_path: Path
+    sqlite_url: str, start_daemon: StartDaemon, tmp_path: Path
 ) -> None:
-    add_bus(database_url, {"test_event": {"c": []}})
-    daemon = start_daemon(database_url)
+    add_bus(sqlite_url, {"test_event": {"c": []}})
+    daemon = start_daemon(sqlite_url)
     (tmp_path / "more.toml").write_text(MORE)
     async with OldEmitter(daemon.front) as emitter:
         envelope_id, old_event = await emitter.start()

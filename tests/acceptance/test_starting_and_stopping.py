@@ -204,17 +204,9 @@ async def test_a_stop_under_load_loses_nothing_that_was_acknowledged(
 # -- two processes -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["ipc", "tcp"])
-def bell(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "ipc":
-        return f"ipc://{tmp_path}/f2b"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
-
-
-async def test_front_and_back_in_two_processes(bell: str, postgres_url: str, start_daemon: StartDaemon) -> None:
+async def test_front_and_back_in_two_processes(postgres_url: str, start_daemon: StartDaemon, tmp_path: Path) -> None:
     add_bus(postgres_url, GRAPH)
-    options = {"zmq": {"b2fsocket": bell}}
+    options = {"zmq": {"b2fsocket": f"ipc://{tmp_path}/f2b"}}
     back = start_daemon(postgres_url, options, only="back")
     front = start_daemon(postgres_url, options, only="front")
     async with (
