@@ -16,7 +16,7 @@ from tests.support.faults import Faults
 from tests.support.journal import Scribe, add_small_bus, looking
 from tests.support.waiting import eventually
 from xbus import model
-from xbus.broker.journal import committer
+from xbus.broker.journal import writer
 from xbus.broker.journal.catalog import read_version
 from xbus.broker.journal.committer import Superseded
 from xbus.broker.journal.database import create_engine
@@ -132,7 +132,7 @@ def _hold(journal: Journal) -> threading.Event:
 async def test_what_became_of_a_commit_is_asked_until_it_can_be_told(
     journal: Journal, scribe: Scribe, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "ASK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(writer, "ASK_AGAIN_SECONDS", 0.001)
     with Faults(engine).after_commit(), _unreachable(engine, times=3):
         envelope_id, started = scribe.start_envelope()
         await started

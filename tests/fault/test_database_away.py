@@ -29,6 +29,8 @@ def cluster() -> Iterator[postgres.Cluster]:
 
 @pytest.fixture
 def url(cluster: postgres.Cluster) -> Iterator[str]:
+    if not cluster.runs:
+        cluster.start()  # a test that failed may have left it stopped
     server = postgres.Server(cluster.url)
     url = server.create_empty()
     schema.upgrade(url)
@@ -138,6 +140,7 @@ async def test_what_was_opened_and_never_written_is_opened_again(
         async with emitter.envelope() as envelope:
             async with envelope.event("test_event") as event:
                 await event.send(b"0")
+            await event.reply()
             await asyncio.to_thread(cluster.stop)
             async with envelope.event("test_event") as second:
                 await eventually(lambda: "a write failed" in daemon.log, "the opening is lost")

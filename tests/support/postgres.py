@@ -112,6 +112,11 @@ class Cluster:
         """Of the database that is always there, for its owner."""
         return f"postgresql://xbus:{self._password}@127.0.0.1:{self._port}/postgres"
 
+    @property
+    def runs(self) -> bool:
+        """Whether its server is up."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Run it, and come back when it answers."""
         place: list[str | Path] = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self._port), "-k", self._folder]

@@ -1,7 +1,6 @@
 """Groups of calls made durable: in one transaction where all goes well, else call by call; no event loop."""
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,15 +19,19 @@ from xbus.errors import JournalError, JournalUnavailable, XbusError
 
 log = logging.getLogger(__name__)
 
-ASK_AGAIN_SECONDS = 0.5
-"""How often a database that went away during a COMMIT is asked what became of it."""
-
 Errand: TypeAlias = Callable[[sa.Connection], Any]
 """Something else to do on the write connection, in a transaction of its own."""
 
 
 class Superseded(Exception):
     """Another process has begun to write to the journal under this one's name: this process must stop."""
+
+
+class Undecided:
+    """In the place of an answer: the database went away during the COMMIT, and nobody knows yet what became of it."""
+
+
+UNDECIDED = Undecided()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +58,16 @@ class Committer:
         engine: the journal's database.
         name: the row of ``model.writer`` that is this committer's.
         max_segment_bytes: appends are gathered up to this size.
-        is_closing: whether to give up waiting for a database that is away.
     """
 
-    def __init__(self, engine: sa.Engine, name: str, max_segment_bytes: int, is_closing: Callable[[], bool]) -> None:
+    def __init__(self, engine: sa.Engine, name: str, max_segment_bytes: int) -> None:
         self._engine = engine
         self._name = name
         self._max_segment_bytes = max_segment_bytes
-        self._is_closing = is_closing
         self._connection: sa.Connection | None = None
         self._epoch = 0
         self._group_number = 0
+        self._undecided: list[Any] | None = None
         self._last_outage = 0
         self._last_fault_of: dict[UUID, int] = {}
         self.faults = 0
@@ -91,7 +93,7 @@ class Committer:
         """Do all calls in order.
 
         Returns:
-            For each call its answer, or the error with which it failed.
+            For each call its answer, or the error with which it failed, or ``UNDECIDED``: see ``decide``.
 
         Raises:
             Superseded: another process has taken over.
@@ -120,6 +122,8 @@ class Committer:
     def _write_group(self, calls: Sequence[Call]) -> list[Any]:
         if any(self._is_overtaken(call) for call in calls):
             return self._write_singly(calls)
+        if self._undecided is not None:
+            return [_away()] * len(calls)
         try:
             return self._transaction([cast(Write, call.what) for call in calls])
         except JournalUnavailable as error:
@@ -158,16 +162,23 @@ class Committer:
     def _transaction(self, group: Sequence[Write]) -> list[Any]:
         # Never used twice, also where the group fails: else it could speak for another one.
         self._group_number += 1
-        answers = None
+        committing = False
+        answers: list[Any] = []
         try:
             with journal_errors(), self._connected().begin():
                 answers = carry_out(self._connected(), group, self._max_segment_bytes)
                 self._stamp()
+                committing = True
         except JournalUnavailable:
             self._disconnect()
-            if answers is None or not self._was_committed():
+            if not committing:
                 raise
-            log.warning("a commit was confirmed only on a second look", extra={"action": "commit_confirmed"})
+            self._undecided = answers
+            decided = self.decide()
+            if decided is None:
+                self._note_outage()
+                return [UNDECIDED] * len(group)
+            return decided
         return answers
 
     def _stamp(self) -> None:
@@ -176,21 +187,25 @@ class Committer:
         if _STAMP.execute(self._connected(), values).rowcount != 1:
             raise Superseded(f"another broker now writes to this journal as {self._name}")
 
-    def _was_committed(self) -> bool:
-        """Whether the last group's COMMIT took place although its confirmation got lost.
+    def decide(self) -> list[Any] | None:
+        """Find out what became of the COMMIT during which the database went away; until then nothing else is written.
 
-        Nothing can be answered before that is known, so this waits for a database that is away.
+        Returns:
+            The answers that its calls get, in order; None while nobody can tell.
         """
-        while True:
-            try:
-                with journal_errors(), self._connected().begin():
-                    stamped = self._connected().execute(_READ_WRITER, {"of_name": self._name}).one()
-                    return bool(stamped.group_number == self._group_number)
-            except JournalUnavailable:
-                self._disconnect()
-                if self._is_closing():
-                    raise
-                time.sleep(ASK_AGAIN_SECONDS)
+        assert self._undecided is not None, "there is something to decide"
+        try:
+            with journal_errors(), self._connected().begin():
+                stamped = self._connected().execute(_READ_WRITER, {"of_name": self._name}).one()
+        except JournalUnavailable:
+            self._disconnect()
+            return None
+        answers, self._undecided = self._undecided, None
+        if stamped.group_number == self._group_number:
+            log.warning("a commit was confirmed only on a second look", extra={"action": "commit_confirmed"})
+            return answers
+        self._note_outage()
+        return [_away()] * len(answers)
 
     def forget_faults(self, known: int) -> None:
         """Drop what every maker of calls knows by now."""
@@ -209,6 +224,10 @@ class Committer:
     def close(self) -> None:
         """Give the connection up."""
         self._disconnect()
+
+
+def _away() -> JournalUnavailable:
+    return JournalUnavailable("the database is away", "see that it runs, then repeat the call")
 
 
 def _overtaken() -> JournalUnavailable:

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.committer import Call, Committer, Errand
+from xbus.broker.journal.committer import UNDECIDED, Call, Committer, Errand
 from xbus.broker.journal.writes import Write, write_size
 from xbus.errors import JournalUnavailable, XbusError
 
@@ -18,6 +18,9 @@ GROUP_BYTES = 16 * 1024 * 1024
 """A group is closed when it holds this much, so that a transaction, and with it the wait for an answer, stays short."""
 
 GROUP_CALLS = 5_000
+
+ASK_AGAIN_SECONDS = 0.5
+"""How often a database that went away during a COMMIT is asked what became of it."""
 
 CROWD_CALLS = 8
 CROWD_BYTES = 64 * 1024
@@ -53,10 +56,11 @@ class Writer:
         max_pending_bytes: int,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
-        self._committer = Committer(engine, name, max_segment_bytes, lambda: self._closing)
+        self._committer = Committer(engine, name, max_segment_bytes)
         self._max_pending_bytes = max_pending_bytes
         self._on_room = on_room
         self._calls: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._undecided: list[_Pending] = []
         self._pending_bytes = 0
         self._full = False
         self._faults_known = 0
@@ -136,8 +140,13 @@ class Writer:
         try:
             while going_on:
                 group, going_on = self._take()
+                if self._undecided:
+                    self._decide()
                 answers = self._committer.do([pending.call for pending in group])
-                self._loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
+                self._undecided += [
+                    pending for pending, answer in zip(group, answers, strict=True) if answer is UNDECIDED
+                ]
+                self._tell(group, answers)
                 self._committer.forget_faults(self._faults_known)
                 if _is_crowd(group):
                     time.sleep(CROWD_SECONDS)
@@ -147,12 +156,22 @@ class Writer:
             self._committer.close()
         self._loop.call_soon_threadsafe(self._end, died_of, group)
 
+    def _decide(self) -> None:
+        answers = self._committer.decide()
+        if answers is not None:
+            decided, self._undecided = self._undecided, []
+            self._tell(decided, answers)
+
+    def _tell(self, group: Sequence[_Pending], answers: Sequence[Any]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
+
     def _take(self) -> tuple[list[_Pending], bool]:
         """Wait for a call, and take all others that are there; false says that the writer is being closed."""
         group: list[_Pending] = []
         size = 0
         try:
-            pending = self._calls.get()
+            pending = self._calls.get(timeout=ASK_AGAIN_SECONDS if self._undecided else None)
             while pending is not None:
                 group.append(pending)
                 size += pending.size
@@ -168,6 +187,8 @@ class Writer:
     def _answer(self, group: Sequence[_Pending], answers: Sequence[Any], faults: int) -> None:
         self._faults_known = faults
         for pending, answer in zip(group, answers, strict=True):
+            if answer is UNDECIDED:
+                continue
             self._pending_bytes -= pending.size
             if pending.answer.done():
                 continue
@@ -181,18 +202,18 @@ class Writer:
 
     def _end(self, died_of: BaseException | None, last: Sequence[_Pending]) -> None:
         assert self._ended is not None
+        self._closing = True
         if died_of is None:
             self._ended.set_result(None)
-            return
-        self._closing = True
-        self._ended.set_exception(died_of)
+        else:
+            self._ended.set_exception(died_of)
         # Whoever waits for an answer of the last group, or has waited behind it, will get none.
-        waiting: list[_Pending | None] = [*last]
+        waiting: list[_Pending | None] = [*self._undecided, *last]
         while not self._calls.empty():
             waiting.append(self._calls.get_nowait())
         for pending in waiting:
             if pending is not None and not pending.answer.done():
-                pending.answer.set_exception(JournalUnavailable("the journal's writer died", "see the broker's log"))
+                pending.answer.set_exception(JournalUnavailable("the journal has ended", "see the broker's log"))
 
 
 def _is_crowd(group: Sequence[_Pending]) -> bool:
