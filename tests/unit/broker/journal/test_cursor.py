@@ -1,6 +1,6 @@
 """A cursor against the obvious way to keep the same: a set of positions."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -51,9 +51,11 @@ class CursorAgainstASet(RuleBasedStateMachine):
         assert len(self.cursor.bitmap()) == (highest - self.cursor.position + 7) // 8
 
 
+CursorAgainstASet.TestCase.settings = settings(deadline=None)
 TestCursorAgainstASet = CursorAgainstASet.TestCase
 
 
+@settings(deadline=None)
 @given(st.integers(1, 50), st.one_of(st.none(), st.integers(1, 50)), st.integers(1, 50))
 def test_a_role_is_owed_its_part_of_the_log(start: int, end: int | None, position: int) -> None:
     cursor = Cursor(1, start, end, start - 1)
