@@ -70,9 +70,11 @@ class Deliveries:
     async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
         aside for those whose workers are absent."""
+        recipients = list(recipients)
         going: list[Recipient] = []
-        for recipient in recipients:
-            missing = await self._missing_worker(envelope, recipient)
+        # All at once: the grace is for the envelope, not for each of its recipients.
+        found = await asyncio.gather(*(self._missing_worker(envelope, recipient) for recipient in recipients))
+        for recipient, missing in zip(recipients, found, strict=True):
             if missing is None:
                 going.append(recipient)
             else:

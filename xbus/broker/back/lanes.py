@@ -66,7 +66,8 @@ class Lanes:
     def _begin(self, position: int, recipient: Recipient, *, joinable: bool) -> None:
         lane = _Lane(position, {recipient}, joinable)
         self._lanes.add(lane)
-        lane.task = self._tasks.create_task(self._read(lane), name=f"lane from {position}")
+        pause = GATHER_SECONDS if joinable else 0
+        lane.task = self._tasks.create_task(self._read(lane, pause), name=f"lane from {position}")
 
     def left(self, recipient: Recipient) -> None:
         """Read no longer for a recipient."""
@@ -95,8 +96,8 @@ class Lanes:
     def _joinable_at(self, position: int) -> _Lane | None:
         return next((lane for lane in self._lanes if lane.joinable and lane.position == position), None)
 
-    async def _read(self, lane: _Lane) -> None:
-        await asyncio.sleep(GATHER_SECONDS)
+    async def _read(self, lane: _Lane, pause: float) -> None:
+        await asyncio.sleep(pause)
         while True:
             lane.joinable = False
             for envelope in await self._log.page(lane.position):

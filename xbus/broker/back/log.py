@@ -9,7 +9,7 @@ import xbus.broker.journal.catalog as catalog
 from xbus.broker.back.batch import Batch, join_small
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import LogEnvelope, LogEvent, read_at, read_head, read_log, read_segments
-from xbus.errors import JournalUnavailable
+from xbus.errors import JournalError, JournalUnavailable
 from xbus.graph import Graph
 from xbus.rpc.bell import Listener
 
@@ -96,6 +96,8 @@ class Log:
         index = 0
         while index < event.items:
             segments = await self.read(read_segments, event.event_id, index, PAGE_BYTES)
+            if not segments:
+                raise JournalError(f"event {event.event_id} misses its items from index {index} on")
             for batch in join_small(segments):
                 yield batch
             index = segments[-1].first_index + segments[-1].items

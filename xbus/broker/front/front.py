@@ -9,7 +9,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.front.checks import Checks, NewEvent
 from xbus.broker.front.envelopes import Limits, envelope_unknown
 from xbus.broker.front.futures import unheard
-from xbus.broker.front.registry import Known, Registry
+from xbus.broker.front.known import Known, KnownEnvelopes
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Receipt
 from xbus.clock import Clock
@@ -31,7 +31,7 @@ class Front:
     ) -> None:
         self._ring = ring
         self._checks = Checks(configuration, limits)
-        self._envelopes = Registry(journal, clock, limits, self._checks.event_type)
+        self._envelopes = KnownEnvelopes(journal, clock, limits, self._checks.event_type)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Let calls come; what they leave running runs in ``tasks``."""

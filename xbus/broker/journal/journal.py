@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from xbus.broker.journal.database import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.writer import Writer
 from xbus.broker.journal.writes import Write
+from xbus.errors import JournalUnavailable
 
 READERS = 2
 
@@ -58,6 +59,7 @@ class Journal:
         self._readers: ThreadPoolExecutor | None = None
         self._reader_connections: dict[int, sa.Connection] = {}
         self._room_listeners: list[Callable[[], None]] = []
+        self._closed = False
 
     @classmethod
     def open(cls, url: str, name: str, *, max_segment_bytes: int, max_pending_bytes: int) -> "Journal":
@@ -77,6 +79,7 @@ class Journal:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
+        self._closed = True
         await self._writer.close()
         if self._readers is not None:
             await asyncio.to_thread(self._readers.shutdown)
@@ -109,6 +112,8 @@ class Journal:
         if self._readers is None:
             found: T = await self._writer.run(errand)
             return found
+        if self._closed:
+            raise JournalUnavailable("the journal is closed", "repeat the call when the broker runs")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, errand)
 
     def _read(self, errand: Callable[[sa.Connection], T]) -> T:

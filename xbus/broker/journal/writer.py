@@ -14,7 +14,7 @@ from xbus.broker.journal.committer import UNDECIDED, Call, Committer, Errand
 from xbus.broker.journal.writes import Write, write_size
 from xbus.errors import JournalUnavailable, XbusError
 
-GROUP_BYTES = 16 * 1024 * 1024
+GROUP_BYTES = 4 * 1024 * 1024
 """A group is closed when it holds this much, so that a transaction, and with it the wait for an answer, stays short."""
 
 GROUP_CALLS = 5_000

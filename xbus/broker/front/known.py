@@ -34,7 +34,7 @@ class _Lookup:
     waiting: list[tuple[Act, "asyncio.Future[Any]"]] = field(default_factory=list)
 
 
-class Registry:
+class KnownEnvelopes:
     """The envelopes by id.
 
     After a failed write an envelope is forgotten: what the journal has of it is then what is so.
