@@ -104,12 +104,13 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None) 
         max_pending_bytes=config.journal.max_pending_bytes,
     )
     configuration = Configuration(journal)
-    shared = Shared(config, context, journal, configuration, clock, Ids(clock), Passwords())
+    tasks = asyncio.TaskGroup()
+    shared = Shared(config, context, journal, configuration, clock, Ids(clock), Passwords(), tasks)
     parts = [PARTS[name](shared) for name in names]
     try:
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
         addresses = {part.name: part.bind() for part in parts}
-        async with journal, asyncio.TaskGroup() as tasks:
+        async with journal, tasks:
             with _stop_signals() as stop:
                 tasks.create_task(journal.ended(), name="journal")
                 await _start(parts, configuration, tasks)
@@ -126,7 +127,7 @@ async def _start(parts: Sequence[Part], configuration: Configuration, tasks: asy
     try:
         await configuration.refresh()
         for part in parts:
-            await part.start(tasks)
+            await part.start()
     except XbusError as error:
         raise _NotStarted from error
     tasks.create_task(configuration.watch(), name="configuration")

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from xbus.broker.back.back import Back
 from xbus.broker.back.batch_verbs import BackBatchVerbs
+from xbus.broker.back.delivering import Settings
 from xbus.broker.back.recipient import Recipient, Timeouts
 from xbus.broker.back.verbs import BackVerbs
 from xbus.broker.configuration import Configuration
@@ -36,7 +37,7 @@ HEARTBEAT_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Shared:
-    """What both parts stand on."""
+    """What both parts stand on; all that goes on runs in ``tasks``, and what dies there ends the broker."""
 
     config: Config
     context: Context
@@ -45,6 +46,7 @@ class Shared:
     clock: Clock
     ids: Ids
     passwords: Passwords
+    tasks: asyncio.TaskGroup
 
 
 class Part(Protocol):
@@ -55,8 +57,8 @@ class Part(Protocol):
     def bind(self) -> str:
         """Open its ports; nothing is read from them yet. Returns where clients connect to."""
 
-    async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin to serve; what goes on runs in ``tasks``."""
+    async def start(self) -> None:
+        """Begin to serve."""
 
     async def stop(self, seconds: float) -> None:
         """Take nothing new, finish what is running within this time, and close."""
@@ -75,7 +77,7 @@ class FrontPart:
         self._shared = shared
         self._bell: Bell | None = None
         self._stopping = False
-        self._front = Front(shared.journal, shared.configuration, shared.clock, limits, self._ring)
+        self._front = Front(shared.journal, shared.configuration, shared.clock, limits, self._ring, shared.tasks)
         self._sessions = _sessions(shared, "emitter", config.session_seconds, self._front.has_open_envelope)
         self._server = Server(
             shared.context,
@@ -96,11 +98,10 @@ class FrontPart:
     def bind(self) -> str:
         return self._server.bind(self._shared.config.zmq.frontsocket)
 
-    async def start(self, tasks: asyncio.TaskGroup) -> None:
+    async def start(self) -> None:
         self._bell = Bell(self._shared.context, self._shared.config.zmq.b2fsocket)
-        self._front.start(tasks)
         await self._sessions.restore()
-        tasks.create_task(self._sessions.keep(), name="emitters' sessions")
+        self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
         self._shared.journal.on_room(self._server.resume)
         self._server.start()
 
@@ -129,6 +130,7 @@ class BackPart:
             self._listener,
             self._connect,
             shared.clock,
+            tasks=shared.tasks,
             timeouts=Timeouts(
                 config.start_event_timeout,
                 config.send_item_timeout,
@@ -137,9 +139,7 @@ class BackPart:
                 config.stop_envelope_timeout,
             ),
             register_timeout=config.register_timeout,
-            window_bytes=config.window_bytes,
-            behind_after=config.behind_after,
-            worker_grace=config.worker_grace,
+            settings=Settings(config.window_bytes, config.behind_after, config.worker_grace),
         )
         self._sessions = _sessions(shared, "role", config.session_seconds, self._back.is_registered)
         max_batch_bytes = shared.config.front.max_batch_bytes
@@ -174,10 +174,10 @@ class BackPart:
         self._listener.bind()
         return self._server.bind(self._shared.config.zmq.backsocket)
 
-    async def start(self, tasks: asyncio.TaskGroup) -> None:
+    async def start(self) -> None:
         await self._sessions.restore()
-        await self._back.start(tasks)
-        tasks.create_task(self._sessions.keep(), name="roles' sessions")
+        await self._back.start()
+        self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         supervision = self._shared.config.supervision
         if supervision.enabled:
             pinger: Pinger[Recipient] = Pinger(
@@ -188,7 +188,7 @@ class BackPart:
                 timeout=supervision.timeout,
                 misses=supervision.misses,
             )
-            tasks.create_task(pinger.watch(), name="supervision")
+            self._shared.tasks.create_task(pinger.watch(), name="supervision")
         self._server.start()
 
     async def stop(self, seconds: float) -> None:

@@ -2,25 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import xbus.broker.journal.reading as reading
-from xbus.broker.back import fate
-from xbus.broker.back.delivery import Deliveries
+from xbus.broker.back.delivering import Delivering, Settings
 from xbus.broker.back.introduction import introduce
-from xbus.broker.back.lanes import Lanes
-from xbus.broker.back.ledger import Ledger
-from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient, Timeouts
 from xbus.broker.back.registry import Registry
-from xbus.broker.back.rows import DueRows
 from xbus.broker.back.slots import Slots
 from xbus.broker.configuration import Configuration
-from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Register, Unregister
 from xbus.clock import Clock
-from xbus.errors import JournalError, JournalUnavailable, Refused, XbusError
+from xbus.errors import JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Listener
 from xbus.rpc.client import Client
 
@@ -39,11 +33,10 @@ class Back:
         listener: rings when something was sealed.
         connect: connects to a recipient.
         clock: for what is stored, and for graces.
+        tasks: where all that goes on runs; what dies there ends the broker.
         timeouts: for recipients' answers.
         register_timeout: how long the calls of a registration may take together, in seconds.
-        window_bytes: how much may be on its way to a recipient.
-        behind_after: see ``Pace``.
-        worker_grace: see ``Deliveries``.
+        settings: how deliveries go.
     """
 
     def __init__(
@@ -54,11 +47,10 @@ class Back:
         connect: Connect,
         clock: Clock,
         *,
+        tasks: asyncio.TaskGroup,
         timeouts: Timeouts,
         register_timeout: float,
-        window_bytes: int,
-        behind_after: float,
-        worker_grace: float,
+        settings: Settings,
     ) -> None:
         self._journal = journal
         self._configuration = configuration
@@ -66,109 +58,41 @@ class Back:
         self._clock = clock
         self._timeouts = timeouts
         self._register_timeout = register_timeout
-        self._window_bytes = window_bytes
-        self._behind_after = behind_after
-        self._worker_grace = worker_grace
-        self._log = Log(journal, listener)
-        self._slots: Slots[Recipient] = Slots()
-        self._ledger = Ledger(journal, clock, {})
-        self._tasks: asyncio.TaskGroup | None = None
-        self._lanes: Lanes | None = None
-        self._rows: DueRows | None = None
-        self._deliveries: Deliveries | None = None
-        self._following: list[asyncio.Task[None]] = []
-        self.registry = Registry(self._slots, clock)
+        self._tasks = tasks
+        slots: Slots[Recipient] = Slots()
+        self.registry = Registry(slots, clock)
+        self._delivering = Delivering(journal, listener, self.registry, slots, clock, tasks, settings)
 
     def is_registered(self, role_id: int) -> bool:
         """Whether a recipient serves a role now."""
         return self.registry.get(role_id) is not None
 
-    # -- its life --------------------------------------------------------------------------------------------------
-
-    async def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Take up what the last run of the broker left, connect to the recipients that it knew, and begin to deliver.
-
-        Args:
-            tasks: where all that goes on runs; what dies there ends the broker.
+    async def start(self) -> None:
+        """Begin to deliver, and connect to the recipients that the last run of the broker knew.
 
         Raises:
             JournalUnavailable: the database can't be read now.
         """
-        self._tasks = tasks
-        self._ledger.adopt(await self._journal.read(reading.read_cursors))
-        await self._log.refresh()
-        keeping = tasks.create_task(self._ledger.keep(), name="ledger")
-        await self._recover()
-        self._deliveries = Deliveries(
-            self._log,
-            self._ledger,
-            self.registry,
-            self._slots,
-            tasks,
-            window_bytes=self._window_bytes,
-            behind_after=self._behind_after,
-            worker_grace=self._worker_grace,
-            clock=self._clock,
-        )
-        self._lanes = Lanes(self._log, self._ledger, self._deliveries, tasks)
-        self._rows = DueRows(self._log, self._ledger, self.registry, self._deliveries, tasks)
-        self._deliveries.on_retry = self._rows.wake
-        self._deliveries.muster.on_behind = self._lanes.split
-        self.registry.watch(self._lanes)
-        self.registry.watch(self._rows)
+        await self._delivering.start()
         self._configuration.on_change(self._configuration_changed)
-        self._following = [
-            tasks.create_task(self._log.follow(), name="log"),
-            keeping,
-        ]
         for registration in await self._journal.read(reading.read_registrations):
-            tasks.create_task(self._restore(registration), name=f"registration of role {registration.role_id}")
+            self._tasks.create_task(self._restore(registration), name=f"registration of role {registration.role_id}")
 
     async def stop(self, seconds: float) -> None:
-        """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
-        assert self._lanes is not None
-        assert self._rows is not None
-        assert self._deliveries is not None
-        self._lanes.stop()
-        self._rows.stop()
-        following, keeping = self._following
-        following.cancel()
-        await self._deliveries.finish(seconds)
-        self._ledger.close(self._deliveries.highest_in_flight())
-        keeping.cancel()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._ledger.write()
-        except (TimeoutError, JournalError) as error:
-            # It only means that what it tells of comes again.
-            log.error("the last progress is not written: %r", error, extra={"action": "progress_lost"})
+        """Deliver nothing more, see ``Delivering.stop``, and call nobody any more."""
+        await self._delivering.stop(seconds)
         for recipient in self.registry.all():
             recipient.close()
 
-    async def _recover(self) -> None:
-        """What may have been handed over and was not settled when the broker went down comes again on its own."""
-        roles = self._configuration.catalog.roles
-        for role_id, cursor in (await self._journal.read(reading.read_cursors)).items():
-            doubtful = [position for position in cursor.unsettled() if position <= self._log.head]
-            if role_id in roles and doubtful:
-                await self._set_aside(cursor, roles[role_id].service, doubtful)
-        await self._ledger.write()
-
-    async def _set_aside(self, cursor: Cursor, service: str, doubtful: Sequence[int]) -> None:
-        for envelope in await self._log.at(doubtful):
-            graphs = await self._log.graphs(envelope)
-            if cursor.owes(envelope.position) and any(service in graph.consumer_services for graph in graphs):
-                delivery = fate.after_crash(cursor.role_id, envelope.envelope_id, envelope.position)
-                self._ledger.move(None, delivery)
-            else:
-                self._ledger.pass_over(cursor.role_id, envelope.position)
-
     def _configuration_changed(self) -> None:
-        assert self._tasks is not None
         self._tasks.create_task(self._follow_configuration(), name="configuration change")
 
     async def _follow_configuration(self) -> None:
-        self._ledger.adopt(await self._log.read(reading.read_cursors))
+        try:
+            await self._delivering.read_cursors()
+        except JournalUnavailable as error:
+            # A role that is new to the ledger is looked up when it registers.
+            log.warning("cursors not read: %s", error, extra={"action": "cursors_unread"})
         for recipient in self.registry.all():
             if self._configuration.catalog.roles.get(recipient.role.id) != recipient.role:
                 await self.unregister(recipient, "its role was changed or removed")
@@ -196,8 +120,8 @@ class Back:
         role = self._configuration.catalog.roles.get(role_id)
         if role is None:
             raise Refused("the role was removed", "name it again with xbus apply", code="session_unknown")
-        if not role.worker and self._ledger.cursor(role_id) is None:
-            self._ledger.adopt(await self._journal.read(reading.read_cursors))
+        if not role.worker and self._delivering.ledger.cursor(role_id) is None:
+            await self._delivering.read_cursors()
         known: list[Recipient] = []
 
         def lost() -> None:
@@ -218,7 +142,6 @@ class Back:
         if self.registry.get(recipient.role.id) is not recipient:
             recipient.close()
             return
-        assert self._tasks is not None
         self._tasks.create_task(self.unregister(recipient, "the connection was lost"))
 
     async def _restore(self, registration: reading.StoredRegistration) -> None:

@@ -2,24 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xbus.broker.back import fate
-from xbus.broker.back.batch import Batch
 from xbus.broker.back.failures import RecipientFailed, own_fault
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
-from xbus.broker.back.pace import Pace
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.run import Run
-from xbus.broker.back.slots import Absent, AnyOf, Slots
-from xbus.broker.journal.reading import LogEnvelope, LogEvent
+from xbus.broker.back.slots import Absent, AnyOf
+from xbus.broker.back.supplies import Supplies
+from xbus.broker.journal.reading import LogEnvelope
 from xbus.broker.journal.writes import Delivery
-from xbus.clock import Clock
-from xbus.graph import Graph
 from xbus.states import DeliveryState
 
 log = logging.getLogger(__name__)
@@ -32,10 +28,9 @@ class Deliveries:
         log: where items are read.
         ledger: where it is noted what came of it.
         registry: who is there.
-        slots: who is free.
+        supplies: what runs live on.
+        muster: takes the consumers' slots.
         tasks: where runs run.
-        window_bytes: see ``EventStream``.
-        behind_after: see ``Pace``.
         worker_grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
 
@@ -44,24 +39,21 @@ class Deliveries:
         log: Log,
         ledger: Ledger,
         registry: Registry,
-        slots: Slots[Recipient],
+        supplies: Supplies,
+        muster: Muster,
         tasks: asyncio.TaskGroup,
         *,
-        window_bytes: int,
-        behind_after: float,
         worker_grace: float,
-        clock: Clock,
     ) -> None:
         self._log = log
         self._ledger = ledger
         self._registry = registry
-        self._slots = slots
+        self._supplies = supplies
+        self._muster = muster
         self._tasks = tasks
         self._worker_grace = worker_grace
-        self.muster = Muster(slots, Pace(behind_after), clock)
         self._runs: set[asyncio.Task[None]] = set()
         self._in_flight: dict[int, set[int]] = {}
-        self.window_bytes = window_bytes
         self.on_retry: Callable[[int], None] = lambda role_id: None
         """Told of a role for which an envelope was set aside that may come again at once."""
 
@@ -107,7 +99,7 @@ class Deliveries:
         Args:
             rows: the delivery rows of those that don't get it in its turn, by role id, with this attempt counted.
         """
-        present = await self.muster.take(recipients, lambda recipient: self._may_get(recipient, envelope))
+        present = await self._muster.take(recipients, lambda recipient: self._may_get(recipient, envelope))
         if not present:
             return
         for recipient in present:
@@ -133,7 +125,9 @@ class Deliveries:
         def settled(recipient: Recipient) -> None:
             self._settle(envelope, recipient, rows.get(recipient.role.id))
 
-        run = Run(envelope, recipients, self, again=any(row.attempts > 1 for row in rows.values()), settled=settled)
+        run = Run(
+            envelope, recipients, self._supplies, again=any(row.attempts > 1 for row in rows.values()), settled=settled
+        )
         try:
             await self._ledger.reserve([recipient.role.id for recipient in recipients], envelope.position)
             await run.carry_out()
@@ -142,15 +136,10 @@ class Deliveries:
             log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})
             run.fail_all(own_fault(error))
         for recipient in recipients:
-            self._spawn(self._give_back(recipient))
+            self._supplies.give_back(recipient)
         self._note_failures(envelope, recipients, rows, run.failures)
         for recipient in recipients:
             self._in_flight[recipient.role.id].discard(envelope.position)
-
-    async def _give_back(self, recipient: Recipient) -> None:
-        """Free a slot, though not before its recipient has answered everything: no attempt overlaps an earlier one."""
-        await recipient.owes_nothing()
-        self._slots.free(recipient)
 
     def _settle(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery | None) -> None:
         if row is None:
@@ -205,40 +194,6 @@ class Deliveries:
     def highest_in_flight(self) -> dict[int, int]:
         """For each role the highest position that was handed over and not settled."""
         return {role_id: max(positions) for role_id, positions in self._in_flight.items() if positions}
-
-    # -- what a run needs ------------------------------------------------------------------------------------------
-
-    async def graph(self, graph_id: int) -> Graph:
-        """A version of an event type's graph."""
-        return await self._log.graph(graph_id)
-
-    def items(self, event: LogEvent) -> AsyncIterator[Batch]:
-        """An event's items, in index order."""
-        return self._log.items(event)
-
-    async def hire(self, services: Sequence[str]) -> list[Recipient]:
-        """A free worker of each service, all at once.
-
-        Raises:
-            Absent: nobody serves one of them.
-        """
-        return await self._slots.take([AnyOf(service) for service in services])
-
-    def dismiss(self, worker: Recipient) -> None:
-        """Give a hired worker back, as soon as it is ready for another event."""
-        worker.end_work()
-        self._spawn(self._dismiss(worker))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            self._tasks.create_task(work)
-        except RuntimeError:
-            # The broker is ending: nobody will take what this gives back.
-            work.close()
-
-    async def _dismiss(self, worker: Recipient) -> None:
-        await worker.is_ready()
-        await self._give_back(worker)
 
 
 def _service(absent: Absent) -> str:

@@ -164,7 +164,7 @@ class Ledger:
             self._written = page.noted
             self._changed.notify_all()
 
-    def close(self, in_flight: Mapping[int, int]) -> None:
+    def return_reserved(self, in_flight: Mapping[int, int]) -> None:
         """Give back what was reserved and not used, so that a clean stop leaves nothing in doubt.
 
         Args:

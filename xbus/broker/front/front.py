@@ -24,18 +24,21 @@ class Front:
 
     Args:
         ring: called whenever an envelope was sealed.
+        tasks: where what calls leave running runs.
     """
 
     def __init__(
-        self, journal: Journal, configuration: Configuration, clock: Clock, limits: Limits, ring: Callable[[], None]
+        self,
+        journal: Journal,
+        configuration: Configuration,
+        clock: Clock,
+        limits: Limits,
+        ring: Callable[[], None],
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self._ring = ring
         self._checks = Checks(configuration, limits)
-        self._envelopes = KnownEnvelopes(journal, clock, limits, self._checks.event_type)
-
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Let calls come; what they leave running runs in ``tasks``."""
-        self._envelopes.start(tasks)
+        self._envelopes = KnownEnvelopes(journal, clock, limits, self._checks.event_type, tasks)
 
     def has_open_envelope(self, emitter_id: int) -> bool:
         """Whether an emitter is in the midst of sending."""

@@ -44,10 +44,16 @@ class KnownEnvelopes:
         clock: dates what is written.
         limits: how large an envelope may grow.
         find_type: gives an event type that an emitter may send, or raises Refused.
+        tasks: where the journal is asked.
     """
 
     def __init__(
-        self, journal: Journal, clock: Clock, limits: Limits, find_type: Callable[[int, str], EventType]
+        self,
+        journal: Journal,
+        clock: Clock,
+        limits: Limits,
+        find_type: Callable[[int, str], EventType],
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self._journal = journal
         self._clock = clock
@@ -56,10 +62,6 @@ class KnownEnvelopes:
         self._live: dict[UUID, LiveEnvelope] = {}
         self._unsettled: dict[UUID, LiveEnvelope] = {}
         self._lookups: dict[UUID, _Lookup] = {}
-        self._tasks: asyncio.TaskGroup | None = None
-
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Let calls come; what they leave running runs in ``tasks``."""
         self._tasks = tasks
 
     def holds_open(self, emitter_id: int) -> bool:
@@ -139,7 +141,6 @@ class KnownEnvelopes:
                 last_write.add_done_callback(lambda _: self._unsettled.pop(envelope_id, None))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        assert self._tasks is not None, "the front is not started"
         self._tasks.create_task(work)
 
     def later(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Future[Any]":

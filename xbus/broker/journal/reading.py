@@ -237,6 +237,12 @@ def read_cursors(connection: sa.Connection) -> dict[int, Cursor]:
     }
 
 
+def read_role_services(connection: sa.Connection) -> dict[int, str]:
+    """The service of each role by role id, removed roles included."""
+    statement = sa.select(model.role.c.id, model.service.c.name).join(model.service)
+    return {row.id: row.name for row in connection.execute(statement)}
+
+
 def read_due_deliveries(connection: sa.Connection, role_id: int, services: Sequence[str], limit: int) -> list[Delivery]:
     """Delivery rows of a role that could be handed over now, lowest position first.
 

@@ -12,8 +12,9 @@ from tests.support.clock import StandingClock
 from tests.support.journal import Scribe, memory_engine
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, Call, Script, ScriptedClient, metadata
 from xbus import model
-from xbus.broker.back import delivery, lanes
+from xbus.broker.back import lanes, supplies
 from xbus.broker.back.back import Back
+from xbus.broker.back.delivering import Settings
 from xbus.broker.back.recipient import Abilities, Timeouts
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
@@ -41,7 +42,9 @@ class SilentBell:
 class Broker:
     """A back, the journal under it, and recipients around it."""
 
-    def __init__(self, journal: Journal, configuration: Configuration, scribe: Scribe) -> None:
+    def __init__(
+        self, journal: Journal, configuration: Configuration, scribe: Scribe, tasks: asyncio.TaskGroup
+    ) -> None:
         self.journal = journal
         self.scribe = scribe
         self.script = Script()
@@ -54,11 +57,10 @@ class Broker:
             cast(Listener, self._bell),
             self._connect,
             StandingClock(),
+            tasks=tasks,
             timeouts=TIMEOUTS,
             register_timeout=1,
-            window_bytes=100_000,
-            behind_after=1000,
-            worker_grace=0,
+            settings=Settings(window_bytes=100_000, behind_after=1000, worker_grace=0),
         )
 
     def prepare(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:
@@ -97,8 +99,7 @@ class Broker:
 
     async def until_together(self) -> None:
         """All consumers read in one lane."""
-        all_lanes = self.back._lanes
-        assert all_lanes is not None
+        all_lanes = self.back._delivering.lanes
         await self.until(lambda: len(all_lanes._lanes) == 1)
 
     def items(self, login: str) -> list[bytes]:
@@ -135,11 +136,12 @@ async def running(
     """A broker that runs; at the end it stops in order, or goes down as it is."""
     configuration = Configuration(journal)
     await configuration.refresh()
-    broker = Broker(journal, configuration, await Scribe.of(journal))
+    tasks = asyncio.TaskGroup()
+    broker = Broker(journal, configuration, await Scribe.of(journal), tasks)
     prepared(broker)
     try:
-        async with asyncio.TaskGroup() as tasks:
-            await broker.back.start(tasks)
+        async with tasks:
+            await broker.back.start()
             yield broker
             if clean:
                 await broker.back.stop(1)
@@ -289,7 +291,7 @@ async def test_a_fault_of_the_broker_parks_and_the_next_goes_on(
     async with running(journal) as broker:
         await broker.register("store_1")
         with monkeypatch.context() as patched:
-            patched.setattr(delivery.Deliveries, "items", lambda *_: None)
+            patched.setattr(supplies.Supplies, "items", lambda *_: None)
             await broker.put(b"x")
             await broker.until_rows({"store_1": ("parked", 1, "internal_error")})
         await broker.put(b"y")

@@ -249,7 +249,7 @@ async def test_a_clean_stop_leaves_nothing_in_doubt(ledger: Ledger, journal: Hel
     await asyncio.gather(writing, reserving)
     for position in (1, 2, 4):
         ledger.settle(STORE, position)
-    ledger.close({AUDIT: 3})
+    ledger.return_reserved({AUDIT: 3})
     writing = await begin(ledger.write())
     await journal.answer()
     await writing

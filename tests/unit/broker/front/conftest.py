@@ -116,10 +116,8 @@ async def configuration(journal: Journal) -> Configuration:
 
 @pytest.fixture
 async def front(journal: Journal, configuration: Configuration, rings: Rings) -> AsyncIterator[Front]:
-    made = Front(journal, configuration, StandingClock(), LIMITS, rings.ring)
     async with asyncio.TaskGroup() as tasks:
-        made.start(tasks)
-        yield made
+        yield Front(journal, configuration, StandingClock(), LIMITS, rings.ring, tasks)
 
 
 @pytest.fixture

@@ -1,0 +1,135 @@
+"""All that brings the log to the recipients, put together: started, recovered, and stopped in order."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import xbus.broker.journal.reading as reading
+from xbus.broker.back import fate
+from xbus.broker.back.delivery import Deliveries
+from xbus.broker.back.lanes import Lanes
+from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.log import Log
+from xbus.broker.back.muster import Muster
+from xbus.broker.back.pace import Pace
+from xbus.broker.back.recipient import Recipient
+from xbus.broker.back.registry import Registry
+from xbus.broker.back.rows import DueRows
+from xbus.broker.back.slots import Slots
+from xbus.broker.back.supplies import Supplies
+from xbus.broker.journal.cursor import Cursor
+from xbus.broker.journal.journal import Journal
+from xbus.clock import Clock
+from xbus.errors import JournalError
+from xbus.rpc.bell import Listener
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How deliveries go.
+
+    Args:
+        window_bytes: how much may be on its way to a recipient.
+        behind_after: see ``Pace``, in seconds.
+        worker_grace: see ``Deliveries``, in seconds.
+    """
+
+    window_bytes: int
+    behind_after: float
+    worker_grace: float
+
+
+class Delivering:
+    """The log, the ledger, and what reads the one and writes the other.
+
+    Args:
+        journal: what is delivered from, and where it is noted.
+        listener: rings when something was sealed.
+        registry: who is there.
+        slots: who is free.
+        clock: for what is stored, and for graces.
+        tasks: where all that goes on runs.
+        settings: how it goes.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        listener: Listener,
+        registry: Registry,
+        slots: Slots[Recipient],
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        settings: Settings,
+    ) -> None:
+        self._journal = journal
+        self._tasks = tasks
+        self._log = Log(journal, listener)
+        self.ledger = Ledger(journal, clock, {})
+        muster = Muster(slots, Pace(settings.behind_after), clock)
+        supplies = Supplies(self._log, slots, tasks, settings.window_bytes)
+        self._deliveries = Deliveries(
+            self._log, self.ledger, registry, supplies, muster, tasks, worker_grace=settings.worker_grace
+        )
+        self.lanes = Lanes(self._log, self.ledger, self._deliveries, tasks)
+        self._rows = DueRows(self._log, self.ledger, registry, self._deliveries, tasks)
+        self._deliveries.on_retry = self._rows.wake
+        muster.on_behind = self.lanes.split
+        registry.watch(self.lanes)
+        registry.watch(self._rows)
+        self._following: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Take up what the last run of the broker left, and begin to deliver.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        await self.read_cursors()
+        await self._log.refresh()
+        self._keeping = self._tasks.create_task(self.ledger.keep(), name="ledger")
+        await self._recover()
+        self._following = self._tasks.create_task(self._log.follow(), name="log")
+
+    async def read_cursors(self) -> None:
+        """Take up the cursors of new roles, and the changed bounds of known ones."""
+        self.ledger.adopt(await self._journal.read(reading.read_cursors))
+
+    async def stop(self, seconds: float) -> None:
+        """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
+        self.lanes.stop()
+        self._rows.stop()
+        if self._following is not None:
+            self._following.cancel()
+        await self._deliveries.finish(seconds)
+        self.ledger.return_reserved(self._deliveries.highest_in_flight())
+        if self._keeping is not None:
+            self._keeping.cancel()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.ledger.write()
+        except (TimeoutError, JournalError) as error:
+            # It only means that what it tells of comes again.
+            log.error("the last progress is not written: %r", error, extra={"action": "progress_lost"})
+
+    async def _recover(self) -> None:
+        """What may have been handed over and was not settled when the broker went down comes again on its own."""
+        services = await self._journal.read(reading.read_role_services)
+        for role_id, cursor in (await self._journal.read(reading.read_cursors)).items():
+            doubtful = [position for position in cursor.unsettled() if position <= self._log.head]
+            if doubtful:
+                await self._set_aside(cursor, services[role_id], doubtful)
+        await self.ledger.write()
+
+    async def _set_aside(self, cursor: Cursor, service: str, doubtful: Sequence[int]) -> None:
+        for envelope in await self._log.at(doubtful):
+            graphs = await self._log.graphs(envelope)
+            if cursor.owes(envelope.position) and any(service in graph.consumer_services for graph in graphs):
+                delivery = fate.after_crash(cursor.role_id, envelope.envelope_id, envelope.position)
+                self.ledger.move(None, delivery)
+            else:
+                self.ledger.pass_over(cursor.role_id, envelope.position)

@@ -1,0 +1,70 @@
+"""What runs live on: graphs and items from the log, and workers that are hired and given back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any
+
+from xbus.broker.back.batch import Batch
+from xbus.broker.back.log import Log
+from xbus.broker.back.recipient import Recipient
+from xbus.broker.back.slots import AnyOf, Slots
+from xbus.broker.journal.reading import LogEvent
+from xbus.graph import Graph
+
+
+class Supplies:
+    """See ``run.Surroundings``.
+
+    Args:
+        log: where graphs and items are read.
+        slots: who is free.
+        tasks: where it is waited for those that are not free again yet.
+        window_bytes: see ``EventStream``.
+    """
+
+    def __init__(self, log: Log, slots: Slots[Recipient], tasks: asyncio.TaskGroup, window_bytes: int) -> None:
+        self._log = log
+        self._slots = slots
+        self._tasks = tasks
+        self.window_bytes = window_bytes
+
+    async def graph(self, graph_id: int) -> Graph:
+        """A version of an event type's graph."""
+        return await self._log.graph(graph_id)
+
+    def items(self, event: LogEvent) -> AsyncIterator[Batch]:
+        """An event's items, in index order."""
+        return self._log.items(event)
+
+    async def hire(self, services: Sequence[str]) -> list[Recipient]:
+        """A free worker of each service, all at once.
+
+        Raises:
+            Absent: nobody serves one of them.
+        """
+        return await self._slots.take([AnyOf(service) for service in services])
+
+    def dismiss(self, worker: Recipient) -> None:
+        """Give a hired worker back, as soon as it is ready for another event."""
+        worker.end_work()
+        self._spawn(self._free_when_ready(worker))
+
+    def give_back(self, consumer: Recipient) -> None:
+        """Give a consumer's slot back."""
+        self._spawn(self._free(consumer))
+
+    async def _free_when_ready(self, worker: Recipient) -> None:
+        await worker.is_ready()
+        await self._free(worker)
+
+    async def _free(self, recipient: Recipient) -> None:
+        """Free a slot, though not before its recipient has answered everything: no attempt overlaps an earlier one."""
+        await recipient.owes_nothing()
+        self._slots.free(recipient)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            self._tasks.create_task(work)
+        except RuntimeError:
+            # The broker is ending: nobody will take what this gives back.
+            work.close()
