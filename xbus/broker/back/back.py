@@ -88,11 +88,7 @@ class Back:
         self._tasks.create_task(self._follow_configuration(), name="configuration change")
 
     async def _follow_configuration(self) -> None:
-        try:
-            await self._delivering.read_cursors()
-        except JournalUnavailable as error:
-            # A role that is new to the ledger is looked up when it registers.
-            log.warning("cursors not read: %s", error, extra={"action": "cursors_unread"})
+        await self._delivering.follow_configuration()
         for recipient in self.registry.all():
             if self._configuration.catalog.roles.get(recipient.role.id) != recipient.role:
                 await self.unregister(recipient, "its role was changed or removed")

@@ -96,8 +96,16 @@ class Delivering:
         self._following = self._tasks.create_task(self._log.follow(), name="log")
 
     async def read_cursors(self) -> None:
-        """Take up the cursors of new roles, and the changed bounds of known ones."""
+        """Take up the cursors of new roles, and the changed bounds of known ones.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
         self.ledger.adopt(await self._journal.read(reading.read_cursors))
+
+    async def follow_configuration(self) -> None:
+        """The same after a change of the configuration, as soon as the database can be read."""
+        self.ledger.adopt(await self._log.read(reading.read_cursors))
 
     async def stop(self, seconds: float) -> None:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
