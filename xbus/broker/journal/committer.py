@@ -184,7 +184,7 @@ class Committer:
     def _stamp(self) -> None:
         """Number the group, unless another process has taken over: then this one may write no more."""
         values = {"of_name": self._name, "of_epoch": self._epoch, "number": self._group_number}
-        if _STAMP.execute(self._connected(), values).rowcount != 1:
+        if _STAMP.execute(self._connected(), values) != 1:
             raise Superseded(f"another broker now writes to this journal as {self._name}")
 
     def decide(self) -> list[Any] | None:

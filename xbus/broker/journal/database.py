@@ -1,5 +1,6 @@
 """Engines for the two databases, and the one place where a driver's error becomes one of ours."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -78,7 +79,9 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     def begin(connection: sa.Connection) -> None:
         # A writer takes the lock at once: a transaction that reads first and writes later could not wait for it.
         read_only = connection.get_execution_options().get("xbus_read_only", False)
-        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+        cursor = connection.connection.cursor()
+        cursor.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
+        cursor.close()
 
     return engine
 
@@ -95,7 +98,7 @@ def journal_errors() -> Iterator[None]:
         yield
     except _WRONG as error:
         raise JournalError(f"the database refused a statement ({_first_line(error)})") from error
-    except (exc.DBAPIError, psycopg2.Error) as error:
+    except (exc.DBAPIError, psycopg2.Error, sqlite3.Error) as error:
         raise JournalUnavailable(
             f"the database can't do its work now ({_first_line(error)})", "see that it runs and has room, then repeat"
         ) from error
@@ -106,8 +109,9 @@ def journal_errors() -> Iterator[None]:
 
 _WRONG = (
     *(exc.IntegrityError, exc.DataError, exc.ProgrammingError, exc.NotSupportedError),
-    # COPY goes past SQLAlchemy, so psycopg2's own come out of it.
+    # The hot statements go past SQLAlchemy, so the drivers' own come out of them.
     *(psycopg2.IntegrityError, psycopg2.DataError, psycopg2.ProgrammingError, psycopg2.NotSupportedError),
+    *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.NotSupportedError),
 )
 """Errors that say that the statement is wrong, whenever it comes."""
 

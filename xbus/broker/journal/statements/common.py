@@ -1,5 +1,6 @@
 """What several statements share."""
 
+from contextlib import closing
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -20,11 +21,13 @@ class Prepared:
         self._statement = statement
         self._written: dict[str, tuple[str, list[str] | None]] = {}
 
-    def execute(self, connection: sa.Connection, parameters: dict[str, Any]) -> sa.CursorResult[Any]:
-        """Execute it with values for its parameters."""
+    def execute(self, connection: sa.Connection, parameters: dict[str, Any]) -> int:
+        """Execute it with values for its parameters; returns how many rows it changed."""
         text, order = self._written.get(connection.dialect.name) or self._write(connection)
         values = parameters if order is None else tuple(parameters[name] for name in order)
-        return connection.exec_driver_sql(text, values)
+        with closing(connection.connection.cursor()) as cursor:
+            cursor.execute(text, values)
+            return cursor.rowcount
 
     def _write(self, connection: sa.Connection) -> tuple[str, list[str] | None]:
         compiled = self._statement.compile(dialect=connection.dialect)

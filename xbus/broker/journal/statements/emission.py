@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Protocol, cast
 
 import sqlalchemy as sa
@@ -76,11 +77,12 @@ def end_events(connection: sa.Connection, group: Sequence[writes.EndEvent]) -> N
 def insert_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
     """Store items: the hottest of all statements, so each driver gets what it is fastest with."""
     is_lone = len(rows) == 1 and len(rows[0].data) < COPY_FROM_BYTES
-    if connection.dialect.name == "postgresql" and not is_lone:
-        with cast(_CopyCursor, connection.connection.cursor()) as cursor:
-            cursor.copy_expert(_COPY_SEGMENT, io.BytesIO(copy_binary(rows)), COPY_CHUNK_BYTES)
-    else:
-        connection.exec_driver_sql(_INSERT_SEGMENT[connection.dialect.name], [_driver_row(row) for row in rows])
+    with closing(connection.connection.cursor()) as cursor:
+        if connection.dialect.name == "postgresql" and not is_lone:
+            copying = cast(_CopyCursor, cursor)
+            copying.copy_expert(_COPY_SEGMENT, io.BytesIO(copy_binary(rows)), COPY_CHUNK_BYTES)
+        else:
+            cursor.executemany(_INSERT_SEGMENT[connection.dialect.name], [_driver_row(row) for row in rows])
 
 
 def _driver_row(row: SegmentRow) -> tuple[str, int, int, bytes, bytes, str | None]:
@@ -92,6 +94,4 @@ def _driver_row(row: SegmentRow) -> tuple[str, int, int, bytes, bytes, str | Non
 class _CopyCursor(Protocol):
     """What psycopg2's cursor has beyond the DB API."""
 
-    def __enter__(self) -> "_CopyCursor": ...
-    def __exit__(self, *exception: object) -> None: ...
     def copy_expert(self, sql: str, file: io.BytesIO, size: int) -> None: ...
