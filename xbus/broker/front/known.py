@@ -17,7 +17,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import StoredEnvelope, read_envelope
 from xbus.broker.journal.writes import StartEnvelope
 from xbus.clock import Clock
-from xbus.errors import JournalError, XbusError
+from xbus.errors import XbusError
 from xbus.states import EnvelopeState
 
 log = logging.getLogger(__name__)
@@ -115,10 +115,7 @@ class KnownEnvelopes:
         """Wait until the journal has answered all that was written of an envelope before it was forgotten."""
         unsettled = self._unsettled.get(envelope_id)
         if unsettled is not None:
-            try:
-                await unsettled.durable()
-            except JournalError:
-                log.debug("it was forgotten for this", extra={"action": "settled", "envelope_id": envelope_id})
+            await unsettled.settled()
 
     def _know(self, stored: StoredEnvelope) -> Known:
         if stored.state is not EnvelopeState.OPEN:
@@ -135,10 +132,14 @@ class KnownEnvelopes:
         envelope_id = envelope.state.envelope_id
         if self._live.get(envelope_id) is envelope:
             del self._live[envelope_id]
-            last_write = envelope.state.last_write
-            if last_write is not None and not last_write.done():
+            if not envelope.is_settled:
                 self._unsettled[envelope_id] = envelope
-                last_write.add_done_callback(lambda _: self._unsettled.pop(envelope_id, None))
+                self._spawn(self._let_go(envelope))
+
+    async def _let_go(self, envelope: LiveEnvelope) -> None:
+        await envelope.settled()
+        if self._unsettled.get(envelope.state.envelope_id) is envelope:
+            del self._unsettled[envelope.state.envelope_id]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.create_task(work)

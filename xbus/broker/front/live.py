@@ -47,6 +47,7 @@ class LiveEnvelope:
         self._limits = limits
         self._find_type = find_type
         self._forget = forget
+        self._unanswered: set[Writing] = set()
 
     @property
     def emitter_id(self) -> int:
@@ -56,10 +57,12 @@ class LiveEnvelope:
         """Write behind all that was written of this envelope before."""
         writing = self._journal.write(write)
         self.state.last_write = writing
+        self._unanswered.add(writing)
         writing.add_done_callback(self._written)
         return writing
 
     def _written(self, writing: Writing) -> None:
+        self._unanswered.discard(writing)
         if not writing.cancelled() and (error := writing.exception()) is not None:
             log.warning(
                 "a write failed: %s", error, extra={"action": "write_failed", "envelope_id": self.state.envelope_id}
@@ -130,6 +133,16 @@ class LiveEnvelope:
         await self.durable()
         await check_same_items(self._journal, event.event_id, first_index, items, data)
         return first_index + items
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the journal has answered all that was written of this envelope so far."""
+        return not self._unanswered
+
+    async def settled(self) -> None:
+        """Wait until it has, whatever it answers."""
+        if self._unanswered:
+            await asyncio.wait(self._unanswered)
 
     async def durable(self) -> None:
         """Wait until all that was written of this envelope so far is durable.

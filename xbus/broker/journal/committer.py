@@ -27,11 +27,11 @@ class Superseded(Exception):
     """Another process has begun to write to the journal under this one's name: this process must stop."""
 
 
-class Undecided:
+class NotYet:
     """In the place of an answer: the database went away during the COMMIT, and nobody knows yet what became of it."""
 
 
-UNDECIDED = Undecided()
+UNDECIDED = NotYet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,14 @@ class Call:
 
     what: Write | Errand
     faults_known: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Undecided:
+    """A group whose COMMIT was not answered, and the answers that its calls get if it took place."""
+
+    calls: Sequence[Call]
+    answers: list[Any]
 
 
 class Committer:
@@ -67,7 +75,7 @@ class Committer:
         self._connection: sa.Connection | None = None
         self._epoch = 0
         self._group_number = 0
-        self._undecided: list[Any] | None = None
+        self._undecided: _Undecided | None = None
         self._last_outage = 0
         self._last_fault_of: dict[UUID, int] = {}
         self.faults = 0
@@ -125,7 +133,7 @@ class Committer:
         if self._undecided is not None:
             return [_away()] * len(calls)
         try:
-            return self._transaction([cast(Write, call.what) for call in calls])
+            return self._transaction(calls)
         except JournalUnavailable as error:
             self._note_outage()
             return [error] * len(calls)
@@ -149,23 +157,28 @@ class Committer:
         self._last_outage = self.faults
         self._last_fault_of.clear()
 
-    def _failed(self, call: Call, error: Exception) -> JournalError:
+    def _note_faults(self, calls: Sequence[Call]) -> None:
         self.faults += 1
-        envelope_id = getattr(call.what, "envelope_id", None)
-        if envelope_id is not None:
-            self._last_fault_of[envelope_id] = self.faults
+        for call in calls:
+            envelope_id = getattr(call.what, "envelope_id", None)
+            if envelope_id is not None:
+                self._last_fault_of[envelope_id] = self.faults
+
+    def _failed(self, call: Call, error: Exception) -> JournalError:
+        self._note_faults([call])
         if isinstance(error, JournalError):
             return error
         log.error("a write died", exc_info=error, extra={"action": "write_died"})
         return JournalError(f"a fault in the broker ({error!r})", "see the broker's log")
 
-    def _transaction(self, group: Sequence[Write]) -> list[Any]:
+    def _transaction(self, calls: Sequence[Call]) -> list[Any]:
         # Never used twice, also where the group fails: else it could speak for another one.
         self._group_number += 1
         committing = False
         answers: list[Any] = []
         try:
             with journal_errors(), self._connected().begin():
+                group = [cast(Write, call.what) for call in calls]
                 answers = carry_out(self._connected(), group, self._max_segment_bytes)
                 self._stamp()
                 committing = True
@@ -173,12 +186,13 @@ class Committer:
             self._disconnect()
             if not committing:
                 raise
-            self._undecided = answers
-            decided = self.decide()
-            if decided is None:
+            committed = self._was_committed()
+            if committed is None:
+                self._undecided = _Undecided(calls, answers)
                 self._note_outage()
-                return [UNDECIDED] * len(group)
-            return decided
+                return [UNDECIDED] * len(calls)
+            if not committed:
+                raise
         return answers
 
     def _stamp(self) -> None:
@@ -194,18 +208,28 @@ class Committer:
             The answers that its calls get, in order; None while nobody can tell.
         """
         assert self._undecided is not None, "there is something to decide"
+        committed = self._was_committed()
+        if committed is None:
+            return None
+        undecided, self._undecided = self._undecided, None
+        if committed:
+            return undecided.answers
+        self._note_faults(undecided.calls)
+        return [_away()] * len(undecided.calls)
+
+    def _was_committed(self) -> bool | None:
+        """Whether the last group's COMMIT took place although its confirmation got lost; None while nobody can tell."""
         try:
             with journal_errors(), self._connected().begin():
-                stamped = self._connected().execute(_READ_WRITER, {"of_name": self._name}).one()
+                # Locked, so that a COMMIT that is still under way on the lost connection comes to its end first.
+                stamped = self._connected().execute(_LOCK_WRITER, {"of_name": self._name}).one()
         except JournalUnavailable:
             self._disconnect()
             return None
-        answers, self._undecided = self._undecided, None
-        if stamped.group_number == self._group_number:
-            log.warning("a commit was confirmed only on a second look", extra={"action": "commit_confirmed"})
-            return answers
-        self._note_outage()
-        return [_away()] * len(answers)
+        if stamped.group_number != self._group_number:
+            return False
+        log.warning("a commit was confirmed only on a second look", extra={"action": "commit_confirmed"})
+        return True
 
     def forget_faults(self, known: int) -> None:
         """Drop what every maker of calls knows by now."""
@@ -241,4 +265,5 @@ _STAMP = Prepared(
     .values(group_number=bindparam("number"))
 )
 _READ_WRITER = sa.select(model.writer.c.epoch, model.writer.c.group_number).where(_OF_WRITER)
+_LOCK_WRITER = _READ_WRITER.with_for_update()
 _NEW_EPOCH = sa.update(model.writer).where(_OF_WRITER).values(epoch=bindparam("new_epoch"))
