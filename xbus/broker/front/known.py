@@ -17,10 +17,13 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import StoredEnvelope, read_envelope
 from xbus.broker.journal.writes import StartEnvelope
 from xbus.clock import Clock
-from xbus.errors import XbusError
+from xbus.errors import JournalUnavailable, XbusError
 from xbus.states import EnvelopeState
 
 log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 0.5
+"""How long a call waits until it is known what became of earlier ones of its envelope, before it is refused for now."""
 
 Known: TypeAlias = LiveEnvelope | PastEnvelope
 Act: TypeAlias = Callable[[Known | None], Any]
@@ -112,10 +115,17 @@ class KnownEnvelopes:
             pass_on(outcome, answer)
 
     async def _settle(self, envelope_id: UUID) -> None:
-        """Wait until the journal has answered all that was written of an envelope before it was forgotten."""
+        """Wait until the journal has answered all that was written of an envelope before it was forgotten.
+
+        Raises:
+            JournalUnavailable: it can't say for now what became of a write.
+        """
         unsettled = self._unsettled.get(envelope_id)
-        if unsettled is not None:
-            await unsettled.settled()
+        if unsettled is None:
+            return
+        await unsettled.settled(SETTLE_SECONDS)
+        if not unsettled.is_settled:
+            raise JournalUnavailable("what became of an earlier write is not known yet", "repeat the call later")
 
     def _know(self, stored: StoredEnvelope) -> Known:
         if stored.state is not EnvelopeState.OPEN:

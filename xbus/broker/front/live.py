@@ -139,10 +139,10 @@ class LiveEnvelope:
         """Whether the journal has answered all that was written of this envelope so far."""
         return not self._unanswered
 
-    async def settled(self) -> None:
-        """Wait until it has, whatever it answers."""
+    async def settled(self, seconds: float | None = None) -> None:
+        """Wait until it has, whatever it answers, or so long."""
         if self._unanswered:
-            await asyncio.wait(self._unanswered)
+            await asyncio.wait(self._unanswered, timeout=seconds)
 
     async def durable(self) -> None:
         """Wait until all that was written of this envelope so far is durable.
