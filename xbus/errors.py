@@ -3,7 +3,6 @@
     XbusError                      code, cause, next step
     ├── ConfigurationError         a configuration that can't be used
     ├── SchemaError                the database holds no schema, or another one
-    ├── GraphError                 a graph of an event type that can't be run
     ├── JournalError               the journal could not do what was asked
     │   └── JournalUnavailable     ... now; the same may go well later
     ├── ProtocolError              frames that are not the protocol
@@ -51,12 +50,6 @@ class SchemaError(XbusError):
     """The database holds no schema, an older or a newer one than this program needs."""
 
     default_code = "bad_schema"
-
-
-class GraphError(XbusError):
-    """A graph of an event type that can't be run; ``cause`` names the nodes."""
-
-    default_code = "bad_graph"
 
 
 class JournalError(XbusError):
