@@ -29,6 +29,30 @@ class DeliveryState(StrEnum):
     """Delivered: the row goes."""
 
 
+class ReplyState(StrEnum):
+    """How far an immediate reply has come."""
+
+    ASKED = "asked"
+    """Its emitter waits for it."""
+    HELD = "held"
+    """It is here; the recipient that gave it holds the envelope open until that is sealed or cancelled."""
+    GIVEN = "given"
+    """It is here, and nobody holds the envelope open for its sake any more."""
+    FAILED = "failed"
+    """There is none, and what the recipient began was rolled back; its emitter may ask again."""
+
+
+class TrackingState(StrEnum):
+    """How far the person who looks after a failure has come; the names are those of xbus.broker 0.2.0."""
+
+    UNPROCESSED = "unprocessed"
+    """Nobody has looked at it yet."""
+    PROCESSING = "processing"
+    ON_HOLD = "on_hold"
+    CORRECTED = "corrected"
+    WON_T_FIX = "won_t_fix"
+
+
 class IllegalMove(Exception):
     """A life cycle was asked for a move that its table does not hold: a fault of the program, not of its user."""
 
@@ -47,6 +71,18 @@ DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
     DeliveryState.PARKED: frozenset({DeliveryState.RETRY}),
     DeliveryState.SETTLED: frozenset(),
 }
+
+REPLY_MOVES: Mapping[ReplyState, frozenset[ReplyState]] = {
+    ReplyState.ASKED: frozenset({ReplyState.ASKED, ReplyState.HELD, ReplyState.FAILED}),
+    ReplyState.HELD: frozenset({ReplyState.GIVEN}),
+    ReplyState.GIVEN: frozenset(),
+    ReplyState.FAILED: frozenset({ReplyState.ASKED}),
+}
+
+TRACKING_MOVES: Mapping[TrackingState, frozenset[TrackingState]] = {
+    state: frozenset(TrackingState) - {state, TrackingState.UNPROCESSED} for state in TrackingState
+}
+"""A person may change their mind at any time; only that somebody has looked can't be undone."""
 
 State = TypeVar("State", bound=StrEnum)
 

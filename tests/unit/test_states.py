@@ -9,14 +9,23 @@ import pytest
 from xbus.states import (
     DELIVERY_MOVES,
     ENVELOPE_MOVES,
+    REPLY_MOVES,
+    TRACKING_MOVES,
     DeliveryState,
     EnvelopeState,
     IllegalMove,
+    ReplyState,
+    TrackingState,
     check_move,
     predecessors,
 )
 
-TABLES = [(EnvelopeState, ENVELOPE_MOVES), (DeliveryState, DELIVERY_MOVES)]
+TABLES = [
+    (EnvelopeState, ENVELOPE_MOVES),
+    (DeliveryState, DELIVERY_MOVES),
+    (ReplyState, REPLY_MOVES),
+    (TrackingState, TRACKING_MOVES),
+]
 
 
 @pytest.mark.parametrize(("states", "moves"), TABLES)
@@ -52,3 +61,7 @@ def test_nothing_follows_a_settled_delivery() -> None:
 
 def test_a_delivery_that_waits_for_one_worker_may_come_to_wait_for_another() -> None:
     check_move(DELIVERY_MOVES, DeliveryState.WAITING, DeliveryState.WAITING)
+
+
+def test_the_first_reply_stands() -> None:
+    assert predecessors(REPLY_MOVES, ReplyState.ASKED).isdisjoint({ReplyState.HELD, ReplyState.GIVEN})

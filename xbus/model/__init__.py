@@ -4,17 +4,20 @@ from xbus.model.base import metadata
 from xbus.model.configuration import (
     configuration,
     edge,
+    emission_profile,
     emitter,
     emitter_profile,
     event_type,
     graph,
+    input_descriptor,
     node,
+    person,
     profile_event_type,
     role,
     service,
 )
 from xbus.model.delivery import cursor, delivery, failure, history
-from xbus.model.journal import envelope, event, head, segment, writer
+from xbus.model.journal import envelope, envelope_role, event, head, reply, segment, writer
 from xbus.model.session import registration, session
 
 __all__ = [
@@ -22,19 +25,24 @@ __all__ = [
     "cursor",
     "delivery",
     "edge",
+    "emission_profile",
     "emitter",
     "emitter_profile",
     "envelope",
+    "envelope_role",
     "event",
     "event_type",
     "failure",
     "graph",
     "head",
     "history",
+    "input_descriptor",
     "metadata",
     "node",
+    "person",
     "profile_event_type",
     "registration",
+    "reply",
     "role",
     "segment",
     "service",

@@ -4,7 +4,17 @@ Rows that the journal refers to are never deleted: ``removed_at`` takes them out
 them back. Graphs are immutable: an edit adds a version, and each event keeps the version it was started with.
 """
 
-from sqlalchemy import Boolean, CheckConstraint, Column, ForeignKey, Integer, String, Table, UniqueConstraint
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    UniqueConstraint,
+)
 
 from xbus.model.base import Counter, Timestamp, metadata
 
@@ -121,4 +131,37 @@ edge = Table(
     Column("parent_id", ForeignKey("node.id"), primary_key=True),
     Column("child_id", ForeignKey("node.id"), primary_key=True),
     comment="The parent's answers are the child's items.",
+)
+
+person = Table(
+    "person",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("login", String(255), nullable=False, unique=True),
+    Column("password_hash", String(255), comment="As an emitter's; null until a password is set: nobody can log in."),
+    Column("display_name", String(255)),
+    Column("email", String(255)),
+    Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
+    comment="Somebody who operates or administers the bus.",
+)
+
+input_descriptor = Table(
+    "input_descriptor",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    Column("content", LargeBinary, nullable=False, comment="Usually XML, see docs/emitting.md."),
+    Column("mimetype", String(255)),
+    comment="Describes files, so that their records can be emitted as items.",
+)
+
+emission_profile = Table(
+    "emission_profile",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    Column("person_id", ForeignKey("person.id"), comment="Who may use it; null for nobody."),
+    Column("descriptor_id", ForeignKey("input_descriptor.id"), comment="How the files that it emits are read."),
+    Column("encoding", String(64), nullable=False, comment="The character encoding of the files that it emits."),
+    comment="A way in which a person emits files.",
 )

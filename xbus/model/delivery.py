@@ -83,12 +83,21 @@ failure = Table(
     Column("envelope_id", ForeignKey("envelope.id"), nullable=False, index=True),
     Column("event_id", Uuid, comment="The event in which it happened; null at the end of the envelope."),
     Column("role_id", ForeignKey("role.id"), comment="The recipient that failed; null where none did."),
+    Column("node", String(255), comment="The node at which it did; null at the end of the envelope."),
     Column(
         "verb", String(32), nullable=False, comment="What the broker asked of the recipient: send_item, end_event, ..."
     ),
     Column("code", String(64), nullable=False, comment="refused, timed_out, connection_lost, ..."),
     Column("message", Text, nullable=False, comment="What the recipient said, or what the broker saw."),
     Column("indices", JSON(none_as_null=True), comment="The items that the recipient named; null where it named none."),
+    Column(
+        "tracking",
+        String(16),
+        nullable=False,
+        server_default="unprocessed",
+        index=True,
+        comment="xbus.states.TrackingState: how far the person who repairs has come.",
+    ),
     comment="Every failed call to a recipient, kept for the person who repairs.",
 )
 

@@ -11,6 +11,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     Table,
+    Text,
     UniqueConstraint,
     Uuid,
 )
@@ -46,6 +47,7 @@ envelope = Table(
         comment="SHA-256 over its events in order: type name, zero byte, item count as 8 bytes big endian, then the "
         "hashes of its segments in index order; null unless received.",
     ),
+    Column("origin_id", Uuid, comment="The envelope that this one repeats; null for what an emitter sent."),
     Index(
         "ix_envelope_open", "state", sqlite_where=Column("state") == "open", postgresql_where=Column("state") == "open"
     ),
@@ -62,7 +64,19 @@ event = Table(
     Column("graph_id", ForeignKey("graph.id"), nullable=False, comment="The type's current graph when it was started."),
     Column("estimate", BigInteger, nullable=False, comment="How many items its emitter expected to send; a hint only."),
     Column("items", BigInteger, comment="How many items it holds; null until it is ended."),
+    Column(
+        "origin_id",
+        Uuid,
+        comment="The event whose segments hold its items, where its envelope repeats another; null where they are its "
+        "own.",
+    ),
     UniqueConstraint("envelope_id", "number"),
+    Index(
+        "ix_event_origin_id",
+        "origin_id",
+        sqlite_where=Column("origin_id").is_not(None),
+        postgresql_where=Column("origin_id").is_not(None),
+    ),
     comment="Items of one type inside an envelope.",
 )
 
@@ -81,6 +95,40 @@ segment = Table(
         "first_index, first_index + 1 and so on; else null.",
     ),
     comment="A run of consecutive items of one event, stored as it is forwarded.",
+)
+
+envelope_role = Table(
+    "envelope_role",
+    metadata,
+    Column("envelope_id", ForeignKey("envelope.id"), primary_key=True),
+    Column("role_id", ForeignKey("role.id"), primary_key=True),
+    comment="An envelope that is in here is owed to these roles only; any other to all that its graphs lead to.",
+)
+
+reply = Table(
+    "reply",
+    metadata,
+    Column("event_id", ForeignKey("event.id"), primary_key=True),
+    Column("envelope_id", ForeignKey("envelope.id"), nullable=False),
+    Column(
+        "state",
+        String(16),
+        CheckConstraint("state IN ('asked', 'held', 'given', 'failed')", name="state"),
+        nullable=False,
+        comment="xbus.states.ReplyState.",
+    ),
+    Column("until", Timestamp, nullable=False, comment="When nobody waits for it any more."),
+    Column("role_id", ForeignKey("role.id"), comment="Who gave it; null where nobody did."),
+    Column("data", LargeBinary, comment="The reply in msgpack; null where there is none."),
+    Column("code", String(64), comment="Why there is none; null where there is one."),
+    Column("cause", Text, comment="Why there is none, in a sentence; null where there is one."),
+    Index(
+        "ix_reply_state",
+        "state",
+        sqlite_where=Column("state").in_(("asked", "held")),
+        postgresql_where=Column("state").in_(("asked", "held")),
+    ),
+    comment="What the emitter of an event that wants an immediate reply was, or is to be, answered.",
 )
 
 head = Table(

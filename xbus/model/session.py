@@ -1,6 +1,6 @@
 """Who is logged in, and which recipients the broker knows; kept so that a restart of the broker disturbs nobody."""
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, LargeBinary, Table, Text
+from sqlalchemy import JSON, CheckConstraint, Column, ForeignKey, LargeBinary, Table, Text
 
 from xbus.model.base import Timestamp, metadata
 
@@ -24,5 +24,11 @@ registration = Table(
     Column("token_hash", LargeBinary(32), nullable=False, comment="The session it was made with."),
     Column("uri", Text, nullable=False, comment="Where the recipient listens; the broker connects there."),
     Column("registered_at", Timestamp, nullable=False),
+    Column("metadata", JSON, comment="What it answered to get_metadata."),
+    Column(
+        "features",
+        JSON,
+        comment="What it answered to has_clearing and has_immediate_reply, by the names clearing and immediate_reply.",
+    ),
     comment="The recipient that serves a role now; the newest wins.",
 )
