@@ -1,6 +1,6 @@
 """Buses as tests need them: graphs in a line or two, and one password for everyone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
 from xbus.broker.journal.configuration import (
@@ -40,7 +40,9 @@ def add_demo(url: str) -> None:
         add_demo_rows(connection)
 
 
-def add_bus(url: str, types: Mapping[str, Nodes], roles: Mapping[str, int] | None = None) -> None:
+def add_bus(
+    url: str, types: Mapping[str, Nodes], roles: Mapping[str, int] | None = None, immediate: Collection[str] = ()
+) -> None:
     """Add event types with their graphs, and who sends and serves them.
 
     A node with others behind it is of a worker service. The roles of a service are ``service_1`` and so on. The
@@ -50,8 +52,9 @@ def add_bus(url: str, types: Mapping[str, Nodes], roles: Mapping[str, int] | Non
         url: the database.
         types: the graph of each event type.
         roles: how many roles a service has, where it is not one.
+        immediate: the event types whose emitter waits for a reply.
     """
-    wanted = _bus(types, roles or {})
+    wanted = _bus(types, roles or {}, immediate)
     at = SystemClock().now()
     with writing(url) as connection:
         plan = make_plan(read_stored(connection), wanted)
@@ -61,8 +64,8 @@ def add_bus(url: str, types: Mapping[str, Nodes], roles: Mapping[str, int] | Non
             set_password(connection, kind, login, password_hash(), at)
 
 
-def _bus(types: Mapping[str, Nodes], roles: Mapping[str, int]) -> Bus:
-    event_types = {name: EventType(name, False, _nodes(nodes)) for name, nodes in types.items()}
+def _bus(types: Mapping[str, Nodes], roles: Mapping[str, int], immediate: Collection[str]) -> Bus:
+    event_types = {name: EventType(name, name in immediate, _nodes(nodes)) for name, nodes in types.items()}
     services: dict[str, Service] = {}
     for nodes in types.values():
         for name, children in nodes.items():
