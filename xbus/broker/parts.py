@@ -21,7 +21,7 @@ from xbus.clock import Clock
 from xbus.config import Config
 from xbus.ids import Ids
 from xbus.passwords import Passwords
-from xbus.rpc.bell import Bell, Listener
+from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
@@ -75,9 +75,9 @@ class FrontPart:
             config.max_item_bytes, config.max_batch_bytes, config.max_envelope_items, config.max_envelope_bytes
         )
         self._shared = shared
-        self._bell: Bell | None = None
+        self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
         self._stopping = False
-        self._front = Front(shared.journal, shared.configuration, shared.clock, limits, self._ring, shared.tasks)
+        self._front = Front(shared.journal, shared.configuration, shared.clock, limits, self._bell.ring, shared.tasks)
         self._sessions = _sessions(shared, "emitter", config.session_seconds, self._front.has_open_envelope)
         self._server = Server(
             shared.context,
@@ -91,15 +91,11 @@ class FrontPart:
             clock=shared.clock,
         )
 
-    def _ring(self) -> None:
-        if self._bell is not None:
-            self._bell.ring()
-
     def bind(self) -> str:
         return self._server.bind(self._shared.config.zmq.frontsocket)
 
     async def start(self) -> None:
-        self._bell = Bell(self._shared.context, self._shared.config.zmq.b2fsocket)
+        self._bell.connect()
         await self._sessions.restore()
         self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
         self._shared.journal.on_room(self._server.resume)
@@ -111,8 +107,7 @@ class FrontPart:
         await self._server.drain(seconds)
         await self._sessions.save()
         self._server.close()
-        if self._bell is not None:
-            self._bell.close()
+        self._bell.close()
 
 
 class BackPart:
@@ -123,11 +118,11 @@ class BackPart:
     def __init__(self, shared: Shared) -> None:
         config = shared.config.back
         self._shared = shared
-        self._listener = Listener(shared.context, shared.config.zmq.b2fsocket)
+        self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
         self._back = Back(
             shared.journal,
             shared.configuration,
-            self._listener,
+            self._bell,
             self._connect,
             shared.clock,
             tasks=shared.tasks,
@@ -171,7 +166,7 @@ class BackPart:
         return client
 
     def bind(self) -> str:
-        self._listener.bind()
+        self._bell.bind()
         return self._server.bind(self._shared.config.zmq.backsocket)
 
     async def start(self) -> None:
@@ -197,7 +192,7 @@ class BackPart:
         await self._server.drain(seconds)
         await self._sessions.save()
         self._server.close()
-        self._listener.close()
+        self._bell.close()
 
 
 PARTS: dict[str, Callable[[Shared], Part]] = {"back": BackPart, "front": FrontPart}

@@ -1,4 +1,4 @@
-"""Wake-ups between parts of the bus, in one process or several: PUSH to PULL over ``b2fsocket``.
+"""Wake-ups between the parts of the bus, in one process or several: DEALER to DEALER over ``b2fsocket``, both ways.
 
 A wake-up carries nothing and may get lost; whoever waits also looks by itself now and then.
 """
@@ -16,56 +16,24 @@ _UNHEARD = 1
 
 
 class Bell:
-    """Wakes the listener at an address, whether it is there yet or not.
+    """One end of a bell wire: rings at the other end, and is rung from there. One end binds, the other connects.
 
     Args:
-        context: of the whole process.
+        context: of the whole process; for inproc the one of both ends.
         address: ``inproc://name``, ``ipc://path`` or ``tcp://host:port``.
-
-    Raises:
-        ConfigurationError: ``bad_address``.
-    """
-
-    def __init__(self, context: Context, address: str) -> None:
-        self._socket = context.socket(zmq.PUSH)
-        self._socket.set(zmq.SNDHWM, _UNHEARD)
-        self._socket.set(zmq.LINGER, 0)
-        try:
-            self._socket.connect(address)
-        except zmq.ZMQError as error:
-            self._socket.close()
-            raise _address_error("connect to", address, error) from error
-
-    def ring(self) -> None:
-        """Wake the listener; never blocks. To be called from the thread that made the bell."""
-        try:
-            self._socket.send(b"", zmq.NOBLOCK)
-        except zmq.Again:
-            # The listener is away, or has not heard the last ring yet.
-            return
-
-    def close(self) -> None:
-        """Ring no more."""
-        self._socket.close()
-
-
-class Listener:
-    """Is woken by the bells at an address.
-
-    Args:
-        context: of the whole process; for inproc the one of the bells.
-        address: as that of the bells.
     """
 
     def __init__(self, context: Context, address: str) -> None:
         self._address = address
         self._rung = asyncio.Event()
-        self._socket = context.socket(zmq.PULL)
+        self._socket = context.socket(zmq.DEALER)
+        self._socket.set(zmq.SNDHWM, _UNHEARD)
         self._socket.set(zmq.RCVHWM, _UNHEARD)
+        self._socket.set(zmq.LINGER, 0)
         self._drain = Drain(self._socket, self._hear)
 
     def bind(self) -> str:
-        """Begin to listen; returns the address, with the port taken where 0 was given.
+        """Be the end that others connect to; returns the address, with the port taken where 0 was given.
 
         Raises:
             ConfigurationError: ``bad_address``, also when it is in use.
@@ -77,8 +45,29 @@ class Listener:
         self._drain.resume()
         return bound_endpoint(self._socket)
 
+    def connect(self) -> None:
+        """Be the end that connects, whether the other is there yet or not.
+
+        Raises:
+            ConfigurationError: ``bad_address``.
+        """
+        try:
+            self._socket.connect(self._address)
+        except zmq.ZMQError as error:
+            raise _address_error("connect to", self._address, error) from error
+        self._drain.resume()
+
+    def ring(self) -> None:
+        """Wake the other end; never blocks. To be called from the thread that made the bell."""
+        try:
+            self._socket.send(b"", zmq.NOBLOCK)
+        except zmq.Again:
+            # The other end is away, or has not heard the last ring yet.
+            return
+        self._drain.check()
+
     async def wait(self, timeout: float) -> bool:
-        """Wait for a ring, at most ``timeout`` seconds; whether there was one since the last wait."""
+        """Wait to be rung, at most ``timeout`` seconds; whether it was since the last wait."""
         try:
             async with asyncio.timeout(timeout):
                 await self._rung.wait()
@@ -88,7 +77,7 @@ class Listener:
         return True
 
     def close(self) -> None:
-        """Listen no more."""
+        """Ring and hear no more."""
         self._drain.pause()
         self._socket.close()
 

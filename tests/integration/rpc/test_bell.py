@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xbus.errors import ConfigurationError
-from xbus.rpc.bell import Bell, Listener
+from xbus.rpc.bell import Bell
 from xbus.rpc.context import Context
 
 
@@ -16,13 +16,18 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return {"inproc": "inproc://#f2b", "ipc": f"ipc://{tmp_path}/f2b", "tcp": "tcp://127.0.0.1:0"}[request.param]
 
 
+def new_bell(context: Context, closing: ExitStack, address: str) -> Bell:
+    bell = Bell(context, address)
+    closing.callback(bell.close)
+    return bell
+
+
 async def test_a_ring_wakes_and_many_are_one(context: Context, closing: ExitStack, address: str) -> None:
-    listener = Listener(context, address)
-    closing.callback(listener.close)
+    listener = new_bell(context, closing, address)
     bound = listener.bind()
-    bells = [Bell(context, bound) for _ in range(2)]
+    bells = [new_bell(context, closing, bound) for _ in range(2)]
     for bell in bells:
-        closing.callback(bell.close)
+        bell.connect()
     assert not await listener.wait(0.01)
     waiting = asyncio.ensure_future(listener.wait(10))
     await asyncio.sleep(0)
@@ -36,22 +41,40 @@ async def test_a_ring_wakes_and_many_are_one(context: Context, closing: ExitStac
     assert await listener.wait(10)
 
 
+async def test_it_rings_back(context: Context, closing: ExitStack, address: str) -> None:
+    bound_end = new_bell(context, closing, address)
+    connected_end = new_bell(context, closing, bound_end.bind())
+    connected_end.connect()
+
+    for _ in range(3):
+        connected_end.ring()
+        assert await bound_end.wait(10)
+        bound_end.ring()
+        assert await connected_end.wait(10)
+
+
 async def test_a_bell_may_ring_before_anyone_listens(context: Context, closing: ExitStack, tmp_path: Path) -> None:
     for address in ("inproc://#later", f"ipc://{tmp_path}/later"):
-        bell = Bell(context, address)
-        closing.callback(bell.close)
+        bell = new_bell(context, closing, address)
+        bell.connect()
         for _ in range(1000):
             bell.ring()
-        listener = Listener(context, address)
-        closing.callback(listener.close)
+        listener = new_bell(context, closing, address)
         listener.bind()
         assert await listener.wait(10)
 
 
+async def test_a_bell_may_ring_before_anyone_connects(context: Context, closing: ExitStack, address: str) -> None:
+    bell = new_bell(context, closing, address)
+    bell.bind()
+
+    for _ in range(1000):
+        bell.ring()
+
+
 async def test_a_bad_address_is_told(context: Context, closing: ExitStack) -> None:
+    bell = new_bell(context, closing, "nonsense")
     with pytest.raises(ConfigurationError):
-        Bell(context, "nonsense")
-    listener = Listener(context, "nonsense")
-    closing.callback(listener.close)
+        bell.connect()
     with pytest.raises(ConfigurationError):
-        listener.bind()
+        bell.bind()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import xbus.broker.journal.reading as reading
 from xbus.broker.back.delivering import Delivering, Settings
-from xbus.broker.back.introduction import introduce
+from xbus.broker.back.introduction import Introduction, introduce
 from xbus.broker.back.recipient import Recipient, Timeouts
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Slots
@@ -15,7 +15,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Register, Unregister
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, Refused, XbusError
-from xbus.rpc.bell import Listener
+from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Back:
     Args:
         journal: what is delivered from, and where it is noted.
         configuration: which roles there are.
-        listener: rings when something was sealed.
+        bell: rings when something was sealed.
         connect: connects to a recipient.
         clock: for what is stored, and for graces.
         tasks: where all that goes on runs; what dies there ends the broker.
@@ -43,7 +43,7 @@ class Back:
         self,
         journal: Journal,
         configuration: Configuration,
-        listener: Listener,
+        bell: Bell,
         connect: Connect,
         clock: Clock,
         *,
@@ -61,7 +61,7 @@ class Back:
         self._tasks = tasks
         slots: Slots[Recipient] = Slots()
         self.registry = Registry(slots, clock)
-        self._delivering = Delivering(journal, listener, self.registry, slots, clock, tasks, settings)
+        self._delivering = Delivering(journal, bell, self.registry, slots, clock, tasks, settings)
 
     def is_registered(self, role_id: int) -> bool:
         """Whether a recipient serves a role now."""
@@ -102,9 +102,11 @@ class Back:
             Refused: the address can't be used, or the recipient did not introduce itself properly in time.
             JournalUnavailable: the registration can't be made durable now.
         """
-        recipient = await self._introduce(role_id, token_hash, uri)
+        recipient, said = await self._introduce(role_id, token_hash, uri)
         try:
-            await self._journal.write(Register(role_id, token_hash, uri, self._clock.now()))
+            await self._journal.write(
+                Register(role_id, token_hash, uri, self._clock.now(), said.metadata, said.features)
+            )
         except BaseException:
             recipient.close()
             raise
@@ -112,7 +114,7 @@ class Back:
             raise Refused("the recipient was lost while it registered", "register again", code="recipient_unreachable")
         self.registry.add(recipient)
 
-    async def _introduce(self, role_id: int, token_hash: bytes, uri: str) -> Recipient:
+    async def _introduce(self, role_id: int, token_hash: bytes, uri: str) -> tuple[Recipient, Introduction]:
         role = self._configuration.catalog.roles.get(role_id)
         if role is None:
             raise Refused("the role was removed", "name it again with xbus apply", code="session_unknown")
@@ -126,13 +128,13 @@ class Back:
 
         client = self._connect(uri, lost)
         try:
-            abilities = await introduce(client, self._register_timeout)
+            introduction = await introduce(client, self._register_timeout)
         except BaseException:
             client.close()
             raise
-        recipient = Recipient(role, token_hash, uri, client, abilities, self._timeouts)
+        recipient = Recipient(role, token_hash, uri, client, introduction.abilities, self._timeouts)
         known.append(recipient)
-        return recipient
+        return recipient, introduction
 
     def _lost(self, recipient: Recipient) -> None:
         if self.registry.get(recipient.role.id) is not recipient:

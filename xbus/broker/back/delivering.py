@@ -22,7 +22,7 @@ from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.journal import Journal
 from xbus.clock import Clock
 from xbus.errors import JournalError
-from xbus.rpc.bell import Listener
+from xbus.rpc.bell import Bell
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Delivering:
 
     Args:
         journal: what is delivered from, and where it is noted.
-        listener: rings when something was sealed.
+        bell: rings when something was sealed.
         registry: who is there.
         slots: who is free.
         clock: for what is stored, and for graces.
@@ -58,7 +58,7 @@ class Delivering:
     def __init__(
         self,
         journal: Journal,
-        listener: Listener,
+        bell: Bell,
         registry: Registry,
         slots: Slots[Recipient],
         clock: Clock,
@@ -67,7 +67,7 @@ class Delivering:
     ) -> None:
         self._journal = journal
         self._tasks = tasks
-        self._log = Log(journal, listener)
+        self._log = Log(journal, bell)
         self.ledger = Ledger(journal, clock, {})
         muster = Muster(slots, Pace(settings.behind_after), clock)
         supplies = Supplies(self._log, slots, tasks, settings.window_bytes)

@@ -11,7 +11,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import LogEnvelope, LogEvent, read_at, read_head, read_log, read_segments
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.graph import Graph
-from xbus.rpc.bell import Listener
+from xbus.rpc.bell import Bell
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +34,12 @@ class Log:
 
     Args:
         journal: what is read.
-        listener: rings when something was sealed.
+        bell: rings when something was sealed.
     """
 
-    def __init__(self, journal: Journal, listener: Listener) -> None:
+    def __init__(self, journal: Journal, bell: Bell) -> None:
         self._journal = journal
-        self._listener = listener
+        self._bell = bell
         self._graphs: dict[int, Graph] = {}
         self._changed = asyncio.Condition()
         self.head = 0
@@ -66,7 +66,7 @@ class Log:
         """For ever: look where the log ends whenever something was sealed, and now and then."""
         while True:
             await self.refresh()
-            await self._listener.wait(POLL_SECONDS)
+            await self._bell.wait(POLL_SECONDS)
 
     async def beyond(self, position: int) -> None:
         """Wait until the log reaches beyond ``position``."""

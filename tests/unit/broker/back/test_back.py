@@ -21,7 +21,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import read_cursors, read_registrations
 from xbus.broker.journal.writes import Receipt, Register, Write
 from xbus.errors import Refused, XbusError
-from xbus.rpc.bell import Listener
+from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 
 TIMEOUTS = Timeouts(1, 1, 1, 1, 1)
@@ -54,7 +54,7 @@ class Broker:
         self.back = Back(
             journal,
             configuration,
-            cast(Listener, self._bell),
+            cast(Bell, self._bell),
             self._connect,
             StandingClock(),
             tasks=tasks,
