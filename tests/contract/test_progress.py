@@ -148,18 +148,18 @@ async def test_a_parked_delivery_is_remembered(journal: Journal, scribe: Scribe)
 
 async def test_failures_are_kept(journal: Journal, scribe: Scribe) -> None:
     receipt = await scribe.put([b"x"])
-    named = Failure(receipt.envelope_id, None, scribe.role_id(), "send_item", "refused", "too old", [0, 3])
+    named = Failure(receipt.envelope_id, None, scribe.role_id(), "send_item", "refused", "too old", [0, 3], "shop")
     nobodys = Failure(receipt.envelope_id, None, None, "end_envelope", "timed_out", "no answer")
     await journal.write(Progress(NOW, failures=[named, nobodys]))
 
     def read_failures(connection: sa.Connection) -> list[tuple[object, ...]]:
         failure = model.failure.c
-        wanted = sa.select(failure.role_id, failure.verb, failure.code, failure.message, failure.indices)
-        return [tuple(row) for row in connection.execute(wanted.order_by(failure.id))]
+        told = (failure.role_id, failure.verb, failure.code, failure.message, failure.indices, failure.node)
+        return [tuple(row) for row in connection.execute(sa.select(*told).order_by(failure.id))]
 
     assert await journal.read(read_failures) == [
-        (scribe.role_id(), "send_item", "refused", "too old", [0, 3]),
-        (None, "end_envelope", "timed_out", "no answer", None),
+        (scribe.role_id(), "send_item", "refused", "too old", [0, 3], "shop"),
+        (None, "end_envelope", "timed_out", "no answer", None, None),
     ]
 
 
@@ -227,3 +227,27 @@ async def test_a_registration_survives_the_end_of_the_one_it_replaces(
         await replaced
     await journal.write(Unregister(role_id, HASH, "tcp://here:1"))
     assert [registration.uri for registration in await journal.read(read_registrations)] == ["tcp://here:2"]
+
+
+async def test_what_a_registered_consumer_says_of_itself_is_kept(journal: Journal, scribe: Scribe) -> None:
+    store, names = scribe.role_id("store_1"), scribe.role_id("names_1")
+    await journal.write(Register(names, OTHER_HASH, "tcp://here:2", NOW, {**METADATA, "name": "worker"}, FEATURES))
+    assert await journal.read(read_consumers) == []
+    await journal.write(Register(store, HASH, "tcp://here:1", NOW, METADATA, FEATURES))
+    assert await journal.read(read_consumers) == [StoredIntroduction(METADATA, FEATURES)]
+    await journal.write(Unregister(store, HASH, "tcp://here:1"))
+    assert await journal.read(read_consumers) == []
+
+
+async def test_a_later_introduction_is_that_of_the_same_recipient(journal: Journal, scribe: Scribe) -> None:
+    role_id = scribe.role_id()
+    await journal.write(Register(role_id, HASH, "tcp://here:1", NOW, METADATA, FEATURES))
+    await journal.write(Introduce(role_id, OTHER_HASH, "tcp://here:1", {"name": "another"}, FEATURES))
+    await journal.write(Introduce(role_id, HASH, "tcp://here:2", None, None))
+    assert await journal.read(read_consumers) == [StoredIntroduction(METADATA, FEATURES)]
+    renamed = {**METADATA, "name": "renamed"}
+    await journal.write(Introduce(role_id, HASH, "tcp://here:1", renamed, FEATURES))
+    assert await journal.read(read_consumers) == [StoredIntroduction(renamed, FEATURES)]
+    await journal.write(Introduce(role_id, HASH, "tcp://here:1", None, None))
+    assert await journal.read(read_consumers) == []
+    assert [registration.uri for registration in await journal.read(read_registrations)] == ["tcp://here:1"]

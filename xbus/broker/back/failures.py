@@ -1,5 +1,6 @@
 """What can go wrong at a recipient; pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -14,7 +15,14 @@ MESSAGE_CHARACTERS = 1_000
 MAX_ERRORS = 1_000
 """What is kept of the errors of one answer."""
 
+MAX_INDICES = 1_000
+"""What is kept of the indices of one error."""
+
+SHOWN_INDICES = 5
+"""How many wrong indices a message names."""
+
 CODE_CHARACTERS = 64
+NODE_CHARACTERS = 255
 
 
 class FailureClass(StrEnum):
@@ -66,6 +74,11 @@ class RecipientFailed(Exception):
         self.failure_class = failure_class
         self.code = code
         self.errors = errors
+        self.node: str | None = None
+
+    def happened_at(self, nodes: Sequence[str]) -> None:
+        """Note where in the event's graph it happened: at one of these nodes, which the broker can't tell apart."""
+        self.node = ", ".join(nodes)[:NODE_CHARACTERS]
 
     @property
     def cause(self) -> str:
@@ -75,7 +88,16 @@ class RecipientFailed(Exception):
     def rows(self, envelope_id: UUID) -> list[Failure]:
         """What is kept of it."""
         return [
-            Failure(envelope_id, self.event_id, self.role_id, self.verb, self.code, error.message, error.indices)
+            Failure(
+                envelope_id=envelope_id,
+                event_id=self.event_id,
+                role_id=self.role_id,
+                verb=self.verb,
+                code=self.code,
+                message=error.message,
+                indices=error.indices,
+                node=self.node,
+            )
             for error in self.errors
         ]
 
@@ -91,20 +113,49 @@ def failure_of_call(role_id: int, verb: str, event_id: UUID | None, error: XbusE
     return RecipientFailed(role_id, verb, event_id, failure_class, error.code, [ItemError(None, _shown(error.cause))])
 
 
-def refusal(role_id: int, verb: str, event_id: UUID | None, errors: object) -> RecipientFailed:
-    """A failure from ``(False, errors)``: errors should be ``[([indices], message), ...]`` and may be anything."""
-    said: list[ItemError] = []
-    if isinstance(errors, list | tuple):
-        for error in errors:
-            match error:
-                case [list(indices), message] if all(type(index) is int for index in indices):
-                    said.append(ItemError(indices, _shown(message)))
-                case _:
-                    said.append(ItemError(None, _shown(error)))
-    elif errors is not None:
-        said.append(ItemError(None, _shown(errors)))
+def refusal(
+    role_id: int, verb: str, event_id: UUID | None, errors: object, *, given: int | None = None
+) -> RecipientFailed:
+    """A failure from ``(False, errors)``: errors should be ``[([indices], message), ...]`` and may be anything.
+
+    Args:
+        errors: what came; what has another shape is kept, and called malformed.
+        given: how many of the event's items the recipient was given so far: the only ones that it can speak of. None
+            where there is no telling: at the end of an envelope.
+    """
+    match errors:
+        case None:
+            said = []
+        case list() | tuple():
+            said = [_item_error(error, given) for error in errors[:MAX_ERRORS]]
+        case _:
+            said = [_malformed(errors)]
     said = said or [ItemError(None, "refused without a reason")]
     return RecipientFailed(role_id, verb, event_id, FailureClass.PERMANENT, "refused", said)
+
+
+def _item_error(error: object, given: int | None) -> ItemError:
+    match error:
+        case [list(indices), message] if all(type(index) is int for index in indices):
+            text = _shown(message) if isinstance(message, str) else _malformed(message).message
+            return ItemError(indices[:MAX_INDICES], text + _remark(indices, given))
+    return _malformed(error)
+
+
+def _malformed(said: object) -> ItemError:
+    return ItemError(None, f"malformed error: {_shown(said)}")
+
+
+def _remark(indices: Sequence[int], given: int | None) -> str:
+    """What is to be said about the indices themselves."""
+    remark = ""
+    wrong = [index for index in indices if index < 0 or (given is not None and index >= given)]
+    if wrong:
+        named = ", ".join(map(str, wrong[:SHOWN_INDICES])) + (", ..." if len(wrong) > SHOWN_INDICES else "")
+        remark += f" (it was not given: {named})"
+    if len(indices) > MAX_INDICES:
+        remark += f" ({len(indices)} items, the first {MAX_INDICES} are kept)"
+    return remark
 
 
 def nonsense(role_id: int, verb: str, event_id: UUID | None, what: object) -> RecipientFailed:

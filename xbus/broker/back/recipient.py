@@ -249,7 +249,8 @@ class Recipient:
             case [True, *parts]:
                 return parts
             case [False, *parts]:
-                raise refusal(self.role.id, verb, event_id, parts[0] if parts else None)
+                given = None if event_id is None else self._known.get(event_id, 0)
+                raise refusal(self.role.id, verb, event_id, parts[0] if parts else None, given=given)
         raise nonsense(self.role.id, verb, event_id, answer)
 
     async def _detail(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> Any:

@@ -119,10 +119,17 @@ class Stage:
 
     async def _hear(self) -> None:
         while (call := await self._calls.get()) is not None:
-            for batch in await call.answer or ():
+            for batch in await self._answer(call):
                 await self._pass_on(call.node, batch)
             await self._window.leave(call.size)
         await close_all(target for targets in self._children.values() for target in targets)
+
+    async def _answer(self, call: "_Call") -> Sequence[Batch]:
+        try:
+            return await call.answer or ()
+        except RecipientFailed as failure:
+            failure.happened_at(tuple(self._children) if call.node is None else (call.node,))
+            raise
 
     async def _pass_on(self, node: str | None, batch: Batch) -> None:
         """Answers to items go to the children of their node; what a worker kept until the end goes to those of all."""

@@ -151,7 +151,12 @@ class DeliveryMove:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed call to a recipient: see ``model.failure``."""
+    """A failed call to a recipient: see ``model.failure``.
+
+    Args:
+        indices: the items that the recipient named.
+        node: where in the event's graph it happened; None at the end of an envelope.
+    """
 
     envelope_id: UUID
     event_id: UUID | None
@@ -209,4 +214,5 @@ class Receipt:
 
 def write_size(write: Write) -> int:
     """About how many bytes of memory a write holds on to until it is committed."""
+    node: str | None = None
     return 200 + (write.size if isinstance(write, Append) else 0)

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from xbus.broker.back.failures import (
     CODE_CHARACTERS,
     MAX_ERRORS,
+    MAX_INDICES,
     MESSAGE_CHARACTERS,
+    NODE_CHARACTERS,
     FailureClass,
     failure_of_call,
     nonsense,
@@ -50,16 +52,64 @@ def test_a_refusal_names_items() -> None:
     [
         (None, "refused without a reason"),
         ([], "refused without a reason"),
-        ("too old", "too old"),
-        (["too old"], "too old"),
-        (7, "7"),
-        ([[["0"], "too old"]], "[['0'], 'too old']"),
-        ([[[True], "too old"]], "[[True], 'too old']"),
-        ([[[0], 7]], "7"),
+        ("too old", "malformed error: too old"),
+        (["too old"], "malformed error: too old"),
+        (7, "malformed error: 7"),
+        ({"errors": "no"}, "malformed error: {'errors': 'no'}"),
+        ([[["0"], "too old"]], "malformed error: [['0'], 'too old']"),
+        ([[[True], "too old"]], "malformed error: [[True], 'too old']"),
+        ([["abc", "too old"]], "malformed error: ['abc', 'too old']"),
+        ([[[0], "too old", 1]], "malformed error: [[0], 'too old', 1]"),
     ],
 )
-def test_a_refusal_in_other_words(errors: object, message: str) -> None:
-    assert refusal(7, "send_item", EVENT, errors).errors[0].message == message
+def test_a_malformed_refusal_is_kept_with_what_was_said(errors: object, message: str) -> None:
+    (said,) = refusal(7, "send_item", EVENT, errors).errors
+    assert (said.indices, said.message) == (None, message)
+
+
+def test_a_refusal_without_a_list_around_it_loses_nothing() -> None:
+    assert [error.message for error in refusal(7, "send_item", EVENT, [[0], "x"]).errors] == [
+        "malformed error: [0]",
+        "malformed error: x",
+    ]
+
+
+def test_a_malformed_message_does_not_cost_the_indices() -> None:
+    (said,) = refusal(7, "send_item", EVENT, [[[0], 5]]).errors
+    assert (said.indices, said.message) == ([0], "malformed error: 5")
+
+
+@pytest.mark.parametrize(
+    ("indices", "given", "message"),
+    [
+        ([0, 2], 3, "x"),
+        ([], 3, "x"),
+        ([-1], 3, "x (it was not given: -1)"),
+        ([0, 3, 4], 3, "x (it was not given: 3, 4)"),
+        ([0], 0, "x (it was not given: 0)"),
+        (list(range(9)), 1, "x (it was not given: 1, 2, 3, 4, 5, ...)"),
+        ([7], None, "x"),
+        ([-7], None, "x (it was not given: -7)"),
+    ],
+)
+def test_indices_of_items_that_were_not_given_are_kept(indices: list[int], given: int | None, message: str) -> None:
+    (said,) = refusal(7, "send_item", EVENT, [[indices, "x"]], given=given).errors
+    assert (said.indices, said.message) == (indices, message)
+
+
+def test_a_flood_of_indices_is_cut() -> None:
+    (said,) = refusal(7, "send_item", EVENT, [[list(range(5_000)), "x"]], given=5_000).errors
+    assert said.indices == list(range(MAX_INDICES))
+    assert said.message == "x (5000 items, the first 1000 are kept)"
+
+
+def test_a_failure_knows_where_it_happened() -> None:
+    failure = refusal(7, "send_item", EVENT, [[[0], "x"], [[1], "y"]])
+    assert {row.node for row in failure.rows(ENVELOPE)} == {None}
+    failure.happened_at(["left", "right"])
+    assert {row.node for row in failure.rows(ENVELOPE)} == {"left, right"}
+    failure.happened_at(["n" * 200, "m" * 200])
+    assert {len(row.node or "") for row in failure.rows(ENVELOPE)} == {NODE_CHARACTERS}
 
 
 WIRE_VALUES = st.recursive(

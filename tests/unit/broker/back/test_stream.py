@@ -357,6 +357,29 @@ async def test_a_worker_in_trouble_ends_the_run(answer: Exception, code: str, ve
     assert event.dropped == []
 
 
+@pytest.mark.parametrize(
+    ("verb", "node"),
+    [("start_event", "plain, fancy"), ("xbus.send_items", "plain"), ("xbus.end_event", "plain, fancy")],
+)
+async def test_a_failure_names_the_node_or_all_nodes_of_the_role(verb: str, node: str) -> None:
+    cast = Cast()
+    graph = {"names": ["fancy:store"], "plain:store": [], "fancy:store": []}
+    silent = {"xbus.take_event": [True, None, []], "xbus.send_items": [True, []]}
+    recipients = cast.worker("names", answers=silent), cast.consumer("store", answers={verb: REFUSED})
+    event = Event(graph, [LARGE], *recipients)
+    with pytest.raises(RecipientFailed) as caught:
+        await event.run()
+    assert caught.value.node == node
+
+
+async def test_a_failure_at_a_whole_event_names_the_node() -> None:
+    cast = Cast()
+    event = Event({"shop:store": []}, [[b"a"]], cast.consumer("store", answers={"xbus.take_event": REFUSED}))
+    with pytest.raises(RecipientFailed) as caught:
+        await event.run()
+    assert caught.value.node == "shop"
+
+
 async def test_a_dropped_consumer_holds_nobody_up() -> None:
     """What it does not take any more is thrown away, also where it is far more than its inbox would hold."""
     cast = Cast()

@@ -85,6 +85,7 @@ def _failure_row(write: writes.Progress, failure: writes.Failure) -> dict[str, A
         "envelope_id": failure.envelope_id,
         "event_id": failure.event_id,
         "role_id": failure.role_id,
+        "node": failure.node,
         "verb": failure.verb,
         "code": failure.code,
         "message": failure.message,
