@@ -1,11 +1,20 @@
-"""Passwords are kept as Argon2id hashes, and checked in the same time whether or not the login exists."""
+"""Passwords are kept as Argon2id hashes, and checked in the same time whether or not the login exists.
 
+Hashes of xbus.broker 0.2.0 are checked too, so that who comes from there logs in as before; they are to be made anew at
+the first login. Such a hash is 80 hexadecimal digits: 40 of a salt, then 40 of the SHA-1 of password and salt.
+"""
+
+import hashlib
+import hmac
 import logging
+import re
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 logger = logging.getLogger(__name__)
+
+_SALT_DIGITS = 40
 
 
 def _default_hasher() -> PasswordHasher:
@@ -14,6 +23,11 @@ def _default_hasher() -> PasswordHasher:
     Its first choice takes more than twice the memory for each login, which a broker with a memory limit would feel.
     """
     return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+def is_legacy_hash(password_hash: str) -> bool:
+    """Whether ``password_hash`` has the form in which xbus.broker 0.2.0 wrote them."""
+    return re.fullmatch(r"[0-9a-f]{80}", password_hash) is not None
 
 
 class Passwords:
@@ -37,23 +51,39 @@ class Passwords:
         Args:
             password: what the caller gave.
             password_hash: what is stored; None for an unknown login or one without a password, which takes as long
-                and is always false, so that the time tells nobody which logins exist.
+                and is always false, so that the time tells nobody which logins exist. The same holds for hashes of
+                xbus.broker 0.2.0, which cost nothing to check by themselves.
         """
-        matches = self._matches(password, password_hash or self._nobodys_hash)
-        return matches and bool(password_hash)
+        if not password_hash:
+            self._spend_the_time(password)
+            return False
+        if is_legacy_hash(password_hash):
+            self._spend_the_time(password)
+            return _matches_legacy(password, password_hash)
+        return self._matches(password, password_hash)
 
     def needs_rehash(self, password_hash: str) -> bool:
         """Whether ``password_hash`` was made at another cost than today's, and should be made anew at this login."""
-        return self._hasher.check_needs_rehash(password_hash)
+        return is_legacy_hash(password_hash) or self._hasher.check_needs_rehash(password_hash)
 
     def _matches(self, password: str, password_hash: str) -> bool:
         try:
             return self._hasher.verify(password_hash, _encoded(password))
         except VerificationError:
             return False
-        except InvalidHashError:
+        except (InvalidHashError, UnicodeEncodeError):
             logger.error("a stored password hash can't be read; set the password anew", extra={"action": "verify"})
+            self._spend_the_time(password)
             return False
+
+    def _spend_the_time(self, password: str) -> None:
+        self._matches(password, self._nobodys_hash)
+
+
+def _matches_legacy(password: str, password_hash: str) -> bool:
+    salt, digest = password_hash[:_SALT_DIGITS], password_hash[_SALT_DIGITS:]
+    made = hashlib.sha1(_encoded(password) + salt.encode("ascii"), usedforsecurity=False)
+    return hmac.compare_digest(made.hexdigest(), digest)
 
 
 def _encoded(password: str) -> bytes:

@@ -1,11 +1,34 @@
 """Hashes of passwords."""
 
+import hashlib
 from typing import Literal
 
 import pytest
 from argon2 import PasswordHasher
 
-from xbus.passwords import Passwords
+from xbus.passwords import Passwords, is_legacy_hash
+
+SALT = hashlib.sha1(b"sixty bytes of the operating system's randomness").hexdigest()
+
+FROM_0_2_0 = "9ab8e67e76cadcdaec0e324a9f6aa7ad570e6817f6e604534f297a5da9910aa5780d4cb1d103d026"
+"""Of "password", as xbus.broker 0.2.0 itself wrote it."""
+
+
+class Watching(PasswordHasher):
+    """A cheap hasher that keeps what it verified."""
+
+    def __init__(self) -> None:
+        super().__init__(time_cost=1, memory_cost=8, parallelism=1)
+        self.verified: list[str] = []
+
+    def verify(self, hash: str | bytes, password: str | bytes) -> Literal[True]:
+        self.verified.append(str(hash))
+        return super().verify(hash, password)
+
+
+def legacy_hash(password: str) -> str:
+    """As xbus.broker 0.2.0 makes them, with a salt that is always the same."""
+    return SALT + hashlib.sha1(password.encode() + SALT.encode()).hexdigest()
 
 
 @pytest.fixture
@@ -27,17 +50,14 @@ def test_a_hash_fits_its_column_and_never_repeats(passwords: Passwords) -> None:
     assert first.startswith("$argon2id$")
 
 
-def test_an_unknown_login_costs_a_verification_too() -> None:
-    verified: list[str] = []
-
-    class Watching(PasswordHasher):
-        def verify(self, hash: str | bytes, password: str | bytes) -> Literal[True]:
-            verified.append(str(hash))
-            return super().verify(hash, password)
-
-    passwords = Passwords(Watching(time_cost=1, memory_cost=8, parallelism=1))
-    assert not passwords.verify("password", None)
-    assert len(verified) == 1
+@pytest.mark.parametrize(
+    ("stored", "verifications"), [(None, 1), ("", 1), (legacy_hash("other"), 1), (legacy_hash("password"), 1), ("x", 2)]
+)
+def test_every_login_costs_a_verification(stored: str | None, verifications: int) -> None:
+    hasher = Watching()
+    Passwords(hasher).verify("password", stored)
+    assert len(hasher.verified) == verifications
+    assert hasher.verified[-1].startswith("$argon2id$")
 
 
 @pytest.mark.parametrize("stored", [None, ""])
@@ -55,3 +75,42 @@ def test_a_hash_of_another_cost_is_to_be_made_anew(passwords: Passwords) -> None
     cheap = passwords.hash_password("password")
     assert not passwords.needs_rehash(cheap)
     assert Passwords().needs_rehash(cheap)
+
+
+def test_a_hash_of_the_old_generation_is_recognized(passwords: Passwords) -> None:
+    assert passwords.verify("password", FROM_0_2_0)
+    assert not passwords.verify("passwort", FROM_0_2_0)
+
+
+@pytest.mark.parametrize("password", ["password", "", "päßwörd ✓", "x" * 10_000])
+def test_an_old_password_may_be_any_text(passwords: Passwords, password: str) -> None:
+    stored = legacy_hash(password)
+    assert passwords.verify(password, stored)
+    assert not passwords.verify(password + "x", stored)
+    assert not passwords.verify("\ud800", stored)
+
+
+def test_a_hash_of_the_old_generation_is_to_be_made_anew(passwords: Passwords) -> None:
+    assert passwords.needs_rehash(FROM_0_2_0)
+    assert not passwords.needs_rehash(passwords.hash_password("password"))
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param("g" * 80, id="no digits"),
+        pytest.param(FROM_0_2_0.upper(), id="capitals"),
+        pytest.param(FROM_0_2_0[:-1], id="too short"),
+        pytest.param(FROM_0_2_0 + "\n", id="a line end"),
+        pytest.param("１" * 80, id="digits of another script"),
+        pytest.param(FROM_0_2_0[40:] + FROM_0_2_0[:40], id="the wrong way round"),
+    ],
+)
+def test_what_only_looks_like_an_old_hash_matches_nothing(passwords: Passwords, stored: str) -> None:
+    assert not passwords.verify("password", stored)
+    assert not passwords.verify("", stored)
+
+
+@pytest.mark.parametrize(("text", "expected"), [(FROM_0_2_0, True), ("", False), ("$argon2id$v=19", False)])
+def test_old_hashes_are_told_by_their_form(text: str, expected: bool) -> None:
+    assert is_legacy_hash(text) is expected
