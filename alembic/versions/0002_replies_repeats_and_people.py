@@ -81,7 +81,12 @@ def _replies() -> None:
 def _recipients_and_failures() -> None:
     op.add_column(
         "registration",
-        sa.Column("metadata", sa.JSON(), comment="What it answered to get_metadata."),
+        sa.Column(
+            "metadata",
+            sa.JSON(),
+            comment="What it answered to get_metadata; null for one that was there when the broker went down and has "
+            "not answered since.",
+        ),
     )
     op.add_column(
         "registration",

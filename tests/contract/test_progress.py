@@ -12,8 +12,10 @@ from xbus.broker.journal.catalog import read_credentials
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import (
+    StoredIntroduction,
     StoredRegistration,
     StoredSession,
+    read_consumers,
     read_cursors,
     read_due_deliveries,
     read_registrations,
@@ -24,6 +26,7 @@ from xbus.broker.journal.writes import (
     DeliveryMove,
     EndSession,
     Failure,
+    Introduce,
     Progress,
     Receipt,
     Register,
@@ -38,6 +41,8 @@ from xbus.states import DeliveryState
 SOON = NOW + timedelta(hours=1)
 HASH = b"h" * 32
 OTHER_HASH = b"i" * 32
+METADATA = {"name": "store", "version": 1.5, "host": "here", "place": {"rooms": [1, "zwölf"], "roof": None}}
+FEATURES = {"clearing": [True, "postgresql://here/store"], "immediate_reply": [True, ["question", "wish"]]}
 
 # -- cursors ---------------------------------------------------------------------------------------------------------
 
@@ -209,8 +214,8 @@ async def test_a_better_hash_replaces_a_password(journal: Journal, scribe: Scrib
 
 async def test_the_newest_registration_of_a_role_stays(journal: Journal, scribe: Scribe) -> None:
     role_id = scribe.role_id()
-    await journal.write(Register(role_id, HASH, "tcp://here:1", NOW))
-    await journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW))
+    await journal.write(Register(role_id, HASH, "tcp://here:1", NOW, METADATA, FEATURES))
+    await journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW, METADATA, FEATURES))
     assert await journal.read(read_registrations) == [StoredRegistration(role_id, OTHER_HASH, "tcp://here:2")]
     await journal.write(Unregister(role_id, OTHER_HASH, "tcp://here:2"))
     assert await journal.read(read_registrations) == []
@@ -221,8 +226,8 @@ async def test_a_registration_survives_the_end_of_the_one_it_replaces(
     journal: Journal, scribe: Scribe, together: bool
 ) -> None:
     role_id = scribe.role_id()
-    await journal.write(Register(role_id, HASH, "tcp://here:1", NOW))
-    replaced = journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW))
+    await journal.write(Register(role_id, HASH, "tcp://here:1", NOW, METADATA, FEATURES))
+    replaced = journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW, METADATA, FEATURES))
     if not together:
         await replaced
     await journal.write(Unregister(role_id, HASH, "tcp://here:1"))

@@ -24,10 +24,15 @@ registration = Table(
     Column("token_hash", LargeBinary(32), nullable=False, comment="The session it was made with."),
     Column("uri", Text, nullable=False, comment="Where the recipient listens; the broker connects there."),
     Column("registered_at", Timestamp, nullable=False),
-    Column("metadata", JSON, comment="What it answered to get_metadata."),
+    Column(
+        "metadata",
+        JSON(none_as_null=True),
+        comment="What it answered to get_metadata; null for one that was there when the broker went down and has not "
+        "answered since.",
+    ),
     Column(
         "features",
-        JSON,
+        JSON(none_as_null=True),
         comment="What it answered to has_clearing and has_immediate_reply, by the names clearing and immediate_reply.",
     ),
     comment="The recipient that serves a role now; the newest wins.",

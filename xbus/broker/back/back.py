@@ -12,7 +12,7 @@ from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Slots
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import Register, Unregister
+from xbus.broker.journal.writes import Introduce, Register, Unregister
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
@@ -144,18 +144,30 @@ class Back:
 
     async def _restore(self, registration: reading.StoredRegistration) -> None:
         try:
-            recipient = await self._introduce(registration.role_id, registration.token_hash, registration.uri)
+            recipient, said = await self._introduce(registration.role_id, registration.token_hash, registration.uri)
         except XbusError as error:
             log.info(
                 "recipient not taken up again: %s",
                 error,
                 extra={"action": "not_restored", "role_id": registration.role_id},
             )
+            # The row stays: the next run of the broker may find the recipient.
+            await self._keep_introduction(registration, None)
             return
         if self.is_registered(registration.role_id):
             recipient.close()
-        else:
-            self.registry.add(recipient)
+            return
+        self.registry.add(recipient)
+        await self._keep_introduction(registration, said)
+
+    async def _keep_introduction(self, registration: reading.StoredRegistration, said: Introduction | None) -> None:
+        metadata, features = (None, None) if said is None else (said.metadata, said.features)
+        try:
+            await self._journal.write(
+                Introduce(registration.role_id, registration.token_hash, registration.uri, metadata, features)
+            )
+        except JournalUnavailable as error:
+            log.warning("introduction not kept: %s", error, extra={"action": "introduction_not_kept"})
 
     async def unregister(self, recipient: Recipient, reason: str) -> None:
         """Have a recipient serve its role no longer; what it leaves undone comes again when its role is served."""

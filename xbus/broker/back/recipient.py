@@ -1,7 +1,7 @@
 """A registered recipient as the broker sees it: its calls, its answers read strictly, its failures told apart."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -32,18 +32,21 @@ class Abilities:
     Args:
         batches: whether it takes items by the batch, call behind call.
         envelopes: how many envelopes, or events of a worker, it takes at once.
+        immediate_reply: the names of the event types to which it gives an immediate reply.
     """
 
     batches: bool = False
     envelopes: int = 1
+    immediate_reply: frozenset[str] = frozenset()
 
     @classmethod
-    def of_metadata(cls, metadata: Mapping[str, Any]) -> "Abilities":
-        """What stands in the answer of ``get_metadata``; an old recipient announces nothing."""
+    def of_metadata(cls, metadata: Mapping[str, Any], immediate_reply: Iterable[str] = ()) -> "Abilities":
+        """What stands in the answer of ``get_metadata``; an old recipient announces nothing there."""
+        types = frozenset(immediate_reply)
         match metadata.get("xbus"):
             case {"batches": 1, "envelopes": int(envelopes)} if envelopes >= 1:
-                return cls(batches=True, envelopes=envelopes)
-        return cls()
+                return cls(batches=True, envelopes=envelopes, immediate_reply=types)
+        return cls(immediate_reply=types)
 
 
 class Recipient:

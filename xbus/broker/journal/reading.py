@@ -1,8 +1,9 @@
 """What front and back read of the journal. Each function is one short read; none leaves a transaction open."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -75,7 +76,31 @@ class StoredRegistration:
     uri: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredIntroduction:
+    """What a registered consumer said of itself, as in ``model.registration``."""
+
+    metadata: Mapping[str, Any]
+    features: Mapping[str, Any]
+
+
 # -- for the front ---------------------------------------------------------------------------------------------------
+
+
+def read_consumers(connection: sa.Connection) -> list[StoredIntroduction]:
+    """The consumers that are registered, by the login of their role."""
+    statement = (
+        sa.select(model.registration.c["metadata"], model.registration.c.features)
+        .join(model.role, model.role.c.id == model.registration.c.role_id)
+        .join(model.service, model.service.c.id == model.role.c.service_id)
+        .where(
+            model.service.c.kind == "consumer",
+            model.role.c.removed_at.is_(None),
+            model.registration.c["metadata"].is_not(None),
+        )
+        .order_by(model.role.c.login)
+    )
+    return [StoredIntroduction(*row) for row in connection.execute(statement)]
 
 
 def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:

@@ -1,13 +1,13 @@
 """What may be written to the journal, as values; ``statements.py`` says how each is carried out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.journal.cursor import Cursor
-from xbus.states import DeliveryState
+from xbus.states import DeliveryState, ReplyState
 
 Indices: TypeAlias = list[list[int]]
 """For each item the indices of the emitted items that it was made of."""
@@ -75,6 +75,35 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class AskReply:
+    """The emitter of an event waits for its immediate reply, or does so again: see ``model.reply``."""
+
+    event_id: UUID
+    envelope_id: UUID
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MoveReply:
+    """What becomes of an immediate reply.
+
+    Args:
+        role_id: who gave it, at ``HELD``.
+        data: the reply in msgpack, at ``HELD``.
+        code: why there is none, at ``FAILED``.
+        cause: the same in a sentence.
+    """
+
+    event_id: UUID
+    envelope_id: UUID
+    state: ReplyState
+    role_id: int | None = None
+    data: bytes | None = None
+    code: str | None = None
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StartSession:
     token_hash: bytes
     emitter_id: int | None
@@ -105,10 +134,30 @@ class StorePassword:
 
 @dataclass(frozen=True, slots=True)
 class Register:
+    """A recipient serves a role from now on; ``metadata`` and ``features`` as in ``model.registration``."""
+
     role_id: int
     token_hash: bytes
     uri: str
     at: datetime
+    metadata: Mapping[str, Any]
+    features: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Introduce:
+    """What a recipient says of itself now, where it is still the one that is registered.
+
+    Args:
+        metadata: as in ``model.registration``; None where it could not be asked, and so doesn't serve its role.
+        features: the same.
+    """
+
+    role_id: int
+    token_hash: bytes
+    uri: str
+    metadata: Mapping[str, Any] | None
+    features: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +214,7 @@ class Failure:
     code: str
     message: str
     indices: list[int] | None = None
+    node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +234,14 @@ Write: TypeAlias = (
     | EndEvent
     | Seal
     | Cancel
+    | AskReply
+    | MoveReply
     | StartSession
     | RenewSessions
     | EndSession
     | StorePassword
     | Register
+    | Introduce
     | Unregister
     | Progress
 )
@@ -214,5 +267,4 @@ class Receipt:
 
 def write_size(write: Write) -> int:
     """About how many bytes of memory a write holds on to until it is committed."""
-    node: str | None = None
     return 200 + (write.size if isinstance(write, Append) else 0)

@@ -18,7 +18,7 @@ from xbus.broker.back.delivering import Settings
 from xbus.broker.back.recipient import Abilities, Timeouts
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import read_cursors, read_registrations
+from xbus.broker.journal.reading import read_consumers, read_cursors, read_registrations
 from xbus.broker.journal.writes import Receipt, Register, Write
 from xbus.errors import Refused, XbusError
 from xbus.rpc.bell import Bell
@@ -349,6 +349,21 @@ async def test_recipients_are_taken_up_again(journal: Journal) -> None:
         await broker.put(b"x")
         await broker.until(lambda: broker.items("store_1") == [b"x"])
         assert not broker.back.is_registered(broker.scribe.role_id("names_1"))
+
+
+async def test_recipients_that_are_taken_up_again_introduce_themselves_anew(journal: Journal) -> None:
+    async def names() -> list[str]:
+        return [consumer.metadata["name"] for consumer in await journal.read(read_consumers)]
+
+    async with running(journal) as broker:
+        await broker.register("store_1")
+        await broker.register("store_2")
+        assert await names() == ["scripted", "scripted"]
+    renamed = {**metadata(NEW), "name": "renamed"}
+    async with running(journal, prepared=lambda broker: broker.prepare("store_1", get_metadata=renamed)):
+        while await names() != ["renamed"]:
+            await asyncio.sleep(0)
+        assert len(await journal.read(read_registrations)) == 2
 
 
 # -- registrations ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from xbus.broker.journal import writes
 from xbus.broker.journal.segments import gather
-from xbus.broker.journal.statements import closing, emission, progress, sessions
+from xbus.broker.journal.statements import closing, emission, progress, replies, sessions
 
 Handler = Callable[[sa.Connection, Any], list[Any] | None]
 
@@ -20,11 +20,14 @@ _HANDLERS: dict[type, Handler] = {
     # durable, so none is struck off in the group that brings it.
     writes.Unregister: sessions.unregister,
     writes.Register: sessions.register,
+    writes.Introduce: sessions.introduce,
     writes.StartEnvelope: emission.start_envelopes,
     writes.StartEvent: emission.start_events,
     writes.Append: emission.insert_segments,
     writes.EndEvent: emission.end_events,
     writes.Cancel: closing.cancel,
+    writes.AskReply: replies.ask,
+    writes.MoveReply: replies.move,
     writes.Progress: progress.progress,
     # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
     writes.Seal: closing.seal,

@@ -16,8 +16,15 @@ _RENEW_SESSION = (
 )
 _END_SESSION = sa.delete(model.session).where(model.session.c.token_hash == bindparam("session_hash"))
 _DELETE_REGISTRATION = sa.delete(model.registration).where(model.registration.c.role_id == bindparam("of_role"))
-_DELETE_THIS_REGISTRATION = _DELETE_REGISTRATION.where(
-    model.registration.c.token_hash == bindparam("session_hash"), model.registration.c.uri == bindparam("of_uri")
+_THIS_REGISTRATION = (
+    model.registration.c.token_hash == bindparam("session_hash"),
+    model.registration.c.uri == bindparam("of_uri"),
+)
+_DELETE_THIS_REGISTRATION = _DELETE_REGISTRATION.where(*_THIS_REGISTRATION)
+_DESCRIBE_THIS_REGISTRATION = (
+    sa.update(model.registration)
+    .where(model.registration.c.role_id == bindparam("of_role"), *_THIS_REGISTRATION)
+    .values(metadata=bindparam("new_metadata"), features=bindparam("new_features"))
 )
 _INSERT_REGISTRATION = sa.insert(model.registration)
 
@@ -63,8 +70,22 @@ def register(connection: sa.Connection, group: Sequence[writes.Register]) -> Non
             "token_hash": write.token_hash,
             "uri": write.uri,
             "registered_at": write.at,
+            "metadata": write.metadata,
+            "features": write.features,
         }
         connection.execute(_INSERT_REGISTRATION, row)
+
+
+def introduce(connection: sa.Connection, group: Sequence[writes.Introduce]) -> None:
+    for write in group:
+        values = {
+            "of_role": write.role_id,
+            "session_hash": write.token_hash,
+            "of_uri": write.uri,
+            "new_metadata": write.metadata,
+            "new_features": write.features,
+        }
+        connection.execute(_DESCRIBE_THIS_REGISTRATION, values)
 
 
 def unregister(connection: sa.Connection, group: Sequence[writes.Unregister]) -> None:
