@@ -144,6 +144,7 @@ class Front:
     max_batch_bytes: int = option(16 * 1024**2, _count)
     max_envelope_items: int = option(100_000_000, _count)
     max_envelope_bytes: int = option(16 * 1024**3, _count)
+    immediate_reply_timeout: float = option(30.0, _seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,7 @@ class Back:
     end_event_timeout: float = option(300.0, _seconds)
     end_envelope_timeout: float = option(300.0, _seconds)
     stop_envelope_timeout: float = option(30.0, _seconds)
+    reply_hold_timeout: float = option(60.0, _seconds)
     register_timeout: float = option(5.0, _seconds)
     worker_grace: float = option(5.0, _seconds)
     behind_after: float = option(10.0, _seconds)

@@ -14,6 +14,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.front.batch_verbs import FrontBatchVerbs
 from xbus.broker.front.envelopes import Limits
 from xbus.broker.front.front import Front
+from xbus.broker.front.replies import Replies
 from xbus.broker.front.verbs import FrontVerbs
 from xbus.broker.journal.journal import Journal
 from xbus.broker.sessions import Sessions
@@ -77,13 +78,24 @@ class FrontPart:
         self._shared = shared
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
         self._stopping = False
-        self._front = Front(shared.journal, shared.configuration, shared.clock, limits, self._bell.ring, shared.tasks)
+        self._replies = Replies(shared.journal, self._bell, shared.clock, config.immediate_reply_timeout)
+        self._front = Front(
+            shared.journal,
+            shared.configuration,
+            shared.clock,
+            limits,
+            self._replies,
+            self._bell.ring,
+            shared.tasks,
+        )
         self._sessions = _sessions(shared, "emitter", config.session_seconds, self._front.has_open_envelope)
         self._server = Server(
             shared.context,
             Dispatch(
                 FrontVerbs(self._front, self._sessions, shared.ids),
-                FrontBatchVerbs(self._front, self._sessions, limits, config.session_seconds),
+                FrontBatchVerbs(
+                    self._front, self._sessions, limits, config.session_seconds, config.immediate_reply_timeout
+                ),
             ),
             name="front",
             max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,
@@ -98,12 +110,14 @@ class FrontPart:
         self._bell.connect()
         await self._sessions.restore()
         self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
+        self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")
         self._shared.journal.on_room(self._server.resume)
         self._server.start()
 
     async def stop(self, seconds: float) -> None:
         self._stopping = True
         self._server.pause()
+        self._replies.give_up()
         await self._server.drain(seconds)
         await self._sessions.save()
         self._server.close()

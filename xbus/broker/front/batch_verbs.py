@@ -10,7 +10,7 @@ from xbus.broker.answers import coded_answer
 from xbus.broker.front.checks import NewEvent
 from xbus.broker.front.envelopes import Limits
 from xbus.broker.front.front import Front
-from xbus.broker.front.verbs import known_envelope, known_event, new_id
+from xbus.broker.front.verbs import known_envelope, known_event, new_id, reply_value
 from xbus.broker.journal.writes import Receipt
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
@@ -26,13 +26,17 @@ class FrontBatchVerbs:
         sessions: the emitters'.
         limits: told at login.
         session_seconds: told at login.
+        reply_seconds: how long an immediate reply is waited for; told at login.
     """
 
-    def __init__(self, front: Front, sessions: Sessions, limits: Limits, session_seconds: float) -> None:
+    def __init__(
+        self, front: Front, sessions: Sessions, limits: Limits, session_seconds: float, reply_seconds: float
+    ) -> None:
         self._front = front
         self._sessions = sessions
         self._limits = limits
         self._session_seconds = session_seconds
+        self._reply_seconds = reply_seconds
 
     @verb("xbus.login")
     @coded_answer
@@ -45,6 +49,7 @@ class FrontBatchVerbs:
             "max_batch_bytes": self._limits.batch_bytes,
             "max_envelope_items": self._limits.envelope_items,
             "max_envelope_bytes": self._limits.envelope_bytes,
+            "immediate_reply_timeout": self._reply_seconds,
         }
 
     @verb("xbus.logout")
@@ -86,7 +91,7 @@ class FrontBatchVerbs:
     def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Any:
         emitter_id = self._sessions.owner(token)
         ended = self._front.end_event(emitter_id, *known_event(envelope_id, event_id), items)
-        return Later.of(ended).then(lambda count: {"items": count, "reply": None})
+        return Later.of(ended).then(lambda end: {"items": end.items, "reply": reply_value(end)})
 
     @verb("xbus.end_envelope")
     @coded_answer

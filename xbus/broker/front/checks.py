@@ -54,6 +54,11 @@ class Checks:
             )
         return event_type
 
+    def wants_reply(self, type_name: str) -> bool:
+        """Whether emitters of an event type wait for an immediate reply."""
+        event_type = self._configuration.catalog.event_types.get(type_name)
+        return event_type is not None and event_type.immediate_reply
+
     def item_size(self, size: int) -> None:
         """Let an item of ``size`` bytes pass.
 
@@ -96,7 +101,12 @@ class Checks:
             Refused: as the single calls would.
         """
         for event in events:
-            self.event_type(emitter_id, event.type_name)
+            if self.event_type(emitter_id, event.type_name).immediate_reply:
+                raise Refused(
+                    f'events of type "{event.type_name}" are answered by an immediate reply',
+                    "send its envelope by single calls",
+                    code="reply_wanted",
+                )
             if event.items or event.data:
                 self.batch(event.items, event.data)
         if len({event.event_id for event in events}) < len(events):

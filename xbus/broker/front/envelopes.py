@@ -22,15 +22,34 @@ class Limits:
     envelope_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of an event, durable.
+
+    Args:
+        items: how many it holds.
+        reply: the immediate reply in msgpack; None where its type has none.
+    """
+
+    items: int
+    reply: bytes | None = None
+
+
 @dataclass(slots=True)
 class OpenEvent:
-    """An event of an open envelope; ``items`` counts what was taken so far, durable or not."""
+    """An event of an open envelope.
+
+    Args:
+        items: counts what was taken so far, durable or not.
+        asking: done when its immediate reply has come, or failed to; None while nobody waits for one.
+    """
 
     event_id: UUID
     number: int
     type_name: str
     items: int = 0
     ended: bool = False
+    asking: "asyncio.Future[Ended] | None" = None
 
 
 @dataclass(slots=True)
@@ -105,7 +124,7 @@ class OpenEnvelope:
         Raises:
             Refused: event_closed, or envelope_too_large; then nothing was counted.
         """
-        if event.ended:
+        if event.ended or event.asking is not None:
             raise Refused(f"event {event.event_id} is ended", "start another event", code="event_closed")
         self.check_room(items, data_bytes, limits)
         first_index = event.items
@@ -124,6 +143,11 @@ class OpenEnvelope:
             raise _too_large(self.envelope_id, f"{limits.envelope_items} items", "max_envelope_items")
         if self.data_bytes + data_bytes > limits.envelope_bytes:
             raise _too_large(self.envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
+
+    @property
+    def asking(self) -> "list[asyncio.Future[Ended]]":
+        """The ends of events that wait for their immediate replies."""
+        return [event.asking for event in self.events.values() if event.asking is not None]
 
     def check_sealable(self) -> None:
         """Let the end of the envelope pass.

@@ -10,6 +10,7 @@ from xbus.broker.front.checks import Checks, NewEvent
 from xbus.broker.front.envelopes import Limits, envelope_unknown
 from xbus.broker.front.futures import unheard
 from xbus.broker.front.known import Known, KnownEnvelopes
+from xbus.broker.front.replies import Replies
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Receipt
 from xbus.clock import Clock
@@ -23,7 +24,8 @@ class Front:
     Each call answers its outcome, a future or a ``Later`` of it; what it raises may also come out of that.
 
     Args:
-        ring: called whenever an envelope was sealed.
+        replies: gets immediate replies.
+        ring: called whenever an envelope was sealed, or one was cancelled that a recipient may hold open.
         tasks: where what calls leave running runs.
     """
 
@@ -33,12 +35,15 @@ class Front:
         configuration: Configuration,
         clock: Clock,
         limits: Limits,
+        replies: Replies,
         ring: Callable[[], None],
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._ring = ring
         self._checks = Checks(configuration, limits)
-        self._envelopes = KnownEnvelopes(journal, clock, limits, self._checks.event_type, tasks)
+        self._envelopes = KnownEnvelopes(
+            journal, clock, limits, self._checks.event_type, self._checks.wants_reply, replies, tasks
+        )
 
     def has_open_envelope(self, emitter_id: int) -> bool:
         """Whether an emitter is in the midst of sending."""
@@ -90,7 +95,7 @@ class Front:
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
 
     def end_event(self, emitter_id: int, envelope_id: UUID, event_id: UUID, items: int | None) -> Any:
-        """End an event; answered with how many items it holds, durably. See ``LiveEnvelope.end_event``."""
+        """End an event; answered with its ``Ended``, durably. See ``LiveEnvelope.end_event``."""
         return self._call(emitter_id, envelope_id, lambda known: known.end_event(event_id, items))
 
     def end_envelope(self, emitter_id: int, envelope_id: UUID, events: int | None) -> Any:
@@ -99,7 +104,7 @@ class Front:
 
     def cancel_envelope(self, emitter_id: int, envelope_id: UUID) -> Any:
         """Give an envelope up; answered with True. See ``LiveEnvelope.cancel``."""
-        return self._call(emitter_id, envelope_id, lambda known: known.cancel("cancelled by its emitter"))
+        return self._call(emitter_id, envelope_id, self._cancel)
 
     def put_envelope(self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent]) -> Any:
         """Take a whole envelope in one call; answered with its receipt, and so is a repeat.
@@ -131,13 +136,20 @@ class Front:
     def _seal(self, known: Known, events: int | None) -> Later[Receipt]:
         return known.seal(events).then(self._sealed)
 
+    def _cancel(self, known: Known) -> Later[bool]:
+        return known.cancel("cancelled by its emitter").then(self._cancelled)
+
+    def _cancelled(self, cancelled: bool) -> bool:
+        self._ring()
+        return cancelled
+
     def _sealed(self, receipt: Receipt) -> Receipt:
         self._ring()
         return receipt
 
     @staticmethod
-    def _fill(known: Known, events: Sequence[NewEvent]) -> list[Later[int]]:
-        answers = []
+    def _fill(known: Known, events: Sequence[NewEvent]) -> list[Later[Any]]:
+        answers: list[Later[Any]] = []
         for event in events:
             known.start_event(event.event_id, event.type_name, event.items)
             if event.items:

@@ -10,8 +10,9 @@ from uuid import UUID
 
 from xbus.broker.front.envelopes import Limits, OpenEnvelope
 from xbus.broker.front.futures import pass_on
-from xbus.broker.front.live import LiveEnvelope
+from xbus.broker.front.live import Answers, LiveEnvelope
 from xbus.broker.front.repeats import PastEnvelope
+from xbus.broker.front.replies import Replies
 from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import StoredEnvelope, read_envelope
@@ -47,6 +48,8 @@ class KnownEnvelopes:
         clock: dates what is written.
         limits: how large an envelope may grow.
         find_type: gives an event type that an emitter may send, or raises Refused.
+        wants_reply: whether the event type of a name wants immediate replies.
+        replies: gets them.
         tasks: where the journal is asked.
     """
 
@@ -56,6 +59,8 @@ class KnownEnvelopes:
         clock: Clock,
         limits: Limits,
         find_type: Callable[[int, str], EventType],
+        wants_reply: Callable[[str], bool],
+        replies: Replies,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._journal = journal
@@ -66,6 +71,7 @@ class KnownEnvelopes:
         self._unsettled: dict[UUID, LiveEnvelope] = {}
         self._lookups: dict[UUID, _Lookup] = {}
         self._tasks = tasks
+        self._answers = Answers(self.later, replies, wants_reply)
 
     def holds_open(self, emitter_id: int) -> bool:
         """Whether an emitter is in the midst of sending."""
@@ -129,12 +135,12 @@ class KnownEnvelopes:
 
     def _know(self, stored: StoredEnvelope) -> Known:
         if stored.state is not EnvelopeState.OPEN:
-            return PastEnvelope(stored, self._journal)
+            return PastEnvelope(stored, self._journal, self._answers.replies)
         return self._keep(OpenEnvelope.of_stored(stored))
 
     def _keep(self, state: OpenEnvelope) -> LiveEnvelope:
         find_type = functools.partial(self._find_type, state.emitter_id)
-        envelope = LiveEnvelope(state, self._journal, self._clock, self._limits, find_type, self._forget)
+        envelope = LiveEnvelope(state, self._journal, self._clock, self._limits, find_type, self._forget, self._answers)
         self._live[state.envelope_id] = envelope
         return envelope
 

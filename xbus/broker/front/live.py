@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from xbus.broker.front.envelopes import Limits, OpenEnvelope, OpenEvent, Writing
-from xbus.broker.front.futures import done
+from xbus.broker.front.envelopes import Ended, Limits, OpenEnvelope, OpenEvent, Writing
 from xbus.broker.front.repeats import check_same_items, content_differs
+from xbus.broker.front.replies import Replies
 from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Receipt, Seal, StartEvent, Write
@@ -21,6 +23,21 @@ LARGEST_ESTIMATE = 2**63 - 1
 """What the journal can keep; an estimate is a hint, and is cut rather than refused."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What an envelope needs for answers that take longer than a write.
+
+    Args:
+        later: the answer that a coroutine will give; its error is the caller's.
+        replies: gets immediate replies.
+        wants_reply: whether the event type of a name wants one.
+    """
+
+    later: Callable[[Coroutine[Any, Any, Any]], "asyncio.Future[Any]"]
+    replies: Replies
+    wants_reply: Callable[[str], bool]
+
+
 class LiveEnvelope:
     """An open envelope with its journal behind it.
 
@@ -30,6 +47,7 @@ class LiveEnvelope:
         state: what is known of it.
         find_type: gives an event type that the emitter may send, or raises Refused.
         forget: called with this object when a write failed or it is closed: then what the journal has counts.
+        answers: for what takes longer than a write.
     """
 
     def __init__(
@@ -40,6 +58,7 @@ class LiveEnvelope:
         limits: Limits,
         find_type: Callable[[str], EventType],
         forget: Callable[["LiveEnvelope"], None],
+        answers: Answers,
     ) -> None:
         self.state = state
         self._journal = journal
@@ -47,6 +66,7 @@ class LiveEnvelope:
         self._limits = limits
         self._find_type = find_type
         self._forget = forget
+        self._answers = answers
         self._unanswered: set[Writing] = set()
 
     @property
@@ -127,7 +147,7 @@ class LiveEnvelope:
     def _repeated_append(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> Later[int]:
         if first_index + items > event.items:
             raise content_differs(f"items from index {first_index} on of event {event.event_id} were sent otherwise")
-        return Later.of(asyncio.ensure_future(self._answer_repeat(event, first_index, items, data)))
+        return Later.of(self._answers.later(self._answer_repeat(event, first_index, items, data)))
 
     async def _answer_repeat(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> int:
         await self.durable()
@@ -153,14 +173,14 @@ class LiveEnvelope:
         if self.state.last_write is not None:
             await asyncio.shield(self.state.last_write)
 
-    def end_event(self, event_id: UUID, items: int | None) -> Later[int]:
-        """End an event.
+    def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:
+        """End an event; one whose type wants an immediate reply has ended when that is there.
 
         Args:
             items: how many its sender counted; None where it did not.
 
         Returns:
-            A future of how many items it holds, durably.
+            A future of its end, durably.
 
         Raises:
             Refused: event_unknown, envelope_closed, or count_mismatch.
@@ -172,11 +192,33 @@ class LiveEnvelope:
                 "send what is missing, or cancel the envelope",
                 code="count_mismatch",
             )
+        if event.asking is not None:
+            return Later.of(event.asking)
         if event.ended:
-            return Later.of(self.state.last_write or done(None)).then(lambda _: event.items)
+            return Later.of(self._answers.later(self._ended_before(event)))
         self.state.check_open()
+        if self._answers.wants_reply(event.type_name):
+            event.asking = self._answers.later(self._end_with_reply(event))
+            return Later.of(event.asking)
+        return Later.of(self._end(event)).then(lambda _: Ended(event.items))
+
+    def _end(self, event: OpenEvent) -> Writing:
         event.ended = True
-        return Later.of(self.write(EndEvent(self.state.envelope_id, event_id, event.items))).then(lambda _: event.items)
+        return self.write(EndEvent(self.state.envelope_id, event.event_id, event.items))
+
+    async def _ended_before(self, event: OpenEvent) -> Ended:
+        await self.durable()
+        return Ended(event.items, await self._answers.replies.given(event.event_id))
+
+    async def _end_with_reply(self, event: OpenEvent) -> Ended:
+        try:
+            await self.durable()
+            reply = await self._answers.replies.ask(self.state.envelope_id, event.event_id)
+            self.state.check_open()
+            await self._end(event)
+        finally:
+            event.asking = None
+        return Ended(event.items, reply)
 
     def seal(self, events: int | None) -> Later[Receipt]:
         """End the envelope: from then on it never changes and is delivered.
@@ -189,6 +231,8 @@ class LiveEnvelope:
         """
         if self.state.closing is not None:
             return Later.of(self.state.closing).then(self._receipt)
+        if self.state.asking:
+            return Later.of(self._answers.later(self._seal_behind(self.state.asking, events)))
         if events is not None and events != len(self.state.events):
             raise Refused(
                 f"envelope {self.state.envelope_id} holds {len(self.state.events)} events, not {events}",
@@ -198,6 +242,11 @@ class LiveEnvelope:
         self.state.check_sealable()
         seal = Seal(self.state.envelope_id, len(self.state.events), self.state.items, self._clock.now())
         return Later.of(self._close(seal)).then(self._receipt)
+
+    async def _seal_behind(self, asking: Sequence["asyncio.Future[Ended]"], events: int | None) -> Receipt:
+        """Seal as soon as the events that were ended before have their replies: who sends ahead does not wait."""
+        await asyncio.wait(asking)
+        return await self.seal(events)
 
     def _receipt(self, answer: Receipt | None) -> Receipt:
         if answer is None:

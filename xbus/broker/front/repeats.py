@@ -3,8 +3,9 @@
 import asyncio
 from uuid import UUID
 
-from xbus.broker.front.envelopes import envelope_closed, event_unknown
+from xbus.broker.front.envelopes import Ended, envelope_closed, event_unknown
 from xbus.broker.front.futures import done
+from xbus.broker.front.replies import Replies
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import StoredEnvelope, StoredEvent, read_segments
 from xbus.broker.journal.writes import Receipt
@@ -22,11 +23,13 @@ class PastEnvelope:
     Args:
         stored: what the journal holds of it.
         journal: where its items are read from.
+        replies: tells which immediate replies were given.
     """
 
-    def __init__(self, stored: StoredEnvelope, journal: Journal) -> None:
+    def __init__(self, stored: StoredEnvelope, journal: Journal, replies: Replies) -> None:
         self._stored = stored
         self._journal = journal
+        self._replies = replies
 
     @property
     def emitter_id(self) -> int:
@@ -60,12 +63,15 @@ class PastEnvelope:
         await check_same_items(self._journal, event_id, first_index, items, data)
         return first_index + items
 
-    def end_event(self, event_id: UUID, items: int | None) -> Later[int]:
+    def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:
         """Raises Refused: event_unknown, envelope_closed, or content_differs for another number of items."""
         event = self._event(event_id)
         if items is not None and items != event.items:
             raise content_differs(f"event {event_id} was ended with {event.items} items")
-        return Later.of(done(event.items))
+        return Later.of(asyncio.ensure_future(self._ended(event)))
+
+    async def _ended(self, event: StoredEvent) -> Ended:
+        return Ended(event.items, await self._replies.given(event.event_id))
 
     def seal(self, events: int | None) -> Later[Receipt]:
         """Raises Refused: envelope_closed where it was cancelled, content_differs for another number of events."""

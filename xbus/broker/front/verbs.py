@@ -5,11 +5,12 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.answers import old_answer
-from xbus.broker.front.envelopes import envelope_unknown, event_unknown
+from xbus.broker.front.envelopes import Ended, envelope_unknown, event_unknown
 from xbus.broker.front.front import Front
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid
+from xbus.rpc.codec import unpack
 from xbus.rpc.dispatch import verb
 from xbus.rpc.later import Later
 
@@ -65,7 +66,7 @@ class FrontVerbs:
     def end_event(self, token: str, envelope_id: str, event_id: str) -> Any:
         emitter_id = self._sessions.owner(token)
         ids = known_event(envelope_id, event_id)
-        return Later.of(self._front.end_event(emitter_id, *ids, None)).then(lambda _: (True, None))
+        return Later.of(self._front.end_event(emitter_id, *ids, None)).then(lambda ended: (True, reply_value(ended)))
 
     @verb("end_envelope")
     @old_answer(False)
@@ -78,6 +79,11 @@ class FrontVerbs:
     def cancel_envelope(self, token: str, envelope_id: str) -> Any:
         emitter_id = self._sessions.owner(token)
         return self._front.cancel_envelope(emitter_id, known_envelope(envelope_id))
+
+
+def reply_value(ended: Ended) -> Any:
+    """The immediate reply as it goes on the wire; None where there is none."""
+    return None if ended.reply is None else unpack(ended.reply)
 
 
 def known_envelope(text: str) -> UUID:

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,14 +12,17 @@ from tests.support.faults import Faults
 from tests.support.journal import Scribe, memory_engine
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.checks import NewEvent
-from xbus.broker.front.envelopes import Limits
+from xbus.broker.front.envelopes import Ended, Limits
 from xbus.broker.front.front import Front
+from xbus.broker.front.replies import Replies
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import StoredEnvelope, read_envelope
 from xbus.broker.journal.writes import Receipt
+from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
 
 LIMITS = Limits(item_bytes=1_000, batch_bytes=5_000, envelope_items=100, envelope_bytes=20_000)
+REPLY_SECONDS = 30.0
 
 
 class Desk:
@@ -55,8 +58,8 @@ class Desk:
         return count
 
     async def end_event(self, envelope_id: uuid.UUID, event_id: uuid.UUID, items: int | None = None) -> int:
-        count: int = await self._answer(self.front.end_event(self.emitter_id, envelope_id, event_id, items))
-        return count
+        ended: Ended = await self._answer(self.front.end_event(self.emitter_id, envelope_id, event_id, items))
+        return ended.items
 
     async def seal(self, envelope_id: uuid.UUID, events: int | None = None) -> Receipt:
         receipt: Receipt = await self._answer(self.front.end_envelope(self.emitter_id, envelope_id, events))
@@ -82,13 +85,19 @@ class Desk:
 
 
 class Rings:
-    """Counts wake-ups of the back."""
+    """Counts wake-ups of the back, and wakes the front."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.back = asyncio.Event()
 
     def ring(self) -> None:
         self.count += 1
+
+    async def wait(self, timeout: float) -> bool:
+        await self.back.wait()
+        self.back.clear()
+        return True
 
 
 @pytest.fixture
@@ -115,9 +124,16 @@ async def configuration(journal: Journal) -> Configuration:
 
 
 @pytest.fixture
-async def front(journal: Journal, configuration: Configuration, rings: Rings) -> AsyncIterator[Front]:
+def replies(journal: Journal, rings: Rings) -> Replies:
+    return Replies(journal, cast(Bell, rings), StandingClock(), REPLY_SECONDS)
+
+
+@pytest.fixture
+async def front(journal: Journal, configuration: Configuration, replies: Replies, rings: Rings) -> AsyncIterator[Front]:
     async with asyncio.TaskGroup() as tasks:
-        yield Front(journal, configuration, StandingClock(), LIMITS, rings.ring, tasks)
+        watching = tasks.create_task(replies.watch())
+        yield Front(journal, configuration, StandingClock(), LIMITS, replies, rings.ring, tasks)
+        watching.cancel()
 
 
 @pytest.fixture

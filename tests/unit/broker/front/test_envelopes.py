@@ -89,13 +89,13 @@ async def test_an_envelope_may_be_empty(north: Desk) -> None:
     assert (receipt.events, receipt.items, receipt.hash) == (0, 0, content_hash([]))
 
 
-async def test_a_cancelled_envelope_costs_nobody_anything(north: Desk, rings: Rings) -> None:
+async def test_a_cancelled_envelope_is_told_to_who_may_hold_it_open(north: Desk, rings: Rings) -> None:
     envelope_id, _ = await sent(north, b"a")
     assert await north.cancel(envelope_id)
     stored = await north.stored(envelope_id)
     assert stored is not None
     assert stored.state is EnvelopeState.CANCELLED
-    assert rings.count == 0
+    assert rings.count == 1
 
 
 # -- repeats ---------------------------------------------------------------------------------------------------------

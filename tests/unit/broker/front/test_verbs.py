@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import StandingClock
-from tests.unit.broker.front.conftest import LIMITS, Desk
+from tests.unit.broker.front.conftest import LIMITS, REPLY_SECONDS, Desk
 from xbus.broker.front.batch_verbs import FrontBatchVerbs
 from xbus.broker.front.front import Front
 from xbus.broker.front.verbs import FrontVerbs
@@ -35,7 +35,7 @@ def old(front: Front, north: Desk) -> FrontVerbs:
 
 @pytest.fixture
 def batches(front: Front, north: Desk) -> FrontBatchVerbs:
-    return FrontBatchVerbs(front, OneOwner(north.emitter_id), LIMITS, 60)
+    return FrontBatchVerbs(front, OneOwner(north.emitter_id), LIMITS, 60, REPLY_SECONDS)
 
 
 async def answered(outcome: Any) -> Any:
