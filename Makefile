@@ -2,6 +2,7 @@
 #   make demo   all flights of a year through the bus, checked       DB=postgresql://... for that database
 #   make test   the whole suite
 # and for those who work on it:
+#   make test-old   old programs in their own environments; needs Python 3.6 and 3.8, see docs/development.md
 #   make lint   make bench [ONLY=scenario] [DB=sqlite|postgresql|both]   make clean
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ SOURCES := $(wildcard xbus alembic tests examples benchmarks)
 # The demo and the benchmarks read these from their environment.
 export DB ONLY
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-old lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -20,6 +21,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(IN_VENV) pytest $(ARGS)
+
+test-old: $(VENV)/.installed-dev
+	$(IN_VENV) pytest tests/old $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(IN_VENV) ruff check $(SOURCES)
@@ -31,7 +35,7 @@ bench: $(VENV)/.installed-dev
 	$(IN_VENV) benchmarks
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-old .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: pyproject.toml
