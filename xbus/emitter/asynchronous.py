@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Unpack
+from typing import Any, Unpack
 
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
@@ -108,6 +108,31 @@ class AsyncEmitter:
         if len(batches) > 1:
             return await self._put_batches(type_name, packed)
         return await self._put_at_once(line, type_name, packed)
+
+    async def ask(self, type_name: str, *items: object) -> Any:
+        """Send an envelope of one event, and wait for a consumer's immediate reply to it::
+
+            price = await emitter.ask("price_wanted", {"article": 4711})
+
+        The envelope is sealed once the reply is there; where none comes it is cancelled, and the consumer rolls back.
+
+        Args:
+            type_name: the event type, one with ``immediate_reply``.
+            items: all items of the event.
+
+        Returns:
+            What the consumer replied; None where the event type has no immediate reply.
+
+        Raises:
+            Refused: the event can't be taken; ``code`` says why, as ``reply_refused`` where the consumer refused it.
+            Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the envelope within
+                ``retry_seconds``.
+        """
+        async with self.envelope() as envelope:
+            async with envelope.event(type_name, len(items)) as event:
+                for item in items:
+                    await event.send(item)
+            return await event.reply()
 
     async def _put_at_once(self, line: Line, type_name: str, items: list[bytes]) -> Receipt:
         data = pack_items(items)

@@ -51,7 +51,7 @@ class AsyncEvent:
         try:
             if error is None:
                 await self.flush()
-                self._end = self._call("xbus.end_event", self._sent, seconds=self._line.options.reply_seconds)
+                self._end = self._call("xbus.end_event", self._sent, seconds=self._line.reply_seconds)
         finally:
             self._open = False
             if self._timer is not None:
@@ -89,8 +89,12 @@ class AsyncEvent:
     async def reply(self) -> Any:
         """The immediate reply of a consumer, None where the event type has none; after the block only.
 
+        Ask inside the envelope's block, and the envelope is sealed once the reply is there.
+
         Raises:
-            CallError: the event was not taken.
+            Refused: the event was not taken; ``code`` says why, as ``reply_refused`` where the consumer refused it.
+            Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the event within
+                ``retry_seconds``.
         """
         if self._end is None:
             raise Refused("the event has not ended", "ask for the reply after its `with` block", code="event_open")

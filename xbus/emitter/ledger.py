@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from xbus.errors import Refused
+from xbus.errors import CallError
 
 
 @dataclass(eq=False, slots=True)
@@ -35,7 +35,7 @@ class _Entry:
     settle: Callable[[Any], None]
     answered: bool = False
     answer: Any = None
-    refusal: Refused | None = None
+    refusal: CallError | None = None
 
 
 class Ledger:
@@ -59,6 +59,10 @@ class Ledger:
         """Whether there are answered openings behind which nothing is known to be kept: they may be forgotten."""
         return bool(self._promised_nothing)
 
+    def is_next(self, call: Call) -> bool:
+        """Whether every call before it is answered, and it is not."""
+        return bool(self._waiting) and self._waiting[0].call is call
+
     def add(self, call: Call, settle: Callable[[Any], None]) -> None:
         """Note a call.
 
@@ -74,18 +78,18 @@ class Ledger:
         """The call went well.
 
         Raises:
-            Refused: this answer uncovers the refusal of a later call.
+            CallError: this answer uncovers the refusal of a later call.
         """
         entry = self._entries.get(call)
         if entry is not None and not entry.answered:
             entry.answered, entry.answer, entry.refusal = True, answer, None
             self._advance()
 
-    def refused(self, call: Call, refusal: Refused) -> None:
+    def refused(self, call: Call, refusal: CallError) -> None:
         """The call was refused.
 
         Raises:
-            Refused: all before it went well, so that the refusal stands.
+            CallError: all before it went well, so that the refusal stands.
         """
         entry = self._entries.get(call)
         if entry is None or entry.answered:

@@ -29,6 +29,12 @@ class Line:
         self._ids = ids
         self._streams: set[Stream] = set()
 
+    @property
+    def reply_seconds(self) -> float:
+        """How long the end of an event is awaited: longer than the front awaits a reply, so that it tells what became
+        of it."""
+        return max(self.options.reply_seconds, self.session.limits.reply_seconds + self.options.answer_seconds)
+
     def new_id(self) -> str:
         """An id for an envelope or an event."""
         return str(self._ids.new())

@@ -25,18 +25,21 @@ class Limits:
         session_seconds: how long a session lives without any call.
         max_item_bytes: the largest item, which must fit into a batch.
         max_batch_bytes: the largest batch, headers of its items included.
+        reply_seconds: how long it awaits a consumer's immediate reply, 0 where it does not say.
     """
 
     session_seconds: float
     max_item_bytes: int
     max_batch_bytes: int
+    reply_seconds: float
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Limits":
         """The limits in the answer of ``xbus.login``."""
         max_batch_bytes = answer["max_batch_bytes"]
         max_item_bytes = min(answer["max_item_bytes"], max_batch_bytes - ITEM_HEADER_BYTES)
-        return cls(answer["session_seconds"], max_item_bytes, max_batch_bytes)
+        reply_seconds = answer.get("immediate_reply_timeout", 0.0)
+        return cls(answer["session_seconds"], max_item_bytes, max_batch_bytes, reply_seconds)
 
 
 class Session:

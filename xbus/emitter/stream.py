@@ -16,12 +16,19 @@ logger = logging.getLogger(__name__)
 FORGOTTEN = frozenset({"envelope_unknown", "event_unknown"})
 """What the front says of an opening that it answered and never wrote, because it or its database went down."""
 
+NO_REPLY = frozenset({"reply_failed", "reply_timed_out"})
+"""Failures that are an answer: the consumer was asked, and whether it shall be asked again is for the caller to say."""
+
+PREMATURE = "event_open"
+"""What the front says of the end of an envelope while one of its events still waits for a consumer's reply."""
+
 
 class Stream:
     """Sends calls without waiting for the answers of those before.
 
     Every call bears ids and indexes that its maker chose, so a repeat of it gets the first answer and does nothing
-    twice. After a lost connection, a time-out or a passing failure all unanswered calls are made again in order.
+    twice. After a lost connection, a time-out or a passing failure all unanswered calls are made again in order. That
+    an immediate reply did not come is no such failure.
 
     Args:
         session: makes the calls.
@@ -41,6 +48,7 @@ class Stream:
         self._results: set[asyncio.Future[Any]] = set()
         self._recovery: asyncio.Task[None] | None = None
         self._attempt = 1
+        self._postponed: Call | None = None
 
     def submit(self, call: Call) -> asyncio.Future[Any]:
         """Make a call.
@@ -89,7 +97,7 @@ class Stream:
         error = None if future.cancelled() else future.exception()
         if future.cancelled() or self.error is not None:
             return
-        if isinstance(error, Refused):
+        if isinstance(error, Refused) or (isinstance(error, Failed) and error.code in NO_REPLY):
             self._refused(call, attempt, error)
         elif isinstance(error, Failed):
             self._recover(attempt, error)
@@ -101,19 +109,26 @@ class Stream:
             self._patience.succeeded()
         try:
             self._ledger.answered(call, answer)
-        except Refused as uncovered:
+        except CallError as uncovered:
             self.abandon(uncovered)
+        if self._postponed is not None and self._recovery is None and self._ledger.is_next(self._postponed):
+            due, self._postponed = self._postponed, None
+            self._transmit(due)
 
-    def _refused(self, call: Call, attempt: int, refusal: Refused) -> None:
+    def _refused(self, call: Call, attempt: int, refusal: CallError) -> None:
         if refusal.code == "session_unknown" or (refusal.code in FORGOTTEN and self._ledger.has_mere_openings):
             self._recover(attempt, refusal)
             return
         # A late refusal of an earlier attempt may be due to what failed in that one.
-        if attempt == self._attempt:
-            try:
-                self._ledger.refused(call, refusal)
-            except Refused as standing:
-                self.abandon(standing)
+        if attempt != self._attempt:
+            return
+        if refusal.code == PREMATURE and not self._ledger.is_next(call):
+            self._postponed = call
+            return
+        try:
+            self._ledger.refused(call, refusal)
+        except CallError as standing:
+            self.abandon(standing)
 
     def _settle(self, call: Call, result: asyncio.Future[Any], answer: Any) -> None:
         self._window.give(call.size)
@@ -132,7 +147,7 @@ class Stream:
             self._recovery = None
             self.abandon(last)
             return
-        self._recovery = None
+        self._recovery = self._postponed = None
         self._attempt += 1
         for call in self._ledger.repeat():
             self._transmit(call)

@@ -87,6 +87,27 @@ class Emitter:
         """
         return self._running.run(self._emitter.put(type_name, items))
 
+    def ask(self, type_name: str, *items: object) -> Any:
+        """Send an envelope of one event, and wait for a consumer's immediate reply to it::
+
+            price = emitter.ask("price_wanted", {"article": 4711})
+
+        The envelope is sealed once the reply is there; where none comes it is cancelled, and the consumer rolls back.
+
+        Args:
+            type_name: the event type, one with ``immediate_reply``.
+            items: all items of the event.
+
+        Returns:
+            What the consumer replied; None where the event type has no immediate reply.
+
+        Raises:
+            Refused: the event can't be taken; ``code`` says why, as ``reply_refused`` where the consumer refused it.
+            Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the envelope within
+                ``retry_seconds``.
+        """
+        return self._running.run(self._emitter.ask(type_name, *items))
+
     @property
     def _running(self) -> Background:
         if self._background is None:
@@ -184,7 +205,11 @@ class Event:
     def reply(self) -> Any:
         """The immediate reply of a consumer, None where the event type has none; after the block only.
 
+        Ask inside the envelope's block, and the envelope is sealed once the reply is there.
+
         Raises:
-            CallError: the event was not taken.
+            Refused: the event was not taken; ``code`` says why, as ``reply_refused`` where the consumer refused it.
+            Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the event within
+                ``retry_seconds``.
         """
         return self._background.run(self._event.reply())

@@ -38,6 +38,7 @@ class FrontDouble:
         batches: the number of items of each batch, in order.
         faults: what the next calls of a verb come to instead; see ``fail_next``.
         after: called once, after the next call of a verb was carried out and before it is answered.
+        replies: the immediate replies that the next ends of events wait for.
     """
 
     def __init__(self, context: Context) -> None:
@@ -52,6 +53,7 @@ class FrontDouble:
         self.batches: list[int] = []
         self.faults: defaultdict[str, deque[Any]] = defaultdict(deque)
         self.after: dict[str, Callable[[], None]] = {}
+        self.replies: deque[asyncio.Future[Any]] = deque()
 
     def start(self) -> "FrontDouble":
         """Listen, at the address of before."""
@@ -179,10 +181,17 @@ class FrontDouble:
     def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Any:
         self._check(token)
 
-        def answer() -> dict[str, Any]:
+        async def ended(event: Event, reply: asyncio.Future[Any]) -> dict[str, Any]:
+            answer = {"items": items, "reply": await reply}
+            event.is_ended = True
+            return answer
+
+        def answer() -> Any:
             event = self._event(envelope_id, event_id)
             if len(event.items) != items:
                 raise Refused("not so many", code="count_mismatch")
+            if self.replies:
+                return ended(event, self.replies.popleft())
             event.is_ended = True
             return {"items": items, "reply": f"reply to {items}"}
 

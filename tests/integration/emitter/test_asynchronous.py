@@ -9,8 +9,8 @@ import pytest
 from tests.integration.emitter.front_double import SILENCE, FrontDouble
 from tests.support.waiting import eventually
 from xbus.emitter import AsyncEmitter, AsyncEvent
-from xbus.errors import ConnectionLost, Failed, Refused, TimedOut
-from xbus.rpc.codec import unpack
+from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
+from xbus.rpc.codec import pack, unpack
 
 
 def emitter(front: FrontDouble, **options: Any) -> AsyncEmitter:
@@ -112,6 +112,73 @@ async def test_the_reply_of_an_event_is_there_after_its_end(front: FrontDouble) 
             with pytest.raises(Refused, match="has not ended"):
                 await event.reply()
         assert await event.reply() == "reply to 0"
+
+
+async def test_a_question_is_one_envelope_that_is_sealed_behind_the_reply(front: FrontDouble) -> None:
+    async with emitter(front) as sender:
+        assert await sender.ask("test_event", {"article": 1}, b"raw") == "reply to 2"
+    assert items_of(front) == [pack({"article": 1}), b"raw"]
+    assert front.only().state == "sealed"
+    assert front.calls[-3:] == ["end_event", "end_envelope", "logout"]
+
+
+NO_REPLIES = [
+    Refused("there is no article 1", "correct it", code="reply_refused"),
+    Failed("the consumer was lost", "ask again", code="reply_failed"),
+    Failed("no reply within 30 s", "ask again", code="reply_timed_out"),
+]
+
+
+@pytest.mark.parametrize("error", NO_REPLIES, ids=lambda error: error.code)
+async def test_that_no_reply_comes_is_told_and_not_asked_again(front: FrontDouble, error: CallError) -> None:
+    front.fail_next("end_event", error)
+    async with emitter(front) as sender:
+        with pytest.raises(type(error), match=error.cause) as told:
+            await sender.ask("test_event", b"question")
+        assert (told.value.code, told.value.next_step) == (error.code, error.next_step)
+        assert (front.calls.count("end_event"), front.only().state) == (1, "cancelled")
+        assert await sender.ask("test_event") == "reply to 0"
+
+
+@pytest.mark.parametrize("error", NO_REPLIES, ids=lambda error: error.code)
+async def test_who_does_not_ask_for_the_reply_learns_at_the_end_that_none_came(
+    front: FrontDouble, error: CallError
+) -> None:
+    """And not that the event is open, which is all that the end of the envelope is told."""
+    front.fail_next("end_event", error)
+    async with emitter(front) as sender:
+        with pytest.raises(type(error)) as told:
+            await send_through(sender, b"question")
+        assert (told.value.code, front.only().state) == (error.code, "cancelled")
+    assert front.calls.count("end_envelope") == 1
+
+
+async def send_through(sender: AsyncEmitter, *items: object) -> None:
+    async with sender.envelope() as envelope, envelope.event("test_event") as event:
+        for item in items:
+            await event.send(item)
+
+
+async def test_an_end_that_overtook_the_reply_is_made_again(front: FrontDouble) -> None:
+    reply = asyncio.get_running_loop().create_future()
+    front.replies.append(reply)
+    async with emitter(front) as sender:
+        sending = asyncio.create_task(send_through(sender, b"question"))
+        await eventually(lambda: "end_envelope" in front.calls, "the end of the envelope arrives and is refused")
+        assert front.only().state == "open"
+        reply.set_result("late")
+        await sending
+    assert (front.only().state, front.calls.count("end_event"), front.calls.count("end_envelope")) == ("sealed", 1, 2)
+
+
+async def test_a_connection_that_is_lost_before_the_reply_is_survived(front: FrontDouble) -> None:
+    front.replies.append(asyncio.get_running_loop().create_future())
+    async with emitter(front) as sender:
+        sending = asyncio.create_task(send_through(sender, b"question"))
+        await eventually(lambda: "end_envelope" in front.calls, "the end of the envelope arrives and is refused")
+        front.restart()
+        await sending
+    assert (front.only().state, items_of(front)) == ("sealed", [b"question"])
 
 
 async def test_an_exception_cancels_the_envelope_and_comes_out(front: FrontDouble) -> None:

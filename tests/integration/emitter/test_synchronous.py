@@ -54,6 +54,18 @@ async def test_put_and_reply_and_flush(front: FrontDouble) -> None:
     assert await in_thread(work) == (2, "reply to 1")
 
 
+async def test_a_question_is_answered_or_refused(front: FrontDouble) -> None:
+    def work() -> None:
+        with emitter(front) as sender:
+            assert sender.ask("test_event", {"a": 1}) == "reply to 1"
+            front.fail_next("end_event", Refused("there is no a", code="reply_refused"))
+            with pytest.raises(Refused, match="there is no a"):
+                sender.ask("test_event", {"a": 1})
+
+    await in_thread(work)
+    assert sorted(envelope.state for envelope in front.envelopes.values()) == ["cancelled", "sealed"]
+
+
 async def test_a_waiting_item_goes_by_itself(front: FrontDouble) -> None:
     def work() -> None:
         with emitter(front, linger_seconds=0.01) as sender, sender.envelope() as envelope:
