@@ -1,5 +1,6 @@
 """What every test may ask for: databases of both kinds, and brokers, thrown away when the test is over."""
 
+import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -27,12 +28,18 @@ def postgres_server() -> Iterator[postgres.Server]:
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with the bus's schema, to be copied and never opened."""
+    path = tmp_path_factory.mktemp("template") / "xbus.db"
+    schema.upgrade(f"sqlite:///{path}")
+    return path
+
+
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
     """An SQLite file with the bus's schema."""
-    url = f"sqlite:///{tmp_path / 'xbus.db'}"
-    schema.upgrade(url)
-    return url
+    return f"sqlite:///{shutil.copyfile(sqlite_template, tmp_path / 'xbus.db')}"
 
 
 @pytest.fixture
