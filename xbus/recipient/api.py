@@ -81,9 +81,10 @@ class RecipientApi:
         return token
 
     @verb("has_clearing")
-    def has_clearing(self) -> tuple[bool, None]:
-        """Whether there is a database for data clearing: no."""
-        return False, None
+    def has_clearing(self) -> tuple[bool, str | None]:
+        """Whether there is a database for data clearing, and where."""
+        url = self._recipient.clearing if isinstance(self._recipient, Consumer) else ""
+        return bool(url), url or None
 
     @verb("has_immediate_reply")
     def has_immediate_reply(self) -> tuple[bool, list[str]]:

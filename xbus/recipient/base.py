@@ -70,9 +70,12 @@ class Consumer(Recipient):
 
     Attributes:
         immediate_reply: names of the event types whose emitter waits for what ``on_event_end`` returns.
+        clearing: the address of a database of this consumer's own, where the items wait that it could not understand,
+            such as ``postgresql://reader@host/clients``; the broker tells it to emitters. Empty where there is none.
     """
 
     immediate_reply: ClassVar[tuple[str, ...]] = ()
+    clearing: str = ""
 
     def on_item(self, event: Event, item: Item) -> Done:
         """Take one item."""
@@ -93,7 +96,8 @@ class Consumer(Recipient):
         """The event is complete.
 
         Returns:
-            The immediate reply, for an event type in ``immediate_reply``: bytes or any value that msgpack can pack.
+            The immediate reply, for an event type in ``immediate_reply``: bytes or any value that msgpack can pack. Of
+            other types it is nothing to anybody.
         """
 
     async def _each_awaited(self, event: Event, batch: Batch) -> None:

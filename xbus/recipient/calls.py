@@ -1,12 +1,18 @@
 """How the author's methods are called, and what their answers are on the wire."""
 
+import logging
 from typing import Any
 
+from xbus.errors import ProtocolError
 from xbus.recipient.base import Recipient, Worker
 from xbus.recipient.desk import Desk
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.outputs import made_of_batch, made_of_event
+from xbus.recipient.refusal import Refusal
+from xbus.rpc.codec import pack
+
+logger = logging.getLogger(__name__)
 
 
 class Calls:
@@ -40,9 +46,18 @@ class Calls:
         return made_of_batch(batch, answer) if self._is_worker else None
 
     def end_event(self, event: Event) -> tuple[Any, list[Item]]:
-        """An event is complete: the immediate reply of a consumer, and the items that a worker adds."""
+        """An event is complete: the immediate reply of a consumer, and the items that a worker adds.
+
+        Raises:
+            Refusal: the reply can't be sent.
+        """
         answer = self._finished(self._recipient.on_event_end(event))
-        return (None, made_of_event(answer)) if self._is_worker else (answer, [])
+        if self._is_worker:
+            return None, made_of_event(answer)
+        if event.type_name not in self._recipient.immediate_reply:
+            return None, []
+        _check_reply(event, answer)
+        return answer, []
 
     def commit(self, envelope: Envelope) -> None:
         """Make it last."""
@@ -51,3 +66,17 @@ class Calls:
     def rollback(self, envelope: Envelope) -> None:
         """Forget it."""
         self._finished(self._recipient.rollback(envelope))
+
+
+def _check_reply(event: Event, reply: Any) -> None:
+    """Let a reply pass that can be sent. Asked again the author's code would answer the same, so it refuses for good.
+
+    Raises:
+        Refusal: msgpack has no way to write it.
+    """
+    try:
+        pack(reply)
+    except ProtocolError as error:
+        extra = {"action": "bad_reply", "event_id": event.id, "event_type": event.type_name, "cause": error.cause}
+        logger.error("on_event_end returned a reply that msgpack can't pack", extra=extra)
+        raise Refusal(f"the consumer's reply, of type {type(reply).__name__}, can't be packed by msgpack") from error

@@ -5,7 +5,8 @@ import logging
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from decimal import Decimal
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,12 +14,14 @@ from tests.integration.recipient.broker_double import BrokerDouble
 from tests.integration.recipient.conftest import Serve
 from tests.support.waiting import eventually
 from xbus.errors import Failed, Refused
-from xbus.recipient import Batch, Consumer, Envelope, Event, Item, Refusal, Worker
+from xbus.recipient import Batch, Consumer, Envelope, Event, Item, Recipient, Refusal, Worker
 from xbus.rpc.codec import pack, unpack_items
 
 
 class Notes(Consumer):
     """Notes what it gets."""
+
+    immediate_reply: ClassVar[tuple[str, ...]] = ("test_event",)
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -98,14 +101,48 @@ async def test_what_it_says_of_itself(broker: BrokerDouble, serve_recipient: Ser
         version = 2.5
         envelopes = 3
         immediate_reply = ("question",)
+        clearing = "postgresql://reader@host/clients"
 
     await serve_recipient(Replying)
     metadata = await broker.call("get_metadata")
     assert (metadata["name"], metadata["version"], metadata["xbus"]) == ("clients", 2.5, {"batches": 1, "envelopes": 3})
     assert set(metadata) >= {"api_version", "host", "start_date", "local_time"}
     assert await broker.call("has_immediate_reply") == [True, ["question"]]
-    assert await broker.call("has_clearing") == [False, None]
+    assert await broker.call("has_clearing") == [True, "postgresql://reader@host/clients"]
     assert await broker.call("ping", "text") == "text"
+
+
+@pytest.mark.parametrize("recipient", [Consumer, Worker])
+async def test_what_it_does_not_offer(broker: BrokerDouble, serve_recipient: Serve, recipient: type[Recipient]) -> None:
+    await serve_recipient(recipient)
+    assert await broker.call("has_immediate_reply") == [False, []]
+    assert await broker.call("has_clearing") == [False, None]
+
+
+async def test_what_an_event_without_immediate_reply_ends_with_is_not_sent(
+    broker: BrokerDouble, serve_recipient: Serve
+) -> None:
+    await serve_recipient(Notes)
+    await broker.start_event("E", "e", "another_event")
+    assert await broker.end_event("E", "e") == [True, None, []]
+
+
+@pytest.mark.parametrize("verb", ["xbus.end_event", "end_event"])
+async def test_a_reply_that_msgpack_can_not_write_refuses_the_event(
+    broker: BrokerDouble, serve_recipient: Serve, caplog: pytest.LogCaptureFixture, verb: str
+) -> None:
+    class Odd(Notes):
+        def on_event_end(self, event: Event) -> Any:
+            return {"price": Decimal(1)}
+
+    refused = [False, [[[], "the consumer's reply, of type dict, can't be packed by msgpack"]]]
+    odd = Odd()
+    await serve_recipient(odd)
+    await broker.start_event("E", "e")
+    assert await broker.call(verb, "E", "e") == refused
+    assert "on_event_end returned a reply that msgpack can't pack" in caplog.text
+    assert await broker.call("xbus.take_event", "F", "f", "test_event", [], True) == refused
+    assert ("commit", "F") not in odd.seen
 
 
 class Splitting(Worker):
