@@ -90,8 +90,8 @@ def _show(detail: EnvelopeDetail) -> Iterator[str]:
     yield from _facts(detail)
     yield from _block(
         "EVENTS",
-        ("NUMBER", "TYPE", "ITEMS", "ESTIMATE", "ID"),
-        [(event.number, event.type, event.items, event.estimate, event.id) for event in detail.event_list],
+        ("NUMBER", "TYPE", "STATE", "ITEMS", "ESTIMATE", "ID"),
+        [(event.number, event.type, event.state, event.items, event.estimate, event.id) for event in detail.event_list],
     )
     yield from _block(
         "CONSUMERS",

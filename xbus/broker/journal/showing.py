@@ -1,5 +1,6 @@
 """What a person who asks after an envelope wants to see; every answer is bounded, however much the journal holds."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,8 +11,10 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.cursor import Cursor
+from xbus.broker.journal.event_states import DONE, OWED, EventState, event_state
 from xbus.broker.journal.reading import read_cursors
-from xbus.states import EnvelopeState
+from xbus.broker.journal.tracking import FailureSummary, list_failures
+from xbus.states import DeliveryState, EnvelopeState
 
 MOST_COUNTED = 1000
 """Up to here what is owed is counted; beyond it the number tells nobody more."""
@@ -49,6 +52,7 @@ class RoleProgress:
         code: why it did not go the normal way; None where it did.
         cause: the same in a sentence.
         changed_at: when it came into that state, where that is known.
+        under_way: whether it may just be in the role's hands, as far as the journal can tell.
     """
 
     role: str | None
@@ -58,6 +62,7 @@ class RoleProgress:
     code: str | None = None
     cause: str | None = None
     changed_at: datetime | None = None
+    under_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +72,9 @@ class EventSummary:
     id: UUID
     number: int
     type: str
+    state: EventState
     items: int | None
     estimate: int
-
-
-@dataclass(frozen=True, slots=True)
-class FailureSummary:
-    """A call to a recipient that went wrong; ``indices`` are the items that it named."""
-
-    at: datetime
-    role: str | None
-    verb: str
-    code: str
-    message: str
-    event_id: UUID | None
-    indices: list[int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +111,12 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
     row = connection.execute(_summaries().where(model.envelope.c.id == envelope_id)).one_or_none()
     if row is None:
         return None
+    summary = _summary(connection, row, read_cursors(connection))
     return EnvelopeDetail(
-        _summary(connection, row, read_cursors(connection)),
+        summary,
         None if row.hash is None else bytes(row.hash),
-        tuple(_events(connection, envelope_id)),
-        tuple(_failures(connection, envelope_id)),
+        tuple(_events(connection, summary)),
+        tuple(list_failures(connection, envelope_id=envelope_id, limit=MOST_FAILURES)),
     )
 
 
@@ -188,33 +182,44 @@ def _progress(
         row.role_id: row
         for row in connection.execute(sa.select(model.delivery).where(model.delivery.c.envelope_id == envelope_id))
     }
-    for service, role_id, login, removed_at in connection.execute(_roles_of(envelope_id)):
+    for service, role_id, login, removed_at, registered in connection.execute(_roles_of(envelope_id)):
         cursor = cursors.get(role_id)
         if role_id is None:
-            yield RoleProgress(None, service, "owed", cause="the service has no role yet")
+            yield RoleProgress(None, service, OWED, cause="the service has no role yet")
         elif row := deliveries.get(role_id):
-            yield RoleProgress(login, service, row.state, row.attempts, row.code, row.cause, row.changed_at)
+            under_way = row.state == DeliveryState.RETRY and row.attempts > 0 and registered
+            yield RoleProgress(login, service, row.state, row.attempts, row.code, row.cause, row.changed_at, under_way)
         elif cursor is not None and cursor.owes(position):
             settled = cursor.is_settled(position)
             cause = "the role is removed" if removed_at is not None and not settled else None
-            yield RoleProgress(login, service, "done" if settled else "owed", cause=cause)
+            # What a role was given stays noted while it is away, and some more is noted ahead of it.
+            under_way = not settled and position <= cursor.handed_to and registered
+            yield RoleProgress(login, service, DONE if settled else OWED, cause=cause, under_way=under_way)
 
 
 def _roles_of(envelope_id: UUID) -> sa.Select[Any]:
-    """Service, role and its removal for each consumer service in a graph of the envelope's events."""
+    """Service, role, its removal and whether it is registered, for each consumer service that the graphs lead to."""
     return (
-        sa.select(model.service.c.name, model.role.c.id, model.role.c.login, model.role.c.removed_at)
+        sa.select(
+            model.service.c.name,
+            model.role.c.id,
+            model.role.c.login,
+            model.role.c.removed_at,
+            model.registration.c.role_id.is_not(None),
+        )
         .select_from(model.event)
         .join(model.node, model.node.c.graph_id == model.event.c.graph_id)
         .join(model.service, model.service.c.id == model.node.c.service_id)
         .outerjoin(model.role, model.role.c.service_id == model.service.c.id)
+        .outerjoin(model.registration, model.registration.c.role_id == model.role.c.id)
         .where(model.event.c.envelope_id == envelope_id, model.service.c.kind == "consumer")
         .distinct()
         .order_by(model.service.c.name, model.role.c.login)
     )
 
 
-def _events(connection: sa.Connection, envelope_id: UUID) -> Iterator[EventSummary]:
+def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[EventSummary]:
+    services = _consumer_services(connection, envelope.id)
     statement = (
         sa.select(
             model.event.c.id,
@@ -222,30 +227,28 @@ def _events(connection: sa.Connection, envelope_id: UUID) -> Iterator[EventSumma
             model.event_type.c.name,
             model.event.c["items"],
             model.event.c.estimate,
+            model.event.c.graph_id,
         )
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
-        .where(model.event.c.envelope_id == envelope_id)
+        .where(model.event.c.envelope_id == envelope.id)
         .order_by(model.event.c.number)
         .limit(MOST_EVENTS)
     )
-    return (EventSummary(*row) for row in connection.execute(statement).all())
+    for event_id, number, type_name, items, estimate, graph_id in connection.execute(statement):
+        concerned = [role for role in envelope.roles if role.service in services[graph_id]]
+        yield EventSummary(event_id, number, type_name, event_state(envelope.state, concerned), items, estimate)
 
 
-def _failures(connection: sa.Connection, envelope_id: UUID) -> Iterator[FailureSummary]:
-    failure = model.failure.c
+def _consumer_services(connection: sa.Connection, envelope_id: UUID) -> dict[int, set[str]]:
+    """For each graph of the envelope's events the consumer services that it leads to."""
     statement = (
-        sa.select(
-            failure.at,
-            model.role.c.login,
-            failure.verb,
-            failure.code,
-            failure.message,
-            failure.event_id,
-            failure.indices,
-        )
-        .outerjoin(model.role, model.role.c.id == failure.role_id)
-        .where(failure.envelope_id == envelope_id)
-        .order_by(failure.id.desc())
-        .limit(MOST_FAILURES)
+        sa.select(model.event.c.graph_id, model.service.c.name)
+        .join(model.node, model.node.c.graph_id == model.event.c.graph_id)
+        .join(model.service, model.service.c.id == model.node.c.service_id)
+        .where(model.event.c.envelope_id == envelope_id, model.service.c.kind == "consumer")
+        .distinct()
     )
-    return (FailureSummary(*row) for row in connection.execute(statement).all())
+    services: dict[int, set[str]] = defaultdict(set)
+    for graph_id, service in connection.execute(statement):
+        services[graph_id].add(service)
+    return services

@@ -1,0 +1,62 @@
+"""The state of an event in the words of xbus.broker 0.2.0: worked out when somebody asks, and stored nowhere; pure."""
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Protocol
+
+from xbus.states import DeliveryState, EnvelopeState
+
+
+class EventState(StrEnum):
+    """What became of an event at the consumer roles that its graph leads to; the names are those of 0.2.0."""
+
+    WAIT = "wait"
+    """Nobody has it yet, and nothing keeps it from coming by itself; also where there is no consumer at all."""
+    EXEC = "exec"
+    """It is being handed over for the first time, as far as the journal can tell."""
+    DONE = "done"
+    """All have it."""
+    PART = "part"
+    """Some have it, others don't have it yet."""
+    STOP = "stop"
+    """Nobody has it, and a person must decide what becomes of it."""
+    CANC = "canc"
+    """Its envelope was cancelled."""
+
+
+DONE = "done"
+"""An envelope at a role that has committed it."""
+
+OWED = "owed"
+"""An envelope at a role whose turn is to come."""
+
+
+class Standing(Protocol):
+    """Where an envelope stands with one consumer role."""
+
+    @property
+    def state(self) -> str:
+        """:data:`DONE`, :data:`OWED`, or a :class:`~xbus.states.DeliveryState`."""
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it may just be in the role's hands."""
+
+
+def event_state(envelope: EnvelopeState, standings: Collection[Standing]) -> EventState:
+    """The state of an event, where several fit the one that needs a person most.
+
+    Args:
+        envelope: the state of its envelope.
+        standings: of the consumer roles that the event's graph leads to and that are or were owed the envelope.
+    """
+    if envelope is EnvelopeState.CANCELLED:
+        return EventState.CANC
+    states = {standing.state for standing in standings}
+    if states == {DONE}:
+        return EventState.DONE
+    if DONE in states:
+        return EventState.PART
+    if DeliveryState.PARKED in states:
+        return EventState.STOP
+    return EventState.EXEC if any(standing.under_way for standing in standings) else EventState.WAIT
