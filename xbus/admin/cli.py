@@ -6,6 +6,7 @@ from xbus.admin.commands.apply import apply
 from xbus.admin.commands.emit import emit
 from xbus.admin.commands.envelope import envelope
 from xbus.admin.commands.export import export
+from xbus.admin.commands.failure import failure
 from xbus.admin.commands.password import password
 from xbus.admin.commands.recipient import recipient
 from xbus.admin.program import Program
@@ -25,5 +26,5 @@ def main() -> None:
     """
 
 
-for command in (apply, emit, envelope, export, password, recipient):
+for command in (apply, emit, envelope, export, failure, password, recipient):
     main.add_command(command)

@@ -1,16 +1,15 @@
 """``xbus envelope``."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import click
 
+from xbus.admin.commands.failure import FAILURE_HEADS, failure_row
+from xbus.admin.output import block, facts, moment, one_json
 from xbus.admin.program import config_option, database_url
 from xbus.admin.table import table
 from xbus.broker.journal.connection import reading
@@ -45,7 +44,7 @@ def list_(config_path: Path | None, state: str | None, before: UUID | None, limi
             connection, state=None if state is None else EnvelopeState(state), before=before, limit=limit
         )
     if as_json:
-        click.echo("".join(f"{_json(asdict(summary))}\n" for summary in found), nl=False)
+        click.echo("".join(f"{one_json(asdict(summary))}\n" for summary in found), nl=False)
         return
     click.echo("\n".join(_list(found)) if found else "No envelopes.")
     if len(found) == limit:
@@ -62,7 +61,7 @@ def show(config_path: Path | None, envelope_id: UUID, as_json: bool) -> None:
         detail = show_envelope(connection, envelope_id)
     if detail is None:
         raise Refused(f"there is no envelope {envelope_id}", "see xbus envelope list", code="envelope_unknown")
-    click.echo(_json(asdict(detail)) if as_json else "\n".join(_show(detail)))
+    click.echo(one_json(asdict(detail)) if as_json else "\n".join(_show(detail)))
 
 
 def _list(found: list[EnvelopeSummary]) -> Iterator[str]:
@@ -72,7 +71,7 @@ def _list(found: list[EnvelopeSummary]) -> Iterator[str]:
             summary.state,
             summary.items,
             summary.emitter,
-            _moment(summary.opened_at),
+            moment(summary.opened_at),
             summary.id,
             _counts(summary.roles),
         )
@@ -88,63 +87,30 @@ def _counts(roles: tuple[RoleProgress, ...]) -> str:
 
 def _show(detail: EnvelopeDetail) -> Iterator[str]:
     yield from _facts(detail)
-    yield from _block(
+    yield from block(
         "EVENTS",
         ("NUMBER", "TYPE", "STATE", "ITEMS", "ESTIMATE", "ID"),
         [(event.number, event.type, event.state, event.items, event.estimate, event.id) for event in detail.event_list],
     )
-    yield from _block(
+    yield from block(
         "CONSUMERS",
         ("ROLE", "SERVICE", "STATE", "ATTEMPTS", "CODE", "CAUSE"),
         [(role.role, role.service, role.state, role.attempts, role.code, role.cause) for role in detail.summary.roles],
     )
-    yield from _block(
-        "FAILURES",
-        ("AT", "ROLE", "VERB", "CODE", "MESSAGE"),
-        [
-            (_moment(failure.at), failure.role, failure.verb, failure.code, failure.message)
-            for failure in detail.failures
-        ],
-    )
+    yield from block("FAILURES", FAILURE_HEADS, [failure_row(failure) for failure in detail.failures])
 
 
 def _facts(detail: EnvelopeDetail) -> Iterator[str]:
     summary = detail.summary
-    facts = {
+    known = {
         "envelope": summary.id,
         "state": summary.state,
         "position": summary.position,
         "emitter": summary.emitter,
-        "opened": _moment(summary.opened_at),
-        "closed": _moment(summary.closed_at),
+        "opened": moment(summary.opened_at),
+        "closed": moment(summary.closed_at),
         "items": summary.items,
         "bytes": summary.bytes,
         "hash": detail.hash and detail.hash.hex(),
     }
-    return (f"{name:<9} {_number(value)}" for name, value in facts.items() if value is not None)
-
-
-def _block(title: str, heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> Iterator[str]:
-    if rows:
-        yield ""
-        yield title
-        yield from (f"  {line}" for line in table(heads, rows))
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _number(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _json(value: dict[str, Any]) -> str:
-    return json.dumps(value, default=_plain, ensure_ascii=False)
-
-
-def _plain(value: object) -> str:
-    """What JSON has no form for: ids and moments as text, hashes in hexadecimal."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return value.hex() if isinstance(value, bytes) else str(value)
+    return facts(known)
