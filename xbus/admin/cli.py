@@ -3,10 +3,12 @@
 import click
 
 from xbus.admin.commands.apply import apply
+from xbus.admin.commands.descriptor import descriptor
 from xbus.admin.commands.emit import emit
 from xbus.admin.commands.envelope import envelope
 from xbus.admin.commands.export import export
 from xbus.admin.commands.failure import failure
+from xbus.admin.commands.import_legacy import import_legacy
 from xbus.admin.commands.password import password
 from xbus.admin.commands.recipient import recipient
 from xbus.admin.program import Program
@@ -26,5 +28,5 @@ def main() -> None:
     """
 
 
-for command in (apply, emit, envelope, export, failure, password, recipient):
+for command in (apply, descriptor, emit, envelope, export, failure, import_legacy, password, recipient):
     main.add_command(command)

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from xbus.broker.journal.configuration import Section
-
-LONGEST_NAME = 255
-"""Characters; what the database's columns take."""
+from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 
 
 @dataclass(frozen=True)
@@ -29,19 +27,15 @@ Fields: TypeAlias = Mapping[str, Field]
 """The keys of a table by name; the first one is its name."""
 
 
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable() and value == value.strip()
-
-
 def _is_list_of_names(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_name, value))
+    return isinstance(value, list) and all(map(is_name, value))
 
 
 def _is_list_of_tables(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
 
-NAME = Field(_is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it")
+NAME = Field(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it")
 NAMES = Field(_is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[])
 KIND = Field(lambda value: value in ("worker", "consumer"), '"worker" or "consumer"')
 SWITCH = Field(lambda value: isinstance(value, bool), "true or false", default=False)

@@ -1,0 +1,38 @@
+"""``xbus descriptor``."""
+
+from pathlib import Path
+
+import click
+
+from xbus.admin.program import config_option, database_url
+from xbus.admin.table import table
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.descriptors import list_descriptors, read_descriptor
+from xbus.errors import Refused
+
+
+@click.group()
+def descriptor() -> None:
+    """See the input descriptors that the database holds."""
+
+
+@descriptor.command("list")
+@config_option
+def list_(config_path: Path | None) -> None:
+    """Show their names."""
+    with reading(database_url(config_path)) as connection:
+        found = list_descriptors(connection)
+    rows = [(summary.name, summary.mimetype, summary.size) for summary in found]
+    click.echo("\n".join(table(("NAME", "MIMETYPE", "BYTES"), rows)) if rows else "No descriptors.")
+
+
+@descriptor.command()
+@config_option
+@click.argument("name")
+def show(config_path: Path | None, name: str) -> None:
+    """Write the content of one to standard output, just as it is."""
+    with reading(database_url(config_path)) as connection:
+        content = read_descriptor(connection, name)
+    if content is None:
+        raise Refused(f'there is no descriptor "{name}"', "see xbus descriptor list", code="descriptor_unknown")
+    click.echo(content, nl=False)

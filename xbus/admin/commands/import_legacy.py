@@ -1,0 +1,59 @@
+"""``xbus import-legacy``."""
+
+from pathlib import Path
+
+import click
+
+from xbus.admin.program import REFUSED, config_option, database_url
+from xbus.admin.table import printable
+from xbus.broker.journal.catalog import read_version
+from xbus.broker.journal.configuration import logins_without_password
+from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.legacy import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate
+from xbus.clock import SystemClock
+
+
+@click.command("import-legacy")
+@config_option
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.argument("address", metavar="DSN")
+def import_legacy(config_path: Path | None, dry_run: bool, address: str) -> None:
+    """Take over the configuration of an xbus.broker 0.2.0 from its PostgreSQL database.
+
+    DSN is postgresql://user:password@host/name or "host=... dbname=... user=...". Without a password in it, PGPASSWORD
+    or ~/.pgpass tells it.
+
+    The old database is only read. The import may be repeated: nothing is removed here, and who has logged in here
+    already keeps the password. The exit code is 1 where something that matters could not be taken.
+    """
+    url = database_url(config_path)
+    wished = translate(read_legacy(address))
+    with reading(url) as connection:
+        plan = plan_import(read_present(connection), wished)
+    _tell(plan)
+    if dry_run:
+        click.echo("Nothing was changed: this was a dry run.")
+    elif plan.changes:
+        _carry_out(url, plan)
+    if any(remark.is_loss for remark in plan.remarks):
+        click.echo("xbus: not all could be taken over: correct what is told above, then import again", err=True)
+        click.get_current_context().exit(REFUSED)
+
+
+def _tell(plan: ImportPlan) -> None:
+    for change in plan.changes:
+        click.echo(printable(change))
+    for remark in plan.remarks:
+        click.echo(printable(f"{'NOT TAKEN' if remark.is_loss else 'note'}: {remark}"), err=remark.is_loss)
+    if not plan.changes:
+        click.echo("Nothing to change: all that can be taken over is there.")
+
+
+def _carry_out(url: str, plan: ImportPlan) -> None:
+    with writing(url) as connection:
+        carry_out(connection, plan, SystemClock().now())
+        version = read_version(connection)
+        missing = [*logins_without_password(connection)]
+    click.echo(f"Imported: the configuration is at version {version}.")
+    for kind, login in missing:
+        click.echo(f"{kind} {login} can't log in yet: xbus password {kind} {login}")

@@ -1,0 +1,11 @@
+"""What the names and logins of entries may look like."""
+
+from typing import TypeGuard
+
+LONGEST_NAME = 255
+"""Characters; what the database's columns take."""
+
+
+def is_name(value: object) -> TypeGuard[str]:
+    """Whether ``value`` can name an entry: one that people can tell from others, and that fits into the database."""
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable() and value == value.strip()
