@@ -163,6 +163,7 @@ def log(database_url: str) -> Log:
                 envelope_id=log.first,
                 event_id=UUID(int=ids[0].int + 100),
                 role_id=roles["counter_1"],
+                node="count",
                 verb="send_item",
                 code="refused",
                 message="no such carrier",

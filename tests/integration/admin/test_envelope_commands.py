@@ -1,12 +1,15 @@
 """``xbus envelope`` against a real database."""
 
 import json
+from uuid import UUID
 
 import pytest
+from sqlalchemy import insert, select, update
 
-from tests.integration.admin.conftest import Log, Xbus
-from xbus.broker.journal.connection import reading
+from tests.integration.admin.conftest import NOON, Log, Xbus
+from xbus.broker.journal.connection import reading, writing
 from xbus.broker.journal.showing import count_owed
+from xbus.model import cursor, registration, role
 
 
 def test_envelopes_are_listed_newest_first(xbus: Xbus, log: Log) -> None:
@@ -50,7 +53,39 @@ def test_an_envelope_is_shown(xbus: Xbus, log: Log) -> None:
     assert ["store_1", "store", "done", "-", "-", "-"] in lines
     assert ["counter_1", "counter", "parked", "3", "refused", "no", "such", "carrier"] in lines
     assert ["-", "audit", "owed", "-", "-", "the", "service", "has", "no", "role", "yet"] in lines
-    assert ["2030-05-17", "12:00:00Z", "counter_1", "send_item", "refused", "no", "such", "carrier"] in lines
+    failure = ["counter_1", "count", "send_item", "refused", "7", "no", "such", "carrier"]
+    assert ["2030-05-17", "12:00:00Z", "unprocessed", *failure] in [line[1:] for line in lines]
+
+
+def event_state(xbus: Xbus, envelope_id: UUID) -> str:
+    (event,) = json.loads(xbus("envelope", "show", "--json", str(envelope_id)).stdout)["event_list"]
+    assert ["1", "flights", event["state"], "1,500", "2,000", event["id"]] in [
+        line.split() for line in xbus("envelope", "show", str(envelope_id)).stdout.splitlines()
+    ]
+    return str(event["state"])
+
+
+def test_each_event_has_a_state(xbus: Xbus, log: Log) -> None:
+    states = [event_state(xbus, envelope_id) for envelope_id in (log.first, log.second, log.cancelled, log.open)]
+    assert states == ["part", "wait", "canc", "wait"]
+
+
+def test_an_event_is_under_way_where_a_registered_role_may_have_it_in_hand(
+    xbus: Xbus, log: Log, database_url: str
+) -> None:
+    with writing(database_url) as connection:
+        store = connection.execute(select(role.c.id).where(role.c.login == "store_1")).scalar_one()
+        connection.execute(update(cursor).where(cursor.c.role_id == store).values(handed_to=2))
+    assert event_state(xbus, log.second) == "wait"
+    with writing(database_url) as connection:
+        connection.execute(
+            insert(registration).values(role_id=store, token_hash=b"", uri="tcp://here:1", registered_at=NOON)
+        )
+    assert event_state(xbus, log.second) == "exec"
+    with writing(database_url) as connection:
+        connection.execute(update(cursor).values(position=2))
+    # Nobody ever provided one of the services.
+    assert event_state(xbus, log.second) == "part"
 
 
 def test_an_envelope_that_is_still_owed_is_shown_so(xbus: Xbus, log: Log) -> None:

@@ -1,0 +1,137 @@
+"""``xbus failure`` against a real database."""
+
+import json
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select
+
+from tests.integration.admin.conftest import NOON, Log, Xbus
+from xbus.broker.journal.connection import writing
+from xbus.model import failure, role
+
+
+@pytest.fixture
+def failures(log: Log, database_url: str) -> list[int]:
+    """Ids of three failures: one of ``counter_1``, one of ``store_1``, one of nobody at the second envelope's end."""
+    with writing(database_url) as connection:
+        store = connection.execute(select(role.c.id).where(role.c.login == "store_1")).scalar_one()
+        for told in (
+            {"envelope_id": log.first, "role_id": store, "verb": "end_event", "code": "timed_out", "message": "silent"},
+            {"envelope_id": log.second, "verb": "end_envelope", "code": "internal_error", "message": "\x1b[2Ja\nfault"},
+        ):
+            connection.execute(insert(failure).values(at=NOON, **told))
+        return list(connection.execute(select(failure.c.id).order_by(failure.c.id)).scalars())
+
+
+def listed(xbus: Xbus, *arguments: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in xbus("failure", "list", "--json", *arguments).stdout.splitlines()]
+
+
+def ids(xbus: Xbus, *arguments: str) -> list[int]:
+    return [entry["id"] for entry in listed(xbus, *arguments)]
+
+
+def test_failures_are_listed_newest_first(xbus: Xbus, failures: list[int]) -> None:
+    lines = [line.split() for line in xbus("failure", "list").stdout.splitlines()]
+    at, last = ["2030-05-17", "12:00:00Z"], str(failures[2])
+    assert lines == [
+        ["ID", "AT", "TRACKING", "ROLE", "NODE", "VERB", "CODE", "ITEMS", "MESSAGE"],
+        [last, *at, "unprocessed", "-", "-", "end_envelope", "internal_error", "-", "\ufffd[2Ja", "fault"],
+        [str(failures[1]), *at, "unprocessed", "store_1", "-", "end_event", "timed_out", "-", "silent"],
+        [
+            str(failures[0]), *at, "unprocessed", "counter_1", "count", "send_item", "refused", "7", "no", "such",
+            "carrier",
+        ],
+    ]  # fmt: skip
+
+
+def test_a_list_of_failures_may_be_of_some_only(xbus: Xbus, log: Log, failures: list[int]) -> None:
+    first, second, third = failures
+    assert ids(xbus) == [third, second, first]
+    assert ids(xbus, "--role", "counter_1") == [first]
+    assert ids(xbus, "--envelope", str(log.first)) == [second, first]
+    assert ids(xbus, "--before", str(third), "--limit", "1") == [second]
+    xbus("failure", "track", second, "on_hold")
+    assert ids(xbus, "--state", "on_hold") == [second]
+    assert ids(xbus, "--state", "unprocessed") == [third, first]
+    assert f"There may be more: --before {second}" in xbus("failure", "list", "--limit", "2").stdout
+
+
+def test_no_failures_are_told_so(xbus: Xbus, log: Log) -> None:
+    assert xbus("failure", "list", "--envelope", str(log.second)).stdout == "No failures.\n"
+    assert listed(xbus, "--envelope", str(log.second)) == []
+
+
+def test_a_failure_is_shown_with_where_it_happened_and_what_was_done(xbus: Xbus, log: Log, failures: list[int]) -> None:
+    assert xbus("failure", "track", failures[0], "processing", "--comment", "asked Ada").stdout == (
+        f"Failure {failures[0]} is processing.\n"
+    )
+    xbus("failure", "track", failures[0], "corrected")
+    lines = [line.split() for line in xbus("failure", "show", failures[0]).stdout.splitlines()]
+    for told in (
+        ["tracking", "corrected"],
+        ["at", "2030-05-17", "12:00:00Z"],
+        ["envelope", str(log.first)],
+        ["node", "count"],
+        ["role", "counter_1"],
+        ["verb", "send_item"],
+        ["items", "7"],
+        ["message", "no", "such", "carrier"],
+    ):
+        assert told in lines
+    assert [line[2:] for line in lines[-2:]] == [["processing", "asked", "Ada"], ["corrected", "-"]]
+
+    shown = json.loads(xbus("failure", "show", "--json", failures[0]).stdout)
+    assert shown["summary"]["indices"] == [7]
+    assert shown["summary"]["event_id"] is not None
+    assert [(move["state"], move["comment"]) for move in shown["history"]] == [
+        ("processing", "asked Ada"),
+        ("corrected", ""),
+    ]
+
+
+def test_an_envelope_shows_how_far_its_failures_are_tracked(xbus: Xbus, log: Log, failures: list[int]) -> None:
+    xbus("failure", "track", failures[0], "won_t_fix")
+    shown = json.loads(xbus("envelope", "show", "--json", str(log.first)).stdout)
+    told = [(entry["id"], entry["node"], entry["indices"], entry["tracking"]) for entry in shown["failures"]]
+    assert told == [(failures[1], None, None, "unprocessed"), (failures[0], "count", [7], "won_t_fix")]
+
+
+def test_a_move_that_does_not_follow_is_refused_and_nothing_is_changed(xbus: Xbus, failures: list[int]) -> None:
+    xbus("failure", "track", failures[0], "corrected")
+    again = xbus("failure", "track", failures[0], "corrected", "--comment", "again")
+    assert (again.exit_code, again.stderr) == (
+        1,
+        f"xbus: failure {failures[0]} is corrected already: it can become processing, on_hold, won_t_fix\n",
+    )
+    back = xbus("failure", "track", failures[0], "unprocessed")
+    assert back.exit_code == 1
+    assert back.stderr == (
+        f"xbus: failure {failures[0]} is corrected and can't become unprocessed: it can become "
+        "processing, on_hold, won_t_fix\n"
+    )
+    shown = json.loads(xbus("failure", "show", "--json", failures[0]).stdout)
+    assert [move["state"] for move in shown["history"]] == ["corrected"]
+    assert shown["summary"]["tracking"] == "corrected"
+
+
+@pytest.mark.parametrize("arguments", [["show", "999999"], ["track", "999999", "corrected"]])
+def test_a_failure_that_is_not_there_is_refused(xbus: Xbus, failures: list[int], arguments: list[str]) -> None:
+    result = xbus("failure", *arguments)
+    assert result.exit_code == 1
+    assert result.stderr == "xbus: there is no failure 999999: see xbus failure list\n"
+
+
+def test_a_role_that_is_not_there_is_refused(xbus: Xbus, failures: list[int]) -> None:
+    result = xbus("failure", "list", "--role", "nobody")
+    assert result.exit_code == 1
+    assert result.stderr == 'xbus: there is no role "nobody": xbus export shows which there are\n'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["show", "x"], ["show", "0"], ["show", str(2**63)], ["list", "--state", "lost"], ["track", "1", "lost"]],
+)
+def test_a_wrong_command_line_is_refused(xbus: Xbus, log: Log, arguments: list[str]) -> None:
+    assert xbus("failure", *arguments).exit_code == 2
