@@ -110,7 +110,8 @@ def test_an_address_in_use_leaves_the_database_to_the_one_who_has_it(
 
 
 def test_the_ready_file_tells_where_it_listens(sqlite_url: str, start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(sqlite_url)
+    any_port = {f"{part}socket": "tcp://127.0.0.1:0" for part in ("front", "back")}
+    daemon = start_daemon(sqlite_url, {"zmq": any_port})
     told = json.loads(daemon.config.with_name("ready.json").read_text())
     assert told == {"pid": daemon.pid, "front": daemon.front, "back": daemon.back}
     assert not daemon.front.endswith(":0")

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.ports import free_port
 from tests.support.processes import Process, script
 from tests.support.waiting import wait_until
 
@@ -34,7 +35,7 @@ def write_config(path: Path, url: str, options: Options | None = None) -> Path:
 class Daemon:
     """A broker in a process of its own, which may be started, ended and started again.
 
-    Its sockets get free ports at the first start and keep them, so that clients find it again.
+    Its sockets have ports of their own and keep them, so that clients find it again.
 
     Args:
         folder: for its files; one daemon has it for itself.
@@ -49,6 +50,8 @@ class Daemon:
         self.log_file = folder / "daemon.log"
         self._url = url
         self._options = {name: dict(values) for name, values in (options or {}).items()}
+        for part in ("front", "back"):
+            self._options.setdefault("zmq", {}).setdefault(f"{part}socket", f"tcp://127.0.0.1:{free_port()}")
         self._only = only
         self._ready_file = folder / "ready.json"
         self._process: Process | None = None

@@ -3,13 +3,12 @@
 import os
 import re
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.ports import free_port
 from tests.support.processes import Process
 from tests.support.waiting import wait_until
 
@@ -69,7 +68,7 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._ports = {"1984": _free_port(), "4891": _free_port()}
+        self._ports = {"1984": str(free_port()), "4891": str(free_port())}
         shutil.copytree(
             CHECKOUT / "examples", folder / "examples", ignore=shutil.ignore_patterns("demo", "__pycache__")
         )
@@ -147,9 +146,3 @@ def _pattern(line: str) -> str:
     """A line as shown: … stands for anything, spaces for any number of them."""
     parts = (r"[ \t]+".join(map(re.escape, part.split())) for part in line.split("…"))
     return rf"^[ \t]*{'.*'.join(parts)}[ \t]*$"
-
-
-def _free_port() -> str:
-    with closing(socket.socket()) as taken:
-        taken.bind(("127.0.0.1", 0))
-        return str(taken.getsockname()[1])

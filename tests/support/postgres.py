@@ -11,7 +11,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg2
 
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from xbus.broker.journal import schema
 
@@ -107,7 +107,7 @@ class Cluster:
         if self._account is not None:
             os.chown(folder, self._account.pw_uid, self._account.pw_gid)
         self._programs = self._reachable(programs)
-        self._port = _free_port()
+        self._port = free_port()
         self._password = secrets.token_hex(16)
         self._process: subprocess.Popen[Any] | None = None
         self._initialise()
@@ -285,10 +285,3 @@ def _account() -> pwd.struct_passwd | None:
         except KeyError:
             continue
     raise NotFound(f"{NOT_FOUND}: root needs an account to run it, one of {', '.join(ACCOUNTS)}")
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
