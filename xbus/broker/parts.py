@@ -148,7 +148,7 @@ class BackPart:
                 config.stop_envelope_timeout,
             ),
             register_timeout=config.register_timeout,
-            settings=Settings(config.window_bytes, config.behind_after, config.worker_grace),
+            settings=Settings(config.window_bytes, config.behind_after, config.worker_grace, config.reply_hold_timeout),
         )
         self._sessions = _sessions(shared, "role", config.session_seconds, self._back.is_registered)
         max_batch_bytes = shared.config.front.max_batch_bytes

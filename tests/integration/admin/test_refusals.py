@@ -105,14 +105,6 @@ def test_an_unknown_service_of_a_node_is_told_in_its_line(xbus: Xbus, bus: Path)
     assert f'{bus}:14: event_type "flights", node "a": there is no service "gone"' in xbus("apply", bus).stderr
 
 
-def test_an_immediate_reply_is_refused_for_now(xbus: Xbus, bus: Path) -> None:
-    bus.write_text('[[event_type]]\nname = "x"\nimmediate_reply = true\n')
-    result = xbus("apply", bus)
-    assert result.exit_code == 1
-    assert f"{bus}:3: " in result.stderr
-    assert "immediate replies are not served yet" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "stdin", "exit_code", "told"),
     [

@@ -61,7 +61,9 @@ class Back:
         self._tasks = tasks
         slots: Slots[Recipient] = Slots()
         self.registry = Registry(slots, clock)
-        self._delivering = Delivering(journal, bell, self.registry, slots, clock, tasks, settings)
+        self._delivering = Delivering(
+            journal, bell, self.registry, slots, clock, tasks, settings, lambda: configuration.catalog.expects_replies
+        )
 
     def is_registered(self, role_id: int) -> bool:
         """Whether a recipient serves a role now."""

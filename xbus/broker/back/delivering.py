@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import xbus.broker.journal.reading as reading
 from xbus.broker.back import fate
 from xbus.broker.back.delivery import Deliveries
+from xbus.broker.back.holds import Holds
 from xbus.broker.back.lanes import Lanes
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
@@ -15,6 +16,7 @@ from xbus.broker.back.muster import Muster
 from xbus.broker.back.pace import Pace
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
+from xbus.broker.back.replies import Replies
 from xbus.broker.back.rows import DueRows
 from xbus.broker.back.slots import Slots
 from xbus.broker.back.supplies import Supplies
@@ -35,11 +37,13 @@ class Settings:
         window_bytes: how much may be on its way to a recipient.
         behind_after: see ``Pace``, in seconds.
         worker_grace: see ``Deliveries``, in seconds.
+        reply_hold: see ``Replies``, in seconds.
     """
 
     window_bytes: int
     behind_after: float
     worker_grace: float
+    reply_hold: float
 
 
 class Delivering:
@@ -53,6 +57,7 @@ class Delivering:
         clock: for what is stored, and for graces.
         tasks: where all that goes on runs.
         settings: how it goes.
+        expects_replies: whether there are event types with immediate replies.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class Delivering:
         clock: Clock,
         tasks: asyncio.TaskGroup,
         settings: Settings,
+        expects_replies: Callable[[], bool],
     ) -> None:
         self._journal = journal
         self._tasks = tasks
@@ -71,16 +77,34 @@ class Delivering:
         self.ledger = Ledger(journal, clock, {})
         muster = Muster(slots, Pace(settings.behind_after), clock)
         supplies = Supplies(self._log, slots, tasks, settings.window_bytes)
+        holds = Holds()
         self._deliveries = Deliveries(
-            self._log, self.ledger, registry, supplies, muster, tasks, worker_grace=settings.worker_grace
+            self._log, self.ledger, registry, supplies, muster, holds, tasks, worker_grace=settings.worker_grace
         )
+        self._replies = Replies(
+            journal,
+            self._log,
+            self.ledger,
+            registry,
+            supplies,
+            self._deliveries,
+            holds,
+            clock,
+            tasks,
+            hold_seconds=settings.reply_hold,
+            ring=bell.ring,
+            expects=expects_replies,
+        )
+        self._log.on_look = self._replies.wake
         self.lanes = Lanes(self._log, self.ledger, self._deliveries, tasks)
         self._rows = DueRows(self._log, self.ledger, registry, self._deliveries, tasks)
         self._deliveries.on_retry = self._rows.wake
         muster.on_behind = self.lanes.split
         registry.watch(self.lanes)
         registry.watch(self._rows)
+        registry.watch(self._replies)
         self._following: asyncio.Task[None] | None = None
+        self._replying: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -93,6 +117,8 @@ class Delivering:
         await self._log.refresh()
         self._keeping = self._tasks.create_task(self.ledger.keep(), name="ledger")
         await self._recover()
+        await self._replies.start()
+        self._replying = self._tasks.create_task(self._replies.watch(), name="replies of consumers")
         self._following = self._tasks.create_task(self._log.follow(), name="log")
 
     async def read_cursors(self) -> None:
@@ -111,8 +137,10 @@ class Delivering:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
         self.lanes.stop()
         self._rows.stop()
-        if self._following is not None:
-            self._following.cancel()
+        for watching in (self._following, self._replying):
+            if watching is not None:
+                watching.cancel()
+        self._replies.stop()
         await self._deliveries.finish(seconds)
         self.ledger.return_reserved(self._deliveries.highest_in_flight())
         if self._keeping is not None:
@@ -136,7 +164,8 @@ class Delivering:
     async def _set_aside(self, cursor: Cursor, service: str, doubtful: Sequence[int]) -> None:
         for envelope in await self._log.at(doubtful):
             graphs = await self._log.graphs(envelope)
-            if cursor.owes(envelope.position) and any(service in graph.consumer_services for graph in graphs):
+            is_for_role = cursor.owes(envelope.position) and envelope.is_for(cursor.role_id)
+            if is_for_role and any(service in graph.consumer_services for graph in graphs):
                 delivery = fate.after_crash(cursor.role_id, envelope.envelope_id, envelope.position)
                 self.ledger.move(None, delivery)
             else:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xbus.broker.back import fate
 from xbus.broker.back.failures import RecipientFailed, own_fault
+from xbus.broker.back.holds import Holds
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
@@ -30,6 +31,7 @@ class Deliveries:
         registry: who is there.
         supplies: what runs live on.
         muster: takes the consumers' slots.
+        holds: what consumers hold open already.
         tasks: where runs run.
         worker_grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
@@ -41,6 +43,7 @@ class Deliveries:
         registry: Registry,
         supplies: Supplies,
         muster: Muster,
+        holds: Holds,
         tasks: asyncio.TaskGroup,
         *,
         worker_grace: float,
@@ -50,6 +53,7 @@ class Deliveries:
         self._registry = registry
         self._supplies = supplies
         self._muster = muster
+        self._holds = holds
         self._tasks = tasks
         self._worker_grace = worker_grace
         self._runs: set[asyncio.Task[None]] = set()
@@ -62,7 +66,7 @@ class Deliveries:
     async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
         aside for those whose workers are absent."""
-        recipients = list(recipients)
+        recipients = [recipient for recipient in recipients if not self.deliver_held(envelope, recipient)]
         going: list[Recipient] = []
         # All at once: the grace is for the envelope, not for each of its recipients.
         found = await asyncio.gather(*(self._missing_worker(envelope, recipient) for recipient in recipients))
@@ -73,6 +77,19 @@ class Deliveries:
                 self._ledger.move(None, fate.waiting_for(_before(envelope, recipient, attempts=0), missing))
         await self._ledger.room()
         await self.launch(envelope, going, {})
+
+    def deliver_held(self, envelope: LogEnvelope, recipient: Recipient) -> bool:
+        """Carry on what a recipient holds open since it gave an immediate reply; false where that is nothing.
+
+        It may be far ahead of its turn, so it gets a row of its own.
+        """
+        hold = self._holds.take(envelope.envelope_id, recipient)
+        if hold is None:
+            return False
+        row = fate.after_reply(recipient.role.id, envelope.envelope_id, envelope.position)
+        self._ledger.move(None, row)
+        self._start(envelope, [recipient], {recipient.role.id: row}, hold.run)
+        return True
 
     async def _missing_worker(self, envelope: LogEnvelope, recipient: Recipient) -> str | None:
         """A worker service that a recipient can't get this envelope without, absent for longer than the grace."""
@@ -100,13 +117,19 @@ class Deliveries:
             rows: the delivery rows of those that don't get it in its turn, by role id, with this attempt counted.
         """
         present = await self._muster.take(recipients, lambda recipient: self._may_get(recipient, envelope))
-        if not present:
-            return
-        for recipient in present:
+        if present:
+            again = envelope.envelope_id in self._holds.doubtful or any(row.attempts > 1 for row in rows.values())
+            self._start(envelope, present, rows, Run(envelope.envelope_id, present, self._supplies, again=again))
+
+    def _start(
+        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery], run: Run
+    ) -> None:
+        for recipient in recipients:
             self._in_flight.setdefault(recipient.role.id, set()).add(envelope.position)
-        run = self._tasks.create_task(self._carry_out(envelope, present, rows), name=f"run {envelope.position}")
-        self._runs.add(run)
-        run.add_done_callback(self._runs.discard)
+        work = self._carry_out(envelope, recipients, rows, run)
+        task = self._tasks.create_task(work, name=f"run {envelope.position}")
+        self._runs.add(task)
+        task.add_done_callback(self._runs.discard)
 
     def _may_get(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
         role_id = recipient.role.id
@@ -120,17 +143,15 @@ class Deliveries:
     # -- a run -----------------------------------------------------------------------------------------------------
 
     async def _carry_out(
-        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery]
+        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery], run: Run
     ) -> None:
         def settled(recipient: Recipient) -> None:
             self._settle(envelope, recipient, rows.get(recipient.role.id))
 
-        run = Run(
-            envelope, recipients, self._supplies, again=any(row.attempts > 1 for row in rows.values()), settled=settled
-        )
+        in_turn = [recipient.role.id for recipient in recipients if recipient.role.id not in rows]
         try:
-            await self._ledger.reserve([recipient.role.id for recipient in recipients], envelope.position)
-            await run.carry_out()
+            await self._ledger.reserve(in_turn, envelope.position)
+            await run.carry_out(envelope, settled)
         except Exception as error:
             # A fault of ours with this envelope: it is parked, and all others go on.
             log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})

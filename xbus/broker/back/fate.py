@@ -32,6 +32,15 @@ def after_crash(role_id: int, envelope_id: UUID, position: int) -> Delivery:
     )
 
 
+def after_reply(role_id: int, envelope_id: UUID, position: int) -> Delivery:
+    """Part of it was handed over ahead, for an immediate reply; the rest goes on its own."""
+    return replace(
+        before_its_turn(role_id, envelope_id, position, attempts=1),
+        code="reply_given",
+        cause="it began with an immediate reply, ahead of its turn",
+    )
+
+
 def waiting_for(delivery: Delivery, service: str) -> Delivery:
     """It waits until a worker of ``service`` registers."""
     return replace(

@@ -42,6 +42,8 @@ class Log:
         self._bell = bell
         self._graphs: dict[int, Graph] = {}
         self._changed = asyncio.Condition()
+        self.on_look: Callable[[], None] = lambda: None
+        """Called after each look at the end of the log: whoever else was meant by the bell looks too."""
         self.head = 0
         """The position of the last envelope that is known of."""
 
@@ -66,6 +68,7 @@ class Log:
         """For ever: look where the log ends whenever something was sealed, and now and then."""
         while True:
             await self.refresh()
+            self.on_look()
             await self._bell.wait(POLL_SECONDS)
 
     async def beyond(self, position: int) -> None:
@@ -95,7 +98,7 @@ class Log:
         """The items of an event, in index order, small neighbours joined."""
         index = 0
         while index < event.items:
-            segments = await self.read(read_segments, event.event_id, index, PAGE_BYTES)
+            segments = await self.read(read_segments, event.segments_id, index, PAGE_BYTES)
             if not segments:
                 raise JournalError(f"event {event.event_id} misses its items from index {index} on")
             for batch in join_small(segments):

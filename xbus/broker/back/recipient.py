@@ -49,6 +49,19 @@ class Abilities:
         return cls(immediate_reply=types)
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """What a recipient answers to the end of an event.
+
+    Args:
+        reply: a consumer's immediate reply; of meaning only where somebody waits for it.
+        made: what a worker kept back until then.
+    """
+
+    reply: Any
+    made: Sequence[Batch] = ()
+
+
 class Recipient:
     """The calls of the recipient API, one method each; each raises ``RecipientFailed`` and nothing else.
 
@@ -140,28 +153,19 @@ class Recipient:
             last = max((index + 1 for indices in batch.indices for index in indices), default=0)
         self._known[event_id] = max(self._known.get(event_id, 0), last)
 
-    async def end_event(self, envelope_id: UUID, event_id: UUID) -> list[Batch]:
-        """Tell of an event that ends.
-
-        Returns:
-            What a worker kept back until then.
-        """
+    async def end_event(self, envelope_id: UUID, event_id: UUID) -> End:
+        """Tell of an event that ends."""
         verb = "xbus.end_event" if self.abilities.batches else "end_event"
         call = self._client.call(verb, str(envelope_id), str(event_id), timeout=self._timeouts.end_event)
         parts = await self._parts("end_event", event_id, call)
-        return self._made_at_end("end_event", event_id, parts) if self.abilities.batches else []
+        return self._end("end_event", event_id, parts if self.abilities.batches else parts[:1])
 
-    async def take_event(
-        self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch], *, commit: bool
-    ) -> list[Batch]:
+    async def take_event(self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch], *, commit: bool) -> End:
         """Hand a whole small event over in one call.
 
         Args:
             batches: all its items.
             commit: whether this ends the envelope too; then it is committed when this returns.
-
-        Returns:
-            What a worker made of them.
         """
         for batch in batches:
             self._note_given(event.event_id, batch)
@@ -174,7 +178,7 @@ class Recipient:
             commit,
             timeout=self._timeouts.end_envelope if commit else self._timeouts.end_event,
         )
-        return self._made_at_end("take_event", event.event_id, await self._parts("take_event", event.event_id, call))
+        return self._end("take_event", event.event_id, await self._parts("take_event", event.event_id, call))
 
     def forget(self, event_id: UUID) -> None:
         """Keep nothing of an event that is over."""
@@ -261,9 +265,10 @@ class Recipient:
         parts = await self._parts(verb, event_id, call)
         return parts[0] if parts else None
 
-    def _made_at_end(self, verb: str, event_id: UUID, parts: Sequence[Any]) -> list[Batch]:
-        """The batches in ``(reply, batches)``."""
-        return self._batches(verb, event_id, parts[1] if len(parts) > 1 else None)
+    def _end(self, verb: str, event_id: UUID, parts: Sequence[Any]) -> End:
+        """What is said by ``(reply, batches)``, of which either may be missing."""
+        reply, batches, *_ = (*parts, None, None)
+        return End(reply, self._batches(verb, event_id, batches))
 
     def _batches(self, verb: str, event_id: UUID, answer: Any) -> list[Batch]:
         if not self.role.worker or answer is None:

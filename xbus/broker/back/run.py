@@ -4,7 +4,8 @@ First all events go through all nodes, then ``end_envelope`` commits; whoever ca
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
+from uuid import UUID
 
 from xbus.broker.back.batch import Batch
 from xbus.broker.back.failures import RecipientFailed
@@ -40,60 +41,89 @@ class Run:
     """One attempt to deliver an envelope.
 
     Args:
-        envelope: which one.
+        envelope_id: of which one.
         consumers: the recipients that are to get it; their slots are taken.
         around: the back.
         again: whether some of them may have got it before: then each is told to forget it first.
-        settled: told of each consumer at once when it has committed.
     """
 
-    def __init__(
-        self,
-        envelope: LogEnvelope,
-        consumers: Sequence[Recipient],
-        around: Surroundings,
-        *,
-        again: bool,
-        settled: Callable[[Recipient], None],
-    ) -> None:
-        self._envelope = envelope
+    def __init__(self, envelope_id: UUID, consumers: Sequence[Recipient], around: Surroundings, *, again: bool) -> None:
+        self._envelope_id = envelope_id
         self._around = around
         self._again = again
-        self._settled = settled
         self._consumers = {recipient.role.id: recipient for recipient in consumers}
         self._workers: dict[int, Recipient] = {}
         self._begun: dict[int, Recipient] = {}
+        self._ahead: set[UUID] = set()
         self.failures: dict[int, RecipientFailed | Absent] = {}
         """Why each consumer that has not committed could not, by role id."""
 
-    async def carry_out(self) -> None:
-        """Deliver, commit, and tell who could not to forget; cancelled, all that have not committed are told so."""
+    async def ask(self, event: LogEvent) -> Any:
+        """Deliver one event ahead, to the only consumer; nothing is committed yet.
+
+        Returns:
+            What the consumer answered to its end.
+
+        Raises:
+            RecipientFailed: a worker or the consumer failed; what was begun is to be stopped.
+            Absent: a worker is missing.
+        """
+        (consumer,) = self._consumers.values()
+        await self._forget_first_if_again()
+        stream = await self._carry_out_event(event, may_commit=False)
+        assert stream is not None, "the event's graph leads to the consumer"
+        self._ahead.add(event.event_id)
+        return stream.reply_of(consumer)
+
+    async def carry_out(self, envelope: LogEnvelope, settled: Callable[[Recipient], None]) -> None:
+        """Deliver what was not delivered ahead, commit, and tell who could not to forget; cancelled, all that have not
+        committed are told so.
+
+        Args:
+            settled: told of each consumer at once when it has committed.
+        """
         try:
-            if self._again:
-                await self._forget_first(list(self._consumers.values()))
-            for event in self._envelope.events:
-                await self._carry_out_event(event)
-            await self._commit()
+            await self._forget_first_if_again()
+            for event in envelope.events:
+                if event.event_id not in self._ahead:
+                    await self._deliver(event, settled, is_last=event is envelope.events[-1])
+            await self._commit(settled)
         except (RecipientFailed, Absent) as failure:
             self.fail_all(failure)
         finally:
-            for recipient in self._begun.values():
-                recipient.stop_envelope_soon(self._envelope.envelope_id)
+            self.stop()
+
+    def stop(self) -> None:
+        """Tell all that have begun, and not committed, to forget the envelope."""
+        for recipient in self._begun.values():
+            recipient.stop_envelope_soon(self._envelope_id)
+        self._begun.clear()
 
     def fail_all(self, failure: RecipientFailed | Absent) -> None:
         """Note why all that have not committed yet could not."""
         for role_id in self._consumers:
             self.failures.setdefault(role_id, failure)
 
-    async def _forget_first(self, recipients: Sequence[Recipient]) -> None:
-        await together(*(recipient.stop_envelope(self._envelope.envelope_id) for recipient in recipients))
+    async def _forget_first_if_again(self) -> None:
+        if self._again and not self._begun:
+            await self._forget_first(list(self._consumers.values()))
 
-    async def _carry_out_event(self, event: LogEvent) -> None:
+    async def _forget_first(self, recipients: Sequence[Recipient]) -> None:
+        await together(*(recipient.stop_envelope(self._envelope_id) for recipient in recipients))
+
+    async def _deliver(self, event: LogEvent, settled: Callable[[Recipient], None], *, is_last: bool) -> None:
+        may_commit = is_last and not self._workers and not self._ahead and len(self._consumers) == 1
+        stream = await self._carry_out_event(event, may_commit=may_commit)
+        for consumer in stream.committed if stream is not None else ():
+            self._note_committed(consumer, settled)
+
+    async def _carry_out_event(self, event: LogEvent, *, may_commit: bool) -> EventStream | None:
+        """Bring an event to those of the consumers that its graph leads to; None where there are none."""
         graph = await self._around.graph(event.graph_id)
         services = {recipient.role.service for recipient in self._consumers.values()}
         graph = graph.leading_to(services & graph.consumer_services)
         if not graph.nodes:
-            return
+            return None
         hired = await self._around.hire(sorted(graph.worker_services))
         try:
             await self._greet(hired)
@@ -102,14 +132,12 @@ class Run:
                 consumers=self._consumers_by_service(graph),
             )
             self._begun |= {recipient.role.id: recipient for group in members.consumers.values() for recipient in group}
-            may_commit = event is self._envelope.events[-1] and not self._workers and len(self._consumers) == 1
-            stream = EventStream(graph, members, self._around.window_bytes, may_commit=may_commit)
-            await stream.run(self._envelope.envelope_id, event, self._around.items(event), self._drop)
-            for consumer in stream.committed:
-                self._note_committed(consumer)
+            stream = EventStream(graph, members, self._around.window_bytes, may_commit=may_commit and not hired)
+            await stream.run(self._envelope_id, event, self._around.items(event), self._drop)
         finally:
             for worker in hired:
                 self._around.dismiss(worker)
+        return stream
 
     async def _greet(self, hired: Sequence[Recipient]) -> None:
         new = [worker for worker in hired if worker.role.id not in self._workers]
@@ -132,24 +160,24 @@ class Run:
         del self._consumers[consumer.role.id]
         return bool(self._consumers)
 
-    async def _commit(self) -> None:
+    async def _commit(self, settled: Callable[[Recipient], None]) -> None:
         """Workers first: one that can't commit ends the attempt while no consumer has committed yet."""
         await together(*(self._end(worker) for worker in self._workers.values()))
-        await together(*(self._end_consumer(consumer) for consumer in list(self._consumers.values())))
+        await together(*(self._end_consumer(consumer, settled) for consumer in list(self._consumers.values())))
 
     async def _end(self, recipient: Recipient) -> None:
-        await recipient.end_envelope(self._envelope.envelope_id)
+        await recipient.end_envelope(self._envelope_id)
         self._begun.pop(recipient.role.id, None)
 
-    async def _end_consumer(self, consumer: Recipient) -> None:
+    async def _end_consumer(self, consumer: Recipient, settled: Callable[[Recipient], None]) -> None:
         try:
             await self._end(consumer)
         except RecipientFailed as failure:
             self._drop(consumer, failure)
         else:
-            self._note_committed(consumer)
+            self._note_committed(consumer, settled)
 
-    def _note_committed(self, consumer: Recipient) -> None:
+    def _note_committed(self, consumer: Recipient, settled: Callable[[Recipient], None]) -> None:
         self._begun.pop(consumer.role.id, None)
         del self._consumers[consumer.role.id]
-        self._settled(consumer)
+        settled(consumer)

@@ -57,12 +57,13 @@ class Stage:
         self.recipient = recipient
         self.inbox = inbox
         self.has_committed = False
+        self.reply: Any = None
         self._children = children
         self._may_commit = may_commit
         self._window_bytes = window_bytes
         self._window = Window(WINDOW_CALLS if recipient.abilities.batches else 1, window_bytes)
         self._calls: asyncio.Queue[_Call | None] = asyncio.Queue()
-        self._tasks: set[asyncio.Task[list[Batch] | None]] = set()
+        self._tasks: set[asyncio.Task[Sequence[Batch] | None]] = set()
 
     async def run(self, envelope_id: UUID, event: LogEvent) -> None:
         """Hand all over, call behind call, and pass on what comes back in the same order.
@@ -87,19 +88,25 @@ class Stage:
             await self._ask_in_steps(envelope_id, event)
         self._calls.put_nowait(None)
 
-    async def _take_whole(self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch]) -> list[Batch]:
-        made = await self.recipient.take_event(envelope_id, event, batches, commit=self._may_commit)
+    async def _take_whole(self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch]) -> Sequence[Batch]:
+        end = await self.recipient.take_event(envelope_id, event, batches, commit=self._may_commit)
         self.has_committed = self._may_commit
-        return made
+        self.reply = end.reply
+        return end.made
 
     async def _ask_in_steps(self, envelope_id: UUID, event: LogEvent) -> None:
         ids = (envelope_id, event.event_id)
         await self._call(None, 0, self.recipient.start_event(*ids, event.type_name))
         async for node, batch in self.inbox:
             await self._call(node, batch.size, self.recipient.send(*ids, batch))
-        await self._call(None, 0, self.recipient.end_event(*ids))
+        await self._call(None, 0, self._end(*ids))
 
-    async def _call(self, node: str | None, size: int, call: Coroutine[Any, Any, list[Batch] | None]) -> None:
+    async def _end(self, envelope_id: UUID, event_id: UUID) -> Sequence[Batch]:
+        end = await self.recipient.end_event(envelope_id, event_id)
+        self.reply = end.reply
+        return end.made
+
+    async def _call(self, node: str | None, size: int, call: Coroutine[Any, Any, Sequence[Batch] | None]) -> None:
         try:
             await self._window.enter(size)
         except BaseException:
@@ -111,7 +118,7 @@ class Stage:
         task.add_done_callback(self._answered)
         self._calls.put_nowait(_Call(node, size, task))
 
-    def _answered(self, task: "asyncio.Task[list[Batch] | None]") -> None:
+    def _answered(self, task: "asyncio.Task[Sequence[Batch] | None]") -> None:
         self._tasks.discard(task)
         # Behind the first failed call others may fail too, and nobody asks for their errors.
         if not task.cancelled():
@@ -146,7 +153,7 @@ Targets: TypeAlias = Sequence[tuple[str, Stage]]
 class _Call:
     node: str | None
     size: int
-    answer: "asyncio.Task[list[Batch] | None]"
+    answer: "asyncio.Task[Sequence[Batch] | None]"
 
 
 async def close_all(targets: Iterable[tuple[str, Stage]]) -> None:
@@ -222,6 +229,10 @@ class EventStream:
     def committed(self) -> list[Recipient]:
         """Who has committed the envelope together with the event."""
         return [stage.recipient for stages in self._stages.values() for stage in stages if stage.has_committed]
+
+    def reply_of(self, consumer: Recipient) -> Any:
+        """What a consumer answered to the end of the event."""
+        return next(stage.reply for stages in self._stages.values() for stage in stages if stage.recipient is consumer)
 
     async def run(
         self,

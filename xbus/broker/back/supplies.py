@@ -7,7 +7,7 @@ from typing import Any
 from xbus.broker.back.batch import Batch
 from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient
-from xbus.broker.back.slots import AnyOf, Slots
+from xbus.broker.back.slots import AnyOf, Slots, This
 from xbus.broker.journal.reading import LogEvent
 from xbus.graph import Graph
 
@@ -48,6 +48,14 @@ class Supplies:
         """Give a hired worker back, as soon as it is ready for another event."""
         worker.end_work()
         self._spawn(self._free_when_ready(worker))
+
+    async def engage(self, consumer: Recipient) -> None:
+        """Take a slot of a consumer, as soon as one is free.
+
+        Raises:
+            Absent: it has gone.
+        """
+        await self._slots.take([This(consumer)])
 
     def give_back(self, consumer: Recipient) -> None:
         """Give a consumer's slot back."""

@@ -59,6 +59,11 @@ class Catalog:
     emitters: Mapping[int, EmitterEntry]
     roles: Mapping[int, RoleEntry]
 
+    @property
+    def expects_replies(self) -> bool:
+        """Whether there are event types with immediate replies."""
+        return any(event_type.immediate_reply for event_type in self.event_types.values())
+
 
 def read_version(connection: Connection) -> int:
     """The version of the configuration; cheap, for those who wait for a change."""

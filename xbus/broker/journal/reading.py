@@ -1,6 +1,6 @@
 """What front and back read of the journal. Each function is one short read; none leaves a transaction open."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -30,6 +30,12 @@ class StoredEvent:
     data_bytes: int
     damaged: bool
     ended: bool
+    origin_id: UUID | None = None
+
+    @property
+    def segments_id(self) -> UUID:
+        """The event under whose id its items are stored: itself, or the one that it repeats."""
+        return self.origin_id or self.event_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +57,30 @@ class LogEvent:
     type_name: str
     graph_id: int
     items: int
+    origin_id: UUID | None = None
+
+    @property
+    def segments_id(self) -> UUID:
+        """The event under whose id its items are stored: itself, or the one that it repeats."""
+        return self.origin_id or self.event_id
 
 
 @dataclass(frozen=True, slots=True)
 class LogEnvelope:
-    """A received envelope, as the back needs it."""
+    """A received envelope, as the back needs it.
+
+    Args:
+        only_roles: the roles that it is for; None for all that its graphs lead to.
+    """
 
     envelope_id: UUID
     position: int
     events: tuple[LogEvent, ...]
+    only_roles: frozenset[int] | None = None
+
+    def is_for(self, role_id: int) -> bool:
+        """Whether a role may be owed it at all."""
+        return self.only_roles is None or role_id in self.only_roles
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +141,25 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
             sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0),
             sa.func.coalesce(sa.func.max(model.segment.c.first_index + model.segment.c["items"]), 0),
             model.event.c["items"].is_not(None),
+            model.event.c.origin_id,
         )
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
-        .outerjoin(model.segment, model.segment.c.event_id == model.event.c.id)
+        .outerjoin(
+            model.segment, model.segment.c.event_id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id)
+        )
         .where(model.event.c.envelope_id == envelope["id"])
-        .group_by(model.event.c.id, model.event.c.number, model.event_type.c.name, model.event.c["items"])
+        .group_by(
+            model.event.c.id,
+            model.event.c.number,
+            model.event_type.c.name,
+            model.event.c["items"],
+            model.event.c.origin_id,
+        )
         .order_by(model.event.c.number)
     )
     events = tuple(
-        StoredEvent(event_id, number, type_name, int(items), int(size), int(items) != end, bool(ended))
-        for event_id, number, type_name, items, size, end, ended in connection.execute(statement)
+        StoredEvent(event_id, number, type_name, int(items), int(size), int(items) != end, bool(ended), origin_id)
+        for event_id, number, type_name, items, size, end, ended, origin_id in connection.execute(statement)
     )
     state = EnvelopeState(envelope["state"])
     receipt = None
@@ -181,6 +211,13 @@ def read_at(connection: sa.Connection, positions: Sequence[int]) -> list[LogEnve
     return _log_envelopes(connection, model.envelope.c.position.in_(positions))
 
 
+def read_sealed(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list[LogEnvelope]:
+    """Those of some envelopes that are received, in position order."""
+    return _log_envelopes(
+        connection, sa.and_(model.envelope.c.id.in_(envelope_ids), model.envelope.c.position.is_not(None))
+    )
+
+
 def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[LogEnvelope]:
     statement = (
         sa.select(
@@ -190,6 +227,8 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
             model.event_type.c.name,
             model.event.c.graph_id,
             model.event.c["items"],
+            model.event.c.origin_id,
+            model.envelope.c.origin_id.is_not(None).label("is_repeat"),
         )
         .outerjoin(model.event, model.event.c.envelope_id == model.envelope.c.id)
         .outerjoin(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
@@ -197,11 +236,35 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
         .order_by(model.envelope.c.position, model.event.c.number)
     )
     events: dict[tuple[UUID, int], list[LogEvent]] = {}
-    for envelope_id, position, event_id, type_name, graph_id, items in connection.execute(statement):
+    repeats: set[UUID] = set()
+    for row in connection.execute(statement):
+        envelope_id, position, event_id, type_name, graph_id, items, origin_id, is_repeat = row
         of_envelope = events.setdefault((envelope_id, position), [])
         if event_id is not None:
-            of_envelope.append(LogEvent(event_id, type_name, graph_id, items))
-    return [LogEnvelope(envelope_id, position, tuple(found)) for (envelope_id, position), found in events.items()]
+            of_envelope.append(LogEvent(event_id, type_name, graph_id, items, origin_id))
+        if is_repeat:
+            repeats.add(envelope_id)
+    only_roles = read_only_roles(connection, repeats)
+    return [
+        LogEnvelope(envelope_id, position, tuple(found), only_roles.get(envelope_id))
+        for (envelope_id, position), found in events.items()
+    ]
+
+
+def read_only_roles(connection: sa.Connection, repeats: Collection[UUID]) -> dict[UUID, frozenset[int]]:
+    """The roles that envelopes are for, where they are for some roles only.
+
+    Args:
+        repeats: envelopes that repeat others; no other is for some roles only, so usually there are none to ask for.
+    """
+    if not repeats:
+        return {}
+    named = model.envelope_role.c
+    statement = sa.select(named.envelope_id, named.role_id).where(named.envelope_id.in_(repeats))
+    roles: dict[UUID, set[int]] = {}
+    for envelope_id, role_id in connection.execute(statement):
+        roles.setdefault(envelope_id, set()).add(role_id)
+    return {envelope_id: frozenset(found) for envelope_id, found in roles.items()}
 
 
 def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, max_bytes: int) -> list[Segment]:

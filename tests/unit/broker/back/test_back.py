@@ -38,6 +38,9 @@ class SilentBell:
         self.rung.clear()
         return True
 
+    def ring(self) -> None:
+        """Nobody listens."""
+
 
 class Broker:
     """A back, the journal under it, and recipients around it."""
@@ -60,7 +63,7 @@ class Broker:
             tasks=tasks,
             timeouts=TIMEOUTS,
             register_timeout=1,
-            settings=Settings(window_bytes=100_000, behind_after=1000, worker_grace=0),
+            settings=Settings(window_bytes=100_000, behind_after=1000, worker_grace=0, reply_hold=60),
         )
 
     def prepare(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:

@@ -36,14 +36,15 @@ class Attempt:
     ) -> None:
         self.settled: list[str] = []
         self.around = Around(envelope, workers)
-        self.run = Run(envelope.in_log, consumers, self.around, again=again, settled=self._settle)
+        self._envelope = envelope.in_log
+        self.run = Run(self._envelope.envelope_id, consumers, self.around, again=again)
         self._names = {consumer.role.id: consumer.role.login for consumer in consumers}
 
     def _settle(self, consumer: Recipient) -> None:
         self.settled.append(consumer.role.login)
 
     async def carry_out(self) -> "Attempt":
-        await self.run.carry_out()
+        await self.run.carry_out(self._envelope, self._settle)
         return self
 
     @property

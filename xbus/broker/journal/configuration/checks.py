@@ -84,10 +84,6 @@ def _bad_event_types(stored: Stored, bus: Bus) -> Iterator[Problem]:
     workers = {service.name: service.kind == "worker" for service in stored.ever.with_all(bus).services.values()}
     for event_type in bus.event_types.values():
         place = (Section.EVENT_TYPE, event_type.name)
-        if event_type.immediate_reply:
-            yield Problem(
-                (*place, "immediate_reply"), "immediate replies are not served yet; say false, or leave it out"
-            )
         for sentence in _graph_problems(event_type, workers):
             yield Problem(place, sentence)
 

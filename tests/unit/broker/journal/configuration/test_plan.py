@@ -111,10 +111,6 @@ def test_what_was_removed_comes_back() -> None:
             ("event_type/flights/node/start/service", 'there is no service "nowhere"'),
         ),
         (
-            event_type(immediate_reply=True),
-            ("event_type/flights/immediate_reply", "immediate replies are not served yet; say false, or leave it out"),
-        ),
-        (
             Bus(services={"worker_service": Service("worker_service", "consumer")}),
             (
                 "service/worker_service/kind",
@@ -139,9 +135,9 @@ def test_a_refusal_says_where_and_why(bus: Bus, refusal: tuple[str, str]) -> Non
 
 
 def test_every_problem_is_told() -> None:
-    bus = event_type(Node("a", "names"), Node("b", "store", ("a",)), immediate_reply=True).with_all(SERVICES)
+    bus = event_type(Node("a", "names"), Node("b", "store", ("a",))).with_all(SERVICES)
     bus = bus.with_all(Bus(roles={"x": Role("x", "nowhere")}, emitters={"y": Emitter("y", "nobody")}))
-    assert len(refusals(make_plan(EMPTY, bus))) == 5
+    assert len(refusals(make_plan(EMPTY, bus))) == 4
 
 
 def test_a_service_that_was_removed_keeps_its_kind() -> None:

@@ -1,0 +1,305 @@
+"""Immediate replies: events that are delivered at their end, ahead of their envelope, as their emitters wait.
+
+The consumer that replied holds the envelope open. When it is sealed the rest is delivered and committed; when it is
+cancelled, or its end does not come, the consumer is told to forget it. Whatever was rolled back comes again after the
+seal like any other event, and the first reply stands.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from typing import Any
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from xbus.broker.back.delivery import Deliveries
+from xbus.broker.back.failures import RecipientFailed
+from xbus.broker.back.holds import Hold, Holds
+from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.log import Log
+from xbus.broker.back.recipient import Recipient
+from xbus.broker.back.registry import Registry
+from xbus.broker.back.run import Run
+from xbus.broker.back.slots import Absent
+from xbus.broker.back.supplies import Supplies
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.reading import read_sealed
+from xbus.broker.journal.replies import Ask, read_asks, read_cancelled, read_held_replies
+from xbus.broker.journal.writes import MoveReply
+from xbus.clock import Clock
+from xbus.errors import JournalError
+from xbus.graph import Graph
+from xbus.rpc.codec import pack
+from xbus.states import ReplyState
+
+log = logging.getLogger(__name__)
+
+ARRIVAL_SECONDS = 1.0
+"""How often it is looked anyway whether a consumer has come."""
+
+
+class NoReply(Exception):
+    """There will be no reply.
+
+    Args:
+        code: as ``docs/wire.md`` lists them.
+        cause: in a sentence.
+    """
+
+    def __init__(self, code: str, cause: str) -> None:
+        super().__init__(cause)
+        self.code = code
+        self.cause = cause
+
+
+class Replies:
+    """Answers what the front asks for.
+
+    Args:
+        journal: where replies are made durable.
+        log: where asks are read.
+        ledger: where failures are noted.
+        registry: who is there.
+        supplies: what runs live on.
+        deliveries: carries on what is held open when its envelope is sealed.
+        holds: what is held open.
+        clock: says when nobody waits any more.
+        tasks: where all that goes on runs.
+        hold_seconds: for how long a consumer holds an envelope open without its end.
+        ring: tells the front that there is a reply.
+        expects: whether there are event types with immediate replies at all.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        log: Log,
+        ledger: Ledger,
+        registry: Registry,
+        supplies: Supplies,
+        deliveries: Deliveries,
+        holds: Holds,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        *,
+        hold_seconds: float,
+        ring: Callable[[], None],
+        expects: Callable[[], bool],
+    ) -> None:
+        self._journal = journal
+        self._log = log
+        self._ledger = ledger
+        self._registry = registry
+        self._supplies = supplies
+        self._deliveries = deliveries
+        self._holds = holds
+        self._clock = clock
+        self._tasks = tasks
+        self._hold_seconds = hold_seconds
+        self._ring = ring
+        self._expects = expects
+        self._under_way: dict[UUID, asyncio.Task[None]] = {}
+        self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
+        self._left_behind: defaultdict[int, list[MoveReply]] = defaultdict(list)
+        self._wake = asyncio.Event()
+        holds.on_taken = self._let_go
+
+    # -- what calls for a look -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Learn what the last run of the broker left held open."""
+        for reply in await self._journal.read(read_held_replies):
+            if reply.role_id is not None:
+                move = MoveReply(reply.event_id, reply.envelope_id, ReplyState.GIVEN)
+                self._left_behind[reply.role_id].append(move)
+            self._holds.doubtful.add(reply.envelope_id)
+        self._holds.doubtful.update(ask.envelope_id for ask in await self._journal.read(read_asks))
+        self._wake.set()
+
+    def wake(self) -> None:
+        """There may be something new."""
+        if self._under_way or self._holds or self._expects():
+            self._wake.set()
+
+    def arrived(self, recipient: Recipient) -> None:
+        """Tell a consumer to forget what it may hold open since the last run of the broker."""
+        for move in self._left_behind.pop(recipient.role.id, ()):
+            recipient.stop_envelope_soon(move.envelope_id)
+            self._tasks.create_task(self._write(move))
+
+    def left(self, recipient: Recipient) -> None:
+        """What it held open is lost with it, and comes again after the seal."""
+        for hold in self._holds.all():
+            if hold.recipient is recipient:
+                self._holds.take(hold.envelope_id, recipient)
+
+    async def watch(self) -> None:
+        """For ever: look for asks, and for the ends of envelopes that are held open."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._look()
+
+    def stop(self) -> None:
+        """Answer nothing more, and have all that is held open forgotten."""
+        for task in self._under_way.values():
+            task.cancel()
+        for hold in self._holds.all():
+            self._give_up(hold)
+
+    async def _look(self) -> None:
+        for ask in await self._log.read(read_asks):
+            if ask.cancelled:
+                self._call_off(ask)
+            elif ask.event.event_id not in self._under_way:
+                turn = self._turns.setdefault(ask.envelope_id, asyncio.Lock())
+                self._spawn(ask.event.event_id, self._answer(ask, turn))
+        await self._look_for_ends()
+
+    def _call_off(self, ask: Ask) -> None:
+        under_way = self._under_way.get(ask.event.event_id)
+        if under_way is None:
+            self._spawn(ask.event.event_id, self._fail(ask, NoReply("envelope_closed", "its envelope was cancelled")))
+        else:
+            # Another look follows when it has ended.
+            under_way.cancel()
+
+    def _spawn(self, event_id: UUID, work: Coroutine[Any, Any, None]) -> None:
+        def ended(_: object) -> None:
+            del self._under_way[event_id]
+            self._wake.set()
+
+        task = self._under_way[event_id] = self._tasks.create_task(work, name=f"reply to {event_id}")
+        task.add_done_callback(ended)
+
+    async def _look_for_ends(self) -> None:
+        held = {hold.envelope_id: hold for hold in self._holds.all()}
+        if not held:
+            return
+        for envelope in await self._log.read(read_sealed, list(held)):
+            self._deliveries.deliver_held(envelope, held[envelope.envelope_id].recipient)
+        for envelope_id in await self._log.read(read_cancelled, list(held)):
+            self._give_up(held[envelope_id])
+
+    # -- an answer -------------------------------------------------------------------------------------------------
+
+    async def _answer(self, ask: Ask, turn: asyncio.Lock) -> None:
+        seconds = (ask.until - self._clock.now()).total_seconds()
+        try:
+            async with asyncio.timeout(seconds):
+                # The events of an envelope come to a recipient one after another.
+                async with turn:
+                    await self._deliver(ask)
+        except TimeoutError:
+            await self._fail(ask, NoReply("reply_timed_out", "no consumer gave a reply in time"))
+        except NoReply as failure:
+            await self._fail(ask, failure)
+        except JournalError as error:
+            log.warning("a reply is not written: %s", error, extra={"action": "reply_unwritten"})
+
+    async def _deliver(self, ask: Ask) -> None:
+        recipient = await self._reachable(ask)
+        hold = self._holds.get(ask.envelope_id, recipient) or await self._begin(ask, recipient)
+        try:
+            reply = await self._ask(hold, ask)
+            hold.event_ids.append(ask.event.event_id)
+            await self._journal.write(
+                MoveReply(ask.event.event_id, ask.envelope_id, ReplyState.HELD, recipient.role.id, pack(reply))
+            )
+        except BaseException:
+            self._give_up(hold)
+            raise
+        self._ring()
+        if self._holds.get(ask.envelope_id, recipient) is not hold:
+            await self._write(MoveReply(ask.event.event_id, ask.envelope_id, ReplyState.GIVEN))
+            return
+        hold.expiry = asyncio.get_running_loop().call_later(self._hold_seconds, self._give_up, hold)
+
+    async def _reachable(self, ask: Ask) -> Recipient:
+        """The consumer that is to reply, as soon as it and the workers before it are there.
+
+        Raises:
+            NoReply: there are several, or it did not announce the event type.
+        """
+        graph = await self._log.graph(ask.event.graph_id)
+        while True:
+            consumers = self._consumers(graph)
+            if len(consumers) > 1:
+                logins = ", ".join(sorted(consumer.role.login for consumer in consumers))
+                raise NoReply("reply_ambiguous", f"more than one consumer is registered: {logins}")
+            for consumer in consumers:
+                if ask.event.type_name not in consumer.abilities.immediate_reply:
+                    raise NoReply(
+                        "reply_unsupported",
+                        f'{consumer.role.login} did not announce immediate replies to "{ask.event.type_name}"',
+                    )
+                workers = graph.leading_to({consumer.role.service}).worker_services
+                if all(self._registry.is_served(service) for service in workers):
+                    return consumer
+            await self._registry.arrival(ARRIVAL_SECONDS)
+
+    def _consumers(self, graph: Graph) -> list[Recipient]:
+        return [recipient for recipient in self._registry.all() if recipient.role.service in graph.consumer_services]
+
+    async def _begin(self, ask: Ask, recipient: Recipient) -> Hold:
+        try:
+            await self._supplies.engage(recipient)
+        except Absent:
+            raise NoReply("reply_failed", f"{recipient.role.login} was lost before it could be asked") from None
+        again = ask.envelope_id in self._holds.doubtful
+        hold = Hold(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._supplies, again=again))
+        self._holds.add(hold)
+        return hold
+
+    async def _ask(self, hold: Hold, ask: Ask) -> Any:
+        if hold.expiry is not None:
+            hold.expiry.cancel()
+        try:
+            return await hold.run.ask(ask.event)
+        except Absent as absent:
+            raise NoReply("reply_failed", f"a worker was lost: {absent}") from absent
+        except RecipientFailed as failure:
+            self._ledger.fail(ask.envelope_id, failure)
+            code = "reply_refused" if failure.code == "refused" else "reply_failed"
+            raise NoReply(code, failure.cause) from failure
+
+    # -- the end of it ---------------------------------------------------------------------------------------------
+
+    def _give_up(self, hold: Hold) -> None:
+        """Have forgotten what is held open, unless it has ended already."""
+        if self._holds.take(hold.envelope_id, hold.recipient) is hold:
+            hold.run.stop()
+            self._supplies.give_back(hold.recipient)
+
+    def _let_go(self, hold: Hold) -> None:
+        if hold.expiry is not None:
+            hold.expiry.cancel()
+        for event_id in hold.event_ids:
+            self._spawn_write(MoveReply(event_id, hold.envelope_id, ReplyState.GIVEN))
+
+    async def _fail(self, ask: Ask, failure: NoReply) -> None:
+        log.info(
+            "no immediate reply: %s",
+            failure.cause,
+            extra={"action": failure.code, "envelope_id": ask.envelope_id, "event_id": ask.event.event_id},
+        )
+        await self._write(
+            MoveReply(ask.event.event_id, ask.envelope_id, ReplyState.FAILED, code=failure.code, cause=failure.cause)
+        )
+        self._ring()
+
+    def _spawn_write(self, move: MoveReply) -> None:
+        work = self._write(move)
+        try:
+            self._tasks.create_task(work)
+        except RuntimeError:
+            # The broker is ending: the next run finds it held, and tells the consumer once more to forget it.
+            work.close()
+
+    async def _write(self, move: MoveReply) -> None:
+        try:
+            await self._journal.write(move)
+        except JournalError as error:
+            # A row that stays as it was is looked at again, here or by the next run of the broker.
+            log.warning("a reply is not moved: %s", error, extra={"action": "reply_unmoved"})
