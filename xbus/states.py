@@ -26,7 +26,7 @@ class DeliveryState(StrEnum):
     PARKED = "parked"
     """Its last attempt failed; a person decides."""
     SETTLED = "settled"
-    """Delivered: the row goes."""
+    """Delivered, or parked and sent again as another envelope: the row goes."""
 
 
 class ReplyState(StrEnum):
@@ -68,7 +68,7 @@ DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
     DeliveryState.RETRY: frozenset(
         {DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.PARKED, DeliveryState.SETTLED}
     ),
-    DeliveryState.PARKED: frozenset({DeliveryState.RETRY}),
+    DeliveryState.PARKED: frozenset({DeliveryState.RETRY, DeliveryState.SETTLED}),
     DeliveryState.SETTLED: frozenset(),
 }
 

@@ -51,8 +51,8 @@ def test_what_is_sealed_or_cancelled_never_changes() -> None:
     assert ENVELOPE_MOVES[EnvelopeState.CANCELLED] == frozenset()
 
 
-def test_only_a_retry_gets_a_parked_delivery_going_again() -> None:
-    assert DELIVERY_MOVES[DeliveryState.PARKED] == {DeliveryState.RETRY}
+def test_a_parked_delivery_comes_again_on_its_own_or_as_another_envelope() -> None:
+    assert DELIVERY_MOVES[DeliveryState.PARKED] == {DeliveryState.RETRY, DeliveryState.SETTLED}
 
 
 def test_nothing_follows_a_settled_delivery() -> None:

@@ -123,7 +123,8 @@ class Lanes:
         if cursor is None or cursor.is_settled(envelope.position):
             return False
         services = [graph.consumer_services for graph in await self._log.graphs(envelope)]
-        if cursor.owes(envelope.position) and any(recipient.role.service in found for found in services):
+        is_for_role = cursor.owes(envelope.position) and envelope.is_for(recipient.role.id)
+        if is_for_role and any(recipient.role.service in found for found in services):
             return True
         self._ledger.pass_over(recipient.role.id, envelope.position)
         return False

@@ -68,6 +68,45 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedEvent:
+    """An event of an envelope that comes again.
+
+    Args:
+        event_id: its new id.
+        origin_id: the event whose segments hold its items, which is never itself a repeat.
+        number: as in the envelope that is repeated, and so are the type, the estimate and the number of items.
+        graph_id: the way that it takes now.
+    """
+
+    event_id: UUID
+    origin_id: UUID
+    number: int
+    event_type_id: int
+    graph_id: int
+    estimate: int
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A received envelope comes again, as a new one that is received at once: answered with its ``Receipt``.
+
+    Args:
+        envelope_id: of the new envelope.
+        origin_id: of the one that comes again.
+        events: all of its events.
+        parked_for: the roles that it comes again for. Their deliveries of it must be parked, and are settled by this.
+            None where it is owed to everybody again.
+    """
+
+    envelope_id: UUID
+    origin_id: UUID
+    events: Sequence[RepeatedEvent]
+    parked_for: Sequence[int] | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     envelope_id: UUID
     at: datetime
@@ -232,6 +271,7 @@ Write: TypeAlias = (
     | StartEvent
     | Append
     | EndEvent
+    | Repeat
     | Seal
     | Cancel
     | AskReply
@@ -267,4 +307,9 @@ class Receipt:
 
 def write_size(write: Write) -> int:
     """About how many bytes of memory a write holds on to until it is committed."""
-    return 200 + (write.size if isinstance(write, Append) else 0)
+    match write:
+        case Append():
+            return 200 + write.size
+        case Repeat():
+            return 200 + 400 * len(write.events)
+    return 200

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from xbus.broker.journal import writes
 from xbus.broker.journal.segments import gather
-from xbus.broker.journal.statements import closing, emission, progress, replies, sessions
+from xbus.broker.journal.statements import closing, emission, progress, repeating, replies, sessions
 
 Handler = Callable[[sa.Connection, Any], list[Any] | None]
 
@@ -30,6 +30,7 @@ _HANDLERS: dict[type, Handler] = {
     writes.MoveReply: replies.move,
     writes.Progress: progress.progress,
     # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
+    writes.Repeat: repeating.repeat,
     writes.Seal: closing.seal,
 }
 """In the order in which a group is carried out."""
@@ -47,7 +48,7 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write], max_segm
         max_segment_bytes: gathered segments are not made larger than this.
 
     Returns:
-        An answer for each call, in the same order: a ``Receipt`` for a seal, else None.
+        An answer for each call, in the same order: a ``Receipt`` for a seal or a repeat, else None.
 
     Raises:
         JournalError: one of the calls can't be carried out; nothing of the group may be committed.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -74,11 +75,16 @@ def _read_contents(connection: sa.Connection, envelope_ids: list[UUID]) -> dict[
 
 def seal(connection: sa.Connection, group: Sequence[writes.Seal]) -> list[writes.Receipt]:
     contents = _read_contents(connection, [write.envelope_id for write in group])
-    last = connection.execute(_MOVE_HEAD, {"sealed": len(group)}).scalar_one()
     return [
         _seal_one(connection, write, position, contents[write.envelope_id])
-        for position, write in enumerate(group, start=last - len(group) + 1)
+        for position, write in zip(next_positions(connection, len(group)), group, strict=True)
     ]
+
+
+def next_positions(connection: sa.Connection, envelopes: int) -> range:
+    """The places in the log that so many envelopes get; from here to the end of the transaction no other gets one."""
+    last: int = connection.execute(_MOVE_HEAD, {"sealed": envelopes}).scalar_one()
+    return range(last - envelopes + 1, last + 1)
 
 
 def _seal_one(
@@ -98,30 +104,40 @@ def _seal_one(
         sum(event.data_bytes for event in events),
         content_hash(events),
     )
+    receive(connection, receipt, write.at)
+    return receipt
+
+
+def receive(connection: sa.Connection, receipt: writes.Receipt, at: datetime) -> None:
+    """Have an open envelope received as its receipt says.
+
+    Raises:
+        JournalError: it is not there, or not open.
+    """
     values = {
-        "new_position": position,
+        "new_position": receipt.position,
         "event_count": receipt.events,
         "item_count": receipt.items,
         "byte_count": receipt.data_bytes,
         "content": receipt.hash,
     }
-    _close_envelope(connection, _SEAL_ENVELOPE, write, EnvelopeState.RECEIVED, values)
-    return receipt
+    _close_envelope(connection, _SEAL_ENVELOPE, receipt.envelope_id, at, EnvelopeState.RECEIVED, values)
 
 
 def cancel(connection: sa.Connection, group: Sequence[writes.Cancel]) -> None:
     for write in group:
-        _close_envelope(connection, _CANCEL_ENVELOPE, write, EnvelopeState.CANCELLED, {})
+        _close_envelope(connection, _CANCEL_ENVELOPE, write.envelope_id, write.at, EnvelopeState.CANCELLED, {})
         remember(connection, write, "envelope", str(write.envelope_id), EnvelopeState.CANCELLED, write.reason)
 
 
 def _close_envelope(
     connection: sa.Connection,
     statement: sa.Update,
-    write: writes.Seal | writes.Cancel,
+    envelope_id: UUID,
+    at: datetime,
     state: EnvelopeState,
     values: dict[str, Any],
 ) -> None:
     from_states = [old.value for old in predecessors(ENVELOPE_MOVES, state)]
-    values |= {"envelope_id": write.envelope_id, "from_states": from_states, "at": write.at}
-    exactly_one(connection.execute(statement, values), f"envelope {write.envelope_id} is not there to be {state}")
+    values |= {"envelope_id": envelope_id, "from_states": from_states, "at": at}
+    exactly_one(connection.execute(statement, values), f"envelope {envelope_id} is not there to be {state}")

@@ -1,0 +1,168 @@
+"""Envelopes that may come again, and those that did. Each function is one short read."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.states import DeliveryState, EnvelopeState
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvent:
+    """An event of an envelope that may come again.
+
+    Args:
+        graph_id: the way that it took.
+        segments_id: the event under whose id its items are stored: itself, or the one that it repeats.
+        items: how many it holds; None while it is open.
+    """
+
+    event_id: UUID
+    segments_id: UUID
+    number: int
+    type_name: str
+    event_type_id: int
+    graph_id: int
+    estimate: int
+    items: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An envelope that may come again.
+
+    Args:
+        origin_id: the envelope that it repeats itself, if any.
+    """
+
+    envelope_id: UUID
+    emitter_id: int
+    state: EnvelopeState
+    origin_id: UUID | None
+    events: tuple[PastEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRole:
+    """A role that an envelope is parked for; ``removed`` says that the role is not in use any more."""
+
+    role_id: int
+    login: str
+    service_id: int
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where an envelope stands as to coming again.
+
+    Args:
+        parked: the roles that it is parked for, by id.
+        retries: for each role for whose sake it came again, the envelope as which it did, the latest last.
+    """
+
+    past: Past
+    parked: tuple[ParkedRole, ...]
+    retries: dict[int, UUID]
+
+
+def read_past(connection: sa.Connection, envelope_id: UUID) -> Past | None:
+    """An envelope as it may come again; None where there is none of that id."""
+    envelope = model.envelope.c
+    wanted = sa.select(envelope.id, envelope.emitter_id, envelope.state, envelope.origin_id)
+    row = connection.execute(wanted.where(envelope.id == envelope_id)).one_or_none()
+    if row is None:
+        return None
+    return Past(row.id, row.emitter_id, EnvelopeState(row.state), row.origin_id, _past_events(connection, envelope_id))
+
+
+def _past_events(connection: sa.Connection, envelope_id: UUID) -> tuple[PastEvent, ...]:
+    event = model.event.c
+    statement = (
+        sa.select(
+            event.id,
+            sa.func.coalesce(event.origin_id, event.id),
+            event.number,
+            model.event_type.c.name,
+            event.event_type_id,
+            event.graph_id,
+            event.estimate,
+            event["items"],
+        )
+        .join(model.event_type, model.event_type.c.id == event.event_type_id)
+        .where(event.envelope_id == envelope_id)
+        .order_by(event.number)
+    )
+    return tuple(PastEvent(*row) for row in connection.execute(statement))
+
+
+def read_standing(connection: sa.Connection, event_id: UUID) -> Standing | None:
+    """Where the envelope of an event stands; None where there is no such event."""
+    wanted = sa.select(model.event.c.envelope_id).where(model.event.c.id == event_id)
+    envelope_id = connection.execute(wanted).scalar_one_or_none()
+    past = None if envelope_id is None else read_past(connection, envelope_id)
+    if past is None:
+        return None
+    # What is parked is read first: who finds nothing parked finds what became of it.
+    parked = _read_parked(connection, past.envelope_id)
+    return Standing(past, parked, read_retries(connection, past.envelope_id))
+
+
+def _read_parked(connection: sa.Connection, envelope_id: UUID) -> tuple[ParkedRole, ...]:
+    statement = (
+        sa.select(model.role.c.id, model.role.c.login, model.role.c.service_id, model.role.c.removed_at.is_not(None))
+        .join(model.delivery, model.delivery.c.role_id == model.role.c.id)
+        .where(model.delivery.c.envelope_id == envelope_id, model.delivery.c.state == DeliveryState.PARKED.value)
+        .order_by(model.role.c.id)
+    )
+    return tuple(ParkedRole(row[0], row[1], row[2], bool(row[3])) for row in connection.execute(statement))
+
+
+def read_retries(connection: sa.Connection, envelope_id: UUID) -> dict[int, UUID]:
+    """For each role for whose sake an envelope came again, the envelope as which it did last; the latest last."""
+    first = model.event.alias("first")
+    again, repeat = model.event.alias("again"), model.envelope.alias("repeat")
+    # By way of the first event, as the events that repeat others are indexed; an envelope without events is owed to
+    # nobody, so none of its deliveries is ever parked.
+    segments_id = (
+        sa.select(sa.func.coalesce(first.c.origin_id, first.c.id))
+        .where(first.c.envelope_id == envelope_id, first.c.number == 1)
+        .scalar_subquery()
+    )
+    statement = (
+        sa.select(model.envelope_role.c.role_id, repeat.c.id)
+        .select_from(again)
+        .join(repeat, repeat.c.id == again.c.envelope_id)
+        .join(model.envelope_role, model.envelope_role.c.envelope_id == repeat.c.id)
+        .where(again.c.origin_id == segments_id, again.c.number == 1, repeat.c.origin_id == envelope_id)
+        .order_by(repeat.c.position)
+    )
+    retries: dict[int, UUID] = {}
+    for role_id, repeat_id in connection.execute(statement):
+        retries.pop(role_id, None)
+        retries[role_id] = repeat_id
+    return retries
+
+
+def read_event_id(connection: sa.Connection, envelope_id: UUID, number: int) -> UUID:
+    """The id of the event of this number in an envelope that holds it."""
+    event = model.event.c
+    wanted = sa.select(event.id).where(event.envelope_id == envelope_id, event.number == number)
+    event_id: UUID = connection.execute(wanted).scalar_one()
+    return event_id
+
+
+def read_consumer_services(connection: sa.Connection, graph_ids: Collection[int]) -> dict[int, frozenset[int]]:
+    """For each of these graphs the ids of the consumer services that it leads to."""
+    statement = (
+        sa.select(model.node.c.graph_id, model.node.c.service_id)
+        .join(model.service, model.service.c.id == model.node.c.service_id)
+        .where(model.node.c.graph_id.in_(graph_ids), model.service.c.kind == "consumer")
+    )
+    services: dict[int, set[int]] = {graph_id: set() for graph_id in graph_ids}
+    for graph_id, service_id in connection.execute(statement):
+        services[graph_id].add(service_id)
+    return {graph_id: frozenset(found) for graph_id, found in services.items()}
