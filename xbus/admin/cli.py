@@ -3,6 +3,7 @@
 import click
 
 from xbus.admin.commands.apply import apply
+from xbus.admin.commands.clearing import clearing
 from xbus.admin.commands.descriptor import descriptor
 from xbus.admin.commands.emit import emit
 from xbus.admin.commands.envelope import envelope
@@ -28,5 +29,5 @@ def main() -> None:
     """
 
 
-for command in (apply, descriptor, emit, envelope, export, failure, import_legacy, password, recipient):
+for command in (apply, clearing, descriptor, emit, envelope, export, failure, import_legacy, password, recipient):
     main.add_command(command)

@@ -1,0 +1,142 @@
+"""``xbus clearing``."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from xbus.admin.address import broker_address
+from xbus.admin.program import config_option
+from xbus.admin.secret import password_file_option, password_of
+from xbus.emitter import Emitter
+from xbus.errors import XbusError
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+@click.group()
+def clearing() -> None:
+    """See and clear items that a consumer could not understand.
+
+    It keeps them in a clearing database of its own; these commands ask it through the bus.
+    """
+
+
+def _asking(command: Command) -> Command:
+    """Add the options of who asks whom."""
+    options = (
+        config_option,
+        click.argument("item_id", type=int),
+        click.option(
+            "--type",
+            "type_name",
+            default="data_clearing",
+            show_default=True,
+            metavar="NAME",
+            help="The event type of such requests.",
+        ),
+        click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login."),
+        password_file_option,
+        click.option("--url", help="The front's address; the configuration file tells it too."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@clearing.command()
+@_asking
+def show(
+    config_path: Path | None, item_id: int, type_name: str, login: str, password_file: Path | None, url: str | None
+) -> None:
+    """Show what the consumer knows of an item, as JSON."""
+    address = broker_address("front", url, config_path)
+    request = {"action": "get_item_details", "item_id": item_id}
+    _ask(address, login, password_of(login, password_file), type_name, request)
+
+
+@clearing.command()
+@_asking
+@click.argument("fields", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option(
+    "--values", "file", type=click.Path(path_type=Path), metavar="FILE", help="Take the values of this map in JSON too."
+)
+def clear(
+    config_path: Path | None,
+    item_id: int,
+    fields: tuple[str, ...],
+    file: Path | None,
+    type_name: str,
+    login: str,
+    password_file: Path | None,
+    url: str | None,
+) -> None:
+    """Have an item taken with these values, and show what the consumer answers, as JSON.
+
+    A value is JSON where it can be read as such, else text: number=7 is a number, number='"7"' a text.
+    """
+    address = broker_address("front", url, config_path)
+    values = {**(_values_of(file) if file else {}), **dict(map(_field, fields))}
+    if not values:
+        raise click.UsageError("say what the item shall be: NAME=VALUE, or --values FILE")
+    request = {"action": "clear_item", "item_id": item_id, "values": values}
+    _ask(address, login, password_of(login, password_file), type_name, request)
+
+
+def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, Any]) -> None:
+    with Emitter(address, login, password) as emitter:
+        reply = emitter.ask(type_name, request)
+    if reply is None:
+        raise XbusError(
+            f'the request was sent, but no reply to event type "{type_name}" came',
+            "see that it has immediate_reply = true, and that its consumer replies",
+            code="no_reply",
+        )
+    click.echo(_printable(json.dumps(reply, indent=2, default=_plain, ensure_ascii=False)))
+
+
+def _field(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise click.UsageError(f'"{text}" is no NAME=VALUE')
+    try:
+        return name, _json(value)
+    except ValueError:
+        return name, value
+
+
+def _values_of(file: Path) -> dict[str, Any]:
+    try:
+        values = _json(file.read_bytes())
+    except OSError as error:
+        raise XbusError(
+            f"{file} can't be read ({error.strerror})", "name a readable file", code="unreadable_file"
+        ) from error
+    except ValueError as error:
+        raise XbusError(f"{file} is not JSON ({error})", "correct it", code="bad_values") from error
+    if not isinstance(values, dict):
+        raise XbusError(f"{file} holds no map", 'write it as {"name": "value"}', code="bad_values")
+    return values
+
+
+def _json(text: str | bytes) -> Any:
+    return json.loads(text, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no value of JSON")
+
+
+def _plain(value: object) -> str:
+    """What JSON has no form for: bytes in hexadecimal, moments as text."""
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _printable(document: str) -> str:
+    """The same document in JSON without what a terminal would obey: the consumer may have written it."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
+        for character in document
+    )
