@@ -1,6 +1,6 @@
 # Two commands for a fresh machine, which needs Python 3.11 or newer and make:
 #   make demo   all flights of a year through the bus, checked       DB=postgresql://... for that database
-#   make test   the whole suite
+#   make test   the whole suite                                      ARGS="tests/unit -k name" for some of it
 # and for those who work on it:
 #   make test-old   old programs in their own environments; needs Python 3.6 and 3.8, see docs/development.md
 #   make lint   make bench [ONLY=scenario] [DB=sqlite|postgresql|both]   make clean
@@ -9,6 +9,9 @@ PYTHON ?= python3
 VENV := .venv
 IN_VENV := $(VENV)/bin/python -m
 SOURCES := $(wildcard xbus alembic tests examples benchmarks)
+
+# Tests run side by side in so many processes; one more than two cores, because a test often waits for what it started.
+WORKERS ?= 3
 
 # The demo and the benchmarks read these from their environment.
 export DB ONLY
@@ -20,7 +23,7 @@ demo: $(VENV)/.installed
 	$(IN_VENV) examples.demo
 
 test: $(VENV)/.installed-dev
-	$(IN_VENV) pytest $(ARGS)
+	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 test-old: $(VENV)/.installed-dev
 	$(IN_VENV) pytest tests/old $(ARGS)
