@@ -12,8 +12,11 @@ from xbus.broker.back.recipient import Recipient, Timeouts
 from xbus.broker.back.verbs import BackVerbs
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.batch_verbs import FrontBatchVerbs
+from xbus.broker.front.checks import Checks
 from xbus.broker.front.envelopes import Limits
 from xbus.broker.front.front import Front
+from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
+from xbus.broker.front.repeating import Repeating
 from xbus.broker.front.replies import Replies
 from xbus.broker.front.verbs import FrontVerbs
 from xbus.broker.journal.journal import Journal
@@ -88,6 +91,9 @@ class FrontPart:
             self._bell.ring,
             shared.tasks,
         )
+        repeating = Repeating(
+            shared.journal, Checks(shared.configuration, limits), shared.clock, shared.ids, self._bell.ring
+        )
         self._sessions = _sessions(shared, "emitter", config.session_seconds, self._front.has_open_envelope)
         self._server = Server(
             shared.context,
@@ -96,6 +102,8 @@ class FrontPart:
                 FrontBatchVerbs(
                     self._front, self._sessions, limits, config.session_seconds, config.immediate_reply_timeout
                 ),
+                RepeatVerbs(repeating, self._sessions),
+                RepeatBatchVerbs(repeating, self._sessions),
             ),
             name="front",
             max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,

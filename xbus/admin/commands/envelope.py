@@ -107,6 +107,8 @@ def _facts(detail: EnvelopeDetail) -> Iterator[str]:
         "state": summary.state,
         "position": summary.position,
         "emitter": summary.emitter,
+        "repeats": summary.origin,
+        "only for": summary.only_roles and ", ".join(summary.only_roles),
         "opened": moment(summary.opened_at),
         "closed": moment(summary.closed_at),
         "items": summary.items,

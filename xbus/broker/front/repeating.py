@@ -103,7 +103,7 @@ class Repeating:
         for attempt in range(1, ATTEMPTS + 1):
             standing = await self._journal.read(repeats.read_standing, event_id)
             if standing is None or standing.past.emitter_id != emitter_id:
-                raise _event_unknown(event_id)
+                raise event_unknown(event_id)
             number = next(event.number for event in standing.past.events if event.event_id == event_id)
             if not standing.parked:
                 return await self._first_answer(standing, number)
@@ -193,7 +193,8 @@ def _not_sealed(past: Past) -> Refused:
     return Refused(cause, next_step, code="envelope_open")
 
 
-def _event_unknown(event_id: object) -> Refused:
+def event_unknown(event_id: object) -> Refused:
+    """The answer to a call for an event that there is not, or that is another emitter's: nobody learns which."""
     return Refused(
         f"event {event_id} is unknown to this emitter", "use the id that start_event gave", code="event_unknown"
     )

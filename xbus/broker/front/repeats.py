@@ -57,10 +57,10 @@ class PastEnvelope:
         event = self._event(event_id)
         if first_index is None or first_index + items > event.items:
             raise envelope_closed(self._stored.envelope_id)
-        return Later.of(asyncio.ensure_future(self._same_items(event_id, first_index, items, data)))
+        return Later.of(asyncio.ensure_future(self._same_items(event.segments_id, first_index, items, data)))
 
-    async def _same_items(self, event_id: UUID, first_index: int, items: int, data: bytes) -> int:
-        await check_same_items(self._journal, event_id, first_index, items, data)
+    async def _same_items(self, segments_id: UUID, first_index: int, items: int, data: bytes) -> int:
+        await check_same_items(self._journal, segments_id, first_index, items, data)
         return first_index + items
 
     def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:

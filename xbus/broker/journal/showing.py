@@ -13,6 +13,8 @@ from xbus import model
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.event_states import DONE, OWED, EventState, event_state
 from xbus.broker.journal.reading import read_cursors
+from xbus.broker.journal.repeats import read_retries
+from xbus.broker.journal.statements.repeating import RETRIED
 from xbus.broker.journal.tracking import FailureSummary, list_failures
 from xbus.states import DeliveryState, EnvelopeState
 
@@ -26,7 +28,13 @@ MOST_FAILURES = 100
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeSummary:
-    """An envelope in a list; ``position``, ``events``, ``items`` and ``bytes`` are None unless it is received."""
+    """An envelope in a list.
+
+    Args:
+        position: None unless it is received, and so are ``events``, ``items`` and ``bytes``.
+        origin: the envelope that it repeats, if any.
+        only_roles: the logins of the roles that it is for; None for all that its graphs lead to.
+    """
 
     id: UUID
     state: EnvelopeState
@@ -37,6 +45,8 @@ class EnvelopeSummary:
     events: int | None
     items: int | None
     bytes: int | None
+    origin: UUID | None
+    only_roles: tuple[str, ...] | None
     roles: tuple["RoleProgress", ...]
 
 
@@ -47,7 +57,8 @@ class RoleProgress:
     Args:
         role: the role's login; None for a service that never had a role.
         service: the service that the envelope's graphs ask for.
-        state: ``done``, ``owed`` (its turn is to come), or a :class:`~xbus.states.DeliveryState`.
+        state: ``done``, ``owed`` (its turn is to come), ``retried`` (it came again as another envelope, which the cause
+            names), or a :class:`~xbus.states.DeliveryState`.
         attempts: how often it was handed over, as far as that was counted.
         code: why it did not go the normal way; None where it did.
         cause: the same in a sentence.
@@ -130,7 +141,7 @@ def count_owed(connection: sa.Connection, login: str) -> int:
         return 0
     ahead = (
         sa.select(model.envelope.c.position)
-        .where(model.envelope.c.position > cursor.position, _asks_for(row.service_id))
+        .where(model.envelope.c.position > cursor.position, _asks_for(row.service_id), _is_for(row.id))
         .order_by(model.envelope.c.position)
         .limit(MOST_COUNTED + cursor.above.bit_count())
     )
@@ -151,6 +162,17 @@ def _asks_for(service_id: int) -> sa.ColumnElement[bool]:
     )
 
 
+def _is_for(role_id: int) -> sa.ColumnElement[bool]:
+    """Whether an envelope is for a role, where it is for some roles only."""
+    named = model.envelope_role.c
+    of_envelope = named.envelope_id == model.envelope.c.id
+    return sa.or_(
+        model.envelope.c.origin_id.is_(None),
+        ~sa.exists().where(of_envelope),
+        sa.exists().where(of_envelope, named.role_id == role_id),
+    )
+
+
 def _summaries() -> sa.Select[Any]:
     return sa.select(model.envelope, model.emitter.c.login).join(
         model.emitter, model.emitter.c.id == model.envelope.c.emitter_id
@@ -160,6 +182,7 @@ def _summaries() -> sa.Select[Any]:
 def _summary(connection: sa.Connection, row: sa.Row[Any], cursors: dict[int, Cursor]) -> EnvelopeSummary:
     found = row._mapping
     position = found["position"]
+    only_roles = None if found["origin_id"] is None else _only_roles(connection, found["id"])
     return EnvelopeSummary(
         id=found["id"],
         state=EnvelopeState(found["state"]),
@@ -170,25 +193,46 @@ def _summary(connection: sa.Connection, row: sa.Row[Any], cursors: dict[int, Cur
         events=found["events"],
         items=found["items"],
         bytes=found["bytes"],
-        roles=() if position is None else tuple(_progress(connection, found["id"], position, cursors)),
+        origin=found["origin_id"],
+        only_roles=only_roles,
+        roles=() if position is None else tuple(_progress(connection, found["id"], position, cursors, only_roles)),
     )
 
 
+def _only_roles(connection: sa.Connection, envelope_id: UUID) -> tuple[str, ...] | None:
+    statement = (
+        sa.select(model.role.c.login)
+        .join(model.envelope_role, model.envelope_role.c.role_id == model.role.c.id)
+        .where(model.envelope_role.c.envelope_id == envelope_id)
+        .order_by(model.role.c.login)
+    )
+    return tuple(connection.execute(statement).scalars()) or None
+
+
 def _progress(
-    connection: sa.Connection, envelope_id: UUID, position: int, cursors: dict[int, Cursor]
+    connection: sa.Connection,
+    envelope_id: UUID,
+    position: int,
+    cursors: dict[int, Cursor],
+    only_roles: tuple[str, ...] | None,
 ) -> Iterator[RoleProgress]:
     """Where the envelope stands with each consumer role that is or was owed it, sorted by service and login."""
     deliveries = {
         row.role_id: row
         for row in connection.execute(sa.select(model.delivery).where(model.delivery.c.envelope_id == envelope_id))
     }
+    retries = read_retries(connection, envelope_id)
     for service, role_id, login, removed_at, registered in connection.execute(_roles_of(envelope_id)):
+        if only_roles is not None and login not in only_roles:
+            continue
         cursor = cursors.get(role_id)
         if role_id is None:
             yield RoleProgress(None, service, OWED, cause="the service has no role yet")
         elif row := deliveries.get(role_id):
             under_way = row.state == DeliveryState.RETRY and row.attempts > 0 and registered
             yield RoleProgress(login, service, row.state, row.attempts, row.code, row.cause, row.changed_at, under_way)
+        elif role_id in retries:
+            yield RoleProgress(login, service, RETRIED, cause=f"comes again as envelope {retries[role_id]}")
         elif cursor is not None and cursor.owes(position):
             settled = cursor.is_settled(position)
             cause = "the role is removed" if removed_at is not None and not settled else None
