@@ -48,7 +48,7 @@ class Daemon:
         folder.mkdir(parents=True, exist_ok=True)
         self.config = folder / "config.ini"
         self.log_file = folder / "daemon.log"
-        self._url = url
+        self.url = url
         self._options = {name: dict(values) for name, values in (options or {}).items()}
         for part in ("front", "back"):
             self._options.setdefault("zmq", {}).setdefault(f"{part}socket", f"tcp://127.0.0.1:{free_port()}")
@@ -110,7 +110,7 @@ class Daemon:
     def _command(self) -> list[str]:
         taken = {f"{part}socket": address for part, address in self._sockets.items()}
         options = {**self._options, "zmq": {**self._options.get("zmq", {}), **taken}}
-        write_config(self.config, self._url, options)
+        write_config(self.config, self.url, options)
         only = ["--only", self._only] if self._only else []
         return [script("start_xbusbroker"), "-c", str(self.config), "--ready-file", str(self._ready_file), *only]
 
