@@ -4,7 +4,8 @@
     ├── ConfigurationError         a configuration that can't be used
     ├── SchemaError                the database holds no schema, or another one
     ├── JournalError               the journal could not do what was asked
-    │   └── JournalUnavailable     ... now; the same may go well later
+    │   ├── JournalUnavailable     ... now; the same may go well later
+    │   └── EventIdTaken           ... as another envelope has an event of that id
     ├── ProtocolError              frames that are not the protocol
     └── CallError                  an answer to a call: travels on the wire by its code
         ├── Refused                the call is wrong or not allowed; repeating it does not help
@@ -62,6 +63,12 @@ class JournalUnavailable(JournalError):
     """The database can't be reached or written now; nothing of the call was kept."""
 
     default_code = "journal_unavailable"
+
+
+class EventIdTaken(JournalError):
+    """Another envelope has an event of the id that an emitter chose; nothing of the call was kept."""
+
+    default_code = "event_id_taken"
 
 
 class ProtocolError(XbusError):

@@ -11,7 +11,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import read_at, read_envelope, read_head, read_log, read_segments
 from xbus.broker.journal.segments import content_hash
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, StartEnvelope, StartEvent
-from xbus.errors import JournalError, JournalUnavailable
+from xbus.errors import EventIdTaken, JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.states import EnvelopeState
 
@@ -130,6 +130,27 @@ async def test_a_bad_call_fails_alone(journal: Journal, scribe: Scribe) -> None:
         await again
     assert not isinstance(caught.value, JournalUnavailable)
     assert receipt.items == 1
+
+
+async def test_an_id_that_an_event_of_another_envelope_has_is_told(journal: Journal, scribe: Scribe) -> None:
+    """Also to all that was sent behind it without waiting, and to nobody else."""
+    envelope_id, started = scribe.start_envelope()
+    event_id, begun = scribe.start_event(envelope_id)
+    await asyncio.gather(started, begun)
+
+    other_id, other_started = scribe.start_envelope()
+    event_type = scribe.catalog.event_types["notes"]
+    taking = journal.write(StartEvent(event_id, other_id, 1, event_type.id, event_type.graph_id, 0))
+    behind = [taking, scribe.append(other_id, event_id, 0, [b"x"]), scribe.seal(other_id, 1, 1)]
+    appended = scribe.append(envelope_id, event_id, 0, [b"y"])
+    for answer in behind:
+        with pytest.raises(EventIdTaken, match=str(event_id)):
+            await answer
+    await asyncio.gather(other_started, appended)
+    # Another fault of the same envelope is told as what it is.
+    with pytest.raises(JournalError) as caught:
+        await scribe.seal(other_id, 7, 7)
+    assert not isinstance(caught.value, EventIdTaken)
 
 
 @SIZES

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from xbus.errors import CallError, Failed, JournalError, JournalUnavailable, Refused, XbusError
+from xbus.errors import CallError, EventIdTaken, Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.rpc.later import Later
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def on_wire(error: XbusError) -> CallError:
         return error
     if isinstance(error, JournalUnavailable):
         return Failed("the journal can't be written or read now", "repeat the call later", code=error.code)
-    if isinstance(error, JournalError):
+    if isinstance(error, JournalError) and not isinstance(error, EventIdTaken):
         return Failed("the journal could not take this", "see the broker's log for the reason", code=error.code)
     return Refused(error.cause, error.next_step, code=error.code)
 

@@ -10,6 +10,7 @@ from xbus.broker.answers import coded_answer, old_answer, on_wire
 from xbus.errors import (
     CallError,
     ConfigurationError,
+    EventIdTaken,
     Failed,
     JournalError,
     JournalUnavailable,
@@ -106,6 +107,7 @@ async def test_an_answer_that_is_given_up() -> None:
         (TimedOut("late"), TimedOut, "timed_out"),
         (JournalUnavailable("away"), Failed, "journal_unavailable"),
         (JournalError("wrong"), Failed, "journal_error"),
+        (EventIdTaken("taken"), Refused, "event_id_taken"),
         (ConfigurationError("wrong", code="bad_address"), Refused, "bad_address"),
     ],
 )

@@ -14,8 +14,8 @@ from xbus import model
 from xbus.broker.journal.database import check_durable, journal_errors
 from xbus.broker.journal.statements import carry_out
 from xbus.broker.journal.statements.common import Prepared
-from xbus.broker.journal.writes import Write
-from xbus.errors import JournalError, JournalUnavailable, XbusError
+from xbus.broker.journal.writes import StartEvent, Write
+from xbus.errors import EventIdTaken, JournalError, JournalUnavailable, XbusError
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,7 @@ class Committer:
         self._undecided: _Undecided | None = None
         self._last_outage = 0
         self._last_fault_of: dict[UUID, int] = {}
+        self._taken_in: dict[UUID, EventIdTaken] = {}
         self.faults = 0
         """How many faults there have been; what a maker of calls knows once it has their answers."""
 
@@ -146,16 +147,23 @@ class Committer:
         return self._write_singly(calls)
 
     def _write_singly(self, calls: Sequence[Call]) -> list[Any]:
-        return [_overtaken() if self._is_overtaken(call) else self._write_group([call])[0] for call in calls]
+        return [self._overtaken(call) if self._is_overtaken(call) else self._write_group([call])[0] for call in calls]
 
     def _is_overtaken(self, call: Call) -> bool:
         last_fault = self._last_fault_of.get(cast(UUID, getattr(call.what, "envelope_id", None)), 0)
         return call.faults_known < max(self._last_outage, last_fault)
 
+    def _overtaken(self, call: Call) -> JournalError:
+        taken = self._taken_in.get(cast(UUID, getattr(call.what, "envelope_id", None)))
+        if taken is not None:
+            return EventIdTaken(taken.cause, taken.next_step)
+        return JournalUnavailable("a write before this one failed", "repeat both")
+
     def _note_outage(self) -> None:
         self.faults += 1
         self._last_outage = self.faults
         self._last_fault_of.clear()
+        self._taken_in.clear()
 
     def _note_faults(self, calls: Sequence[Call]) -> None:
         self.faults += 1
@@ -163,9 +171,12 @@ class Committer:
             envelope_id = getattr(call.what, "envelope_id", None)
             if envelope_id is not None:
                 self._last_fault_of[envelope_id] = self.faults
+                self._taken_in.pop(envelope_id, None)
 
     def _failed(self, call: Call, error: Exception) -> JournalError:
         self._note_faults([call])
+        if isinstance(error, EventIdTaken):
+            self._taken_in[cast(StartEvent, call.what).envelope_id] = error
         if isinstance(error, JournalError):
             return error
         log.error("a write died", exc_info=error, extra={"action": "write_died"})
@@ -234,6 +245,7 @@ class Committer:
     def forget_faults(self, known: int) -> None:
         """Drop what every maker of calls knows by now."""
         self._last_fault_of = {key: fault for key, fault in self._last_fault_of.items() if fault > known}
+        self._taken_in = {key: taken for key, taken in self._taken_in.items() if key in self._last_fault_of}
 
     def _connected(self) -> sa.Connection:
         if self._connection is None:
@@ -252,10 +264,6 @@ class Committer:
 
 def _away() -> JournalUnavailable:
     return JournalUnavailable("the database is away", "see that it runs, then repeat the call")
-
-
-def _overtaken() -> JournalUnavailable:
-    return JournalUnavailable("a write before this one failed", "repeat both")
 
 
 _OF_WRITER = model.writer.c.name == bindparam("of_name")

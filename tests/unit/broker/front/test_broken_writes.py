@@ -7,8 +7,10 @@ import pytest
 
 from tests.support.faults import Faults
 from tests.unit.broker.front.conftest import Desk
+from xbus.broker.front.checks import NewEvent
 from xbus.broker.front.front import Front
-from xbus.errors import JournalUnavailable, Refused
+from xbus.errors import EventIdTaken, JournalUnavailable, Refused
+from xbus.rpc.codec import pack_items
 
 
 async def test_items_that_were_not_kept_can_be_sent_again(north: Desk, faults: Faults) -> None:
@@ -89,6 +91,20 @@ async def test_a_failed_write_leaves_nothing_behind(front: Front, north: Desk, f
     await asyncio.sleep(0)
     assert front._envelopes._unsettled == {}
     assert front._envelopes._live == {}
+
+
+async def test_an_event_with_the_id_of_another_is_told_so_at_what_comes_behind_it(north: Desk) -> None:
+    event_id = await north.start_event(await north.start_envelope())
+    envelope_id = await north.start_envelope()
+    await north.start_event(envelope_id, event_id)
+    with pytest.raises(EventIdTaken):
+        await north.append(envelope_id, event_id, 0, [b"a"])
+    assert await north.cancel(envelope_id)
+
+    envelope_id = uuid.uuid4()
+    for _ in range(2):
+        with pytest.raises(EventIdTaken):
+            await north.put(envelope_id, NewEvent(event_id, "notes", 1, pack_items([b"a"])))
 
 
 async def test_the_journal_away_while_an_envelope_is_looked_up(north: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.segments import COPY_COLUMNS, SegmentRow, copy_binary
 from xbus.broker.journal.statements.common import exactly_one
+from xbus.errors import EventIdTaken
 from xbus.states import EnvelopeState
 
 COPY_CHUNK_BYTES = 1024 * 1024
@@ -27,6 +28,9 @@ _INSERT_SEGMENT = {
 }
 _INSERT_ENVELOPE = sa.insert(model.envelope)
 _INSERT_EVENT = sa.insert(model.event)
+_EVENT_KEY = (f'"{model.event.primary_key.name}"', "UNIQUE constraint failed: event.id")
+"""What PostgreSQL and SQLite say when the id of an event is there already."""
+
 _END_EVENT = (
     sa.update(model.event)
     .where(model.event.c.id == bindparam("event_id"), model.event.c["items"].is_(None))
@@ -50,20 +54,30 @@ def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvel
 
 
 def start_events(connection: sa.Connection, group: Sequence[writes.StartEvent]) -> None:
-    connection.execute(
-        _INSERT_EVENT,
-        [
-            {
-                "id": write.event_id,
-                "envelope_id": write.envelope_id,
-                "number": write.number,
-                "event_type_id": write.event_type_id,
-                "graph_id": write.graph_id,
-                "estimate": write.estimate,
-            }
-            for write in group
-        ],
-    )
+    """Insert events.
+
+    Raises:
+        EventIdTaken: another envelope has an event of that id; told only of one that is alone.
+    """
+    rows = [
+        {
+            "id": write.event_id,
+            "envelope_id": write.envelope_id,
+            "number": write.number,
+            "event_type_id": write.event_type_id,
+            "graph_id": write.graph_id,
+            "estimate": write.estimate,
+        }
+        for write in group
+    ]
+    try:
+        connection.execute(_INSERT_EVENT, rows)
+    except sa.exc.IntegrityError as error:
+        if len(group) == 1 and any(name in str(error.orig) for name in _EVENT_KEY):
+            raise EventIdTaken(
+                f"another envelope has an event {group[0].event_id}", "give each event an id of its own"
+            ) from error
+        raise
 
 
 def end_events(connection: sa.Connection, group: Sequence[writes.EndEvent]) -> None:
