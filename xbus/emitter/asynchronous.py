@@ -134,6 +134,59 @@ class AsyncEmitter:
                     await event.send(item)
             return await event.reply()
 
+    async def consumers(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """What the registered consumers say of themselves.
+
+        Returns:
+            For each its metadata, and its features by name: ``clearing`` as ``[False, None]`` or ``[True, url]``,
+            ``immediate_reply`` as ``[False, None]`` or ``[True, names of event types]``.
+
+        Raises:
+            Failed: the bus did not answer within ``retry_seconds``.
+        """
+        return [(metadata, features) for metadata, features in await self._call("xbus.get_consumers")]
+
+    async def retry(self, event_id: str) -> str:
+        """Have the envelope of an event delivered again to the consumers that it is parked for: all of it, as new.
+
+        Asked again it answers the same, and nothing is done twice.
+
+        Args:
+            event_id: of an event that this emitter sent.
+
+        Returns:
+            The id of the event that repeats it.
+
+        Raises:
+            Refused: it is parked for nobody (``nothing_to_retry``), or can't be sent again; ``code`` says why.
+            Failed: the bus did not do it within ``retry_seconds``.
+        """
+        return str(await self._call("xbus.retry_event", event_id))
+
+    async def replay(self, envelope_id: str) -> str:
+        """Have a sealed envelope delivered to everybody again, as a new one, the way that its event types take now.
+
+        Args:
+            envelope_id: of an envelope that this emitter sent.
+
+        Returns:
+            The id of the new envelope.
+
+        Raises:
+            Refused: it can't be sent again; ``code`` says why.
+            Failed: the bus did not do it within ``retry_seconds``.
+        """
+        # The new envelope's id is made here, so that a call whose answer got lost can be made again.
+        return str(await self._call("xbus.replay_envelope", envelope_id, self._open_line.new_id()))
+
+    async def _call(self, verb: str, *arguments: Any) -> Any:
+        line = self._open_line
+        stream = line.new_stream()
+        try:
+            return await stream.submit(Call(verb, arguments, self._options.answer_seconds))
+        finally:
+            line.end(stream)
+
     async def _put_at_once(self, line: Line, type_name: str, items: list[bytes]) -> Receipt:
         data = pack_items(items)
         event = [line.new_id(), type_name, len(items), data]

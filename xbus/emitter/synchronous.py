@@ -108,6 +108,50 @@ class Emitter:
         """
         return self._running.run(self._emitter.ask(type_name, *items))
 
+    def consumers(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """What the registered consumers say of themselves.
+
+        Returns:
+            For each its metadata, and its features by name: ``clearing`` as ``[False, None]`` or ``[True, url]``,
+            ``immediate_reply`` as ``[False, None]`` or ``[True, names of event types]``.
+
+        Raises:
+            Failed: the bus did not answer within ``retry_seconds``.
+        """
+        return self._running.run(self._emitter.consumers())
+
+    def retry(self, event_id: str) -> str:
+        """Have the envelope of an event delivered again to the consumers that it is parked for: all of it, as new.
+
+        Asked again it answers the same, and nothing is done twice.
+
+        Args:
+            event_id: of an event that this emitter sent.
+
+        Returns:
+            The id of the event that repeats it.
+
+        Raises:
+            Refused: it is parked for nobody (``nothing_to_retry``), or can't be sent again; ``code`` says why.
+            Failed: the bus did not do it within ``retry_seconds``.
+        """
+        return self._running.run(self._emitter.retry(event_id))
+
+    def replay(self, envelope_id: str) -> str:
+        """Have a sealed envelope delivered to everybody again, as a new one, the way that its event types take now.
+
+        Args:
+            envelope_id: of an envelope that this emitter sent.
+
+        Returns:
+            The id of the new envelope.
+
+        Raises:
+            Refused: it can't be sent again; ``code`` says why.
+            Failed: the bus did not do it within ``retry_seconds``.
+        """
+        return self._running.run(self._emitter.replay(envelope_id))
+
     @property
     def _running(self) -> Background:
         if self._background is None:
