@@ -77,7 +77,7 @@ async def test_new_types_roles_and_emitters_work_without_a_restart(
         assert "role store_1 can't log in yet" in told
         for kind, login in (("role", "mark_1"), ("role", "store_1"), ("emitter", "emitter_3")):
             await xbus(daemon, "password", kind, login, "--stdin", stdin=f"{PASSWORD}\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not (new_event := await emitter.call.start_event(emitter.token, envelope_id, "new_event", 0)):
                 await asyncio.sleep(0.1)
         await emitter.send(envelope_id, new_event, b"x")
@@ -147,7 +147,7 @@ async def test_an_emitter_that_is_removed_can_do_nothing_more(
         async def refused() -> Any:
             return await emitter.call.start_event(emitter.token, envelope_id, "test_event", 0)
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while await refused():
                 await asyncio.sleep(0.1)
         client = await connect(daemon.front)

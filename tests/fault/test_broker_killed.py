@@ -97,7 +97,7 @@ async def _crash_in_a_run(url: str, start_daemon: StartDaemon, at: str, who: str
         held.behave[at] = hold
         envelope_id = await emitter.emit(b"x", b"y")
         behind = await emitter.emit(b"behind")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await reached.wait()
         calls_before = {recipient: len(recipient.calls) for recipient in (worker, consumer)}
         daemon.kill()

@@ -98,7 +98,7 @@ async def _send_for_ever(emitter: OldEmitter, envelope_id: str, event_id: str) -
 
 
 async def _until_true(call: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (answer := await call()):
             await asyncio.sleep(0.1)
     return answer

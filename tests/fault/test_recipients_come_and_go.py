@@ -51,7 +51,7 @@ async def _vanish(url: str, start_daemon: StartDaemon, verb: str) -> None:
         async with first:
             reached = await _hold_at(first, verb)
             envelope_id = await emitter.emit(b"x", b"y")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await reached.wait()
         await other.wait_for([envelope_id])
         await become(url, envelope_id, c_1="retry", d_1="done")
@@ -127,7 +127,7 @@ async def test_a_worker_that_vanishes_is_waited_for(database_url: str, start_dae
         async with OldWorker(daemon.back, "w_1") as worker:
             reached = await _hold_at(worker, "send_item")
             envelope_id = await emitter.emit(b"x")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await reached.wait()
         await become(database_url, envelope_id, c_1="waiting")
         later = await emitter.emit(b"y")
@@ -147,7 +147,7 @@ async def test_a_second_worker_takes_over_from_one_that_vanished(sqlite_url: str
         async with OldWorker(daemon.back, "w_1") as worker:
             reached = await _hold_at(worker, "send_item")
             sent = await emitter.emit(b"x")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await reached.wait()
             second = OldWorker(daemon.back, "w_2")
             await second.__aenter__()
@@ -197,7 +197,7 @@ async def test_the_newest_of_two_recipients_of_one_role_gets_what_comes(
         await older.wait_for([first])
         reached = await _hold_at(older, "send_item")
         second = await emitter.emit(b"2")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await reached.wait()
         async with OldConsumer(daemon.back, "c_1") as newer:
             third = await emitter.emit(b"3")
@@ -215,7 +215,7 @@ async def test_a_recipient_that_registers_anew_in_mid_run_starts_over(
     async with OldConsumer(daemon.back, "c_1") as consumer, OldEmitter(daemon.front) as emitter:
         reached = await _hold_at(consumer, "send_item")
         envelope_id = await emitter.emit(b"x")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await reached.wait()
         consumer.behave.clear()
         assert await consumer.register()

@@ -8,7 +8,7 @@ from typing import Any
 import aiozmq.rpc
 
 from tests.support.bus import PASSWORD
-from tests.support.waiting import eventually
+from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 CALL_SECONDS = 20.0
 METADATA = {
@@ -167,7 +167,7 @@ class OldRecipient(aiozmq.rpc.AttrHandler):  # type: ignore[misc]
         """The ids of the envelopes that it was told the end of, in that order."""
         return [args[0] for args in self.got("end_envelope")]
 
-    async def wait_for(self, envelope_ids: Iterable[str], timeout: float = 10.0) -> None:
+    async def wait_for(self, envelope_ids: Iterable[str], timeout: float = DEADLINE_SECONDS) -> None:
         """Wait until these envelopes have ended."""
         wanted = set(envelope_ids)
         await eventually(lambda: wanted <= set(self.committed), f"{self.login} gets {len(wanted)} envelopes", timeout)

@@ -3,6 +3,7 @@
 import asyncio
 from uuid import UUID
 
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.journal.connection import reading
 from xbus.broker.journal.showing import EnvelopeDetail, RoleProgress, show_envelope
 
@@ -22,7 +23,9 @@ def progress(url: str, envelope_id: str) -> dict[str, RoleProgress]:
     return {role.role or "": role for role in shown(url, envelope_id).summary.roles}
 
 
-async def become(url: str, envelope_id: str, timeout: float = 10.0, **states: str) -> dict[str, RoleProgress]:
+async def become(
+    url: str, envelope_id: str, timeout: float = DEADLINE_SECONDS, **states: str
+) -> dict[str, RoleProgress]:
     """Wait until the envelope is in these states, by role, and give all that is known of them."""
 
     loop = asyncio.get_running_loop()

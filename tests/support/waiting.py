@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable
 
 STEP_SECONDS = 0.01
+DEADLINE_SECONDS = 30.0
+"""Many times as long as anything takes, because other tests may keep the machine busy."""
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE_SECONDS) -> None:
     """Return as soon as ``condition`` is true.
 
     Args:
@@ -22,7 +24,7 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = 10.0
         time.sleep(STEP_SECONDS)
 
 
-async def eventually(condition: Callable[[], object], what: str, timeout: float = 10.0) -> None:
+async def eventually(condition: Callable[[], object], what: str, timeout: float = DEADLINE_SECONDS) -> None:
     """As :func:`wait_until`, while the event loop goes on."""
     deadline = time.monotonic() + timeout
     while not condition():

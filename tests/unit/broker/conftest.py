@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.deadline import set_deadlines
 
-DEADLINE_SECONDS = 5.0
+DEADLINE_SECONDS = 20.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
