@@ -148,14 +148,15 @@ async def test_many_ask_at_once(daemon: Daemon) -> None:
     async with Desk(daemon.back) as desk, OldEmitter(daemon.front) as emitter:
 
         async def ask_and_end(item: bytes) -> Any:
-            envelope_id, _, answer = await ask(emitter, item)
+            envelope_id, event_id, answer = await ask(emitter, item)
+            while answer == REFUSED:  # those before it took all the time there is
+                answer = await emitter.call.end_event(emitter.token, envelope_id, event_id)
             assert await emitter.call.end_envelope(emitter.token, envelope_id) is True
             return answer
 
         items = [b"%d" % number for number in range(20)]
         assert await asyncio.gather(*map(ask_and_end, items)) == [replied(item) for item in items]
         await eventually(lambda: len(desk.committed) == len(items), "all are committed")
-        assert desk.got("stop_envelope") == []
 
 
 # -- no reply --------------------------------------------------------------------------------------------------------
@@ -226,7 +227,8 @@ async def test_a_consumer_that_refuses(daemon: Daemon, verb: str) -> None:
         assert await emitter.call.end_envelope(emitter.token, envelope_id) is False
         await eventually(lambda: bool(shown(daemon.url, envelope_id).failures), "the failure is kept")
         (failure,) = shown(daemon.url, envelope_id).failures
-        assert (failure.role, failure.verb, failure.message) == ("desk_1", verb, "no such client")
+        assert (failure.role, failure.verb) == ("desk_1", verb)
+        assert failure.message.startswith("no such client")
         assert (failure.indices, str(failure.event_id)) == ([0], event_id)
         assert await emitter.call.cancel_envelope(emitter.token, envelope_id) is True
 
