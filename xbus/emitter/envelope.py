@@ -43,7 +43,8 @@ class AsyncEnvelope:
         return self._receipt
 
     async def __aenter__(self) -> "AsyncEnvelope":
-        self._stream.submit(self._call("xbus.start_envelope", durable=False))
+        seconds = self._line.options.answer_seconds
+        self._stream.submit(Call("xbus.start_envelope", (self.id,), seconds, durable=False))
         return self
 
     async def __aexit__(
@@ -72,7 +73,9 @@ class AsyncEnvelope:
         return AsyncEvent(self._line, self._stream, self.id, type_name, estimate)
 
     async def _seal(self) -> None:
-        answer = await self._stream.submit(self._call("xbus.end_envelope", self._events))
+        # The front lets it wait behind the replies to its events.
+        call = Call("xbus.end_envelope", (self.id, self._events), self._line.reply_seconds)
+        answer = await self._stream.submit(call)
         self._receipt = Receipt.of(answer)
 
     async def _cancel(self) -> None:
@@ -85,6 +88,3 @@ class AsyncEnvelope:
                 "envelope not cancelled",
                 extra={"action": "emitter_cancel_failed", "envelope_id": self.id, "code": error.code},
             )
-
-    def _call(self, verb: str, *arguments: object, durable: bool = True) -> Call:
-        return Call(verb, (self.id, *arguments), seconds=self._line.options.answer_seconds, durable=durable)

@@ -59,10 +59,6 @@ class Ledger:
         """Whether there are answered openings behind which nothing is known to be kept: they may be forgotten."""
         return bool(self._promised_nothing)
 
-    def is_next(self, call: Call) -> bool:
-        """Whether every call before it is answered, and it is not."""
-        return bool(self._waiting) and self._waiting[0].call is call
-
     def add(self, call: Call, settle: Callable[[Any], None]) -> None:
         """Note a call.
 

@@ -31,8 +31,8 @@ class Line:
 
     @property
     def reply_seconds(self) -> float:
-        """How long the end of an event is awaited: longer than the front awaits a reply, so that it tells what became
-        of it."""
+        """How long the end of an event or envelope is awaited: longer than the front awaits a reply, so that it tells
+        what became of it."""
         return max(self.options.reply_seconds, self.session.limits.reply_seconds + self.options.answer_seconds)
 
     def new_id(self) -> str:

@@ -18,8 +18,8 @@ class Options:
         linger_seconds: how long an item may wait for others before its batch goes as it is (at most twice that).
         window_bytes: bytes of batches in flight; above it ``send`` waits for the bus.
         answer_seconds: how long one answer is awaited before its call is made again.
-        reply_seconds: the same for the end of an event, which may wait for a consumer's immediate reply; never less
-            than the front itself waits and ``answer_seconds`` more.
+        reply_seconds: the same for the end of an event or envelope, which may wait for a consumer's immediate reply;
+            never less than the front itself waits and ``answer_seconds`` more.
         retry_seconds: how long calls are made again while nothing succeeds, before an error is raised.
     """
 

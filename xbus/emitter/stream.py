@@ -19,9 +19,6 @@ FORGOTTEN = frozenset({"envelope_unknown", "event_unknown"})
 NO_REPLY = frozenset({"reply_failed", "reply_timed_out"})
 """Failures that are an answer: the consumer was asked, and whether it shall be asked again is for the caller to say."""
 
-PREMATURE = "event_open"
-"""What the front says of the end of an envelope while one of its events still waits for a consumer's reply."""
-
 
 class Stream:
     """Sends calls without waiting for the answers of those before.
@@ -48,7 +45,6 @@ class Stream:
         self._results: set[asyncio.Future[Any]] = set()
         self._recovery: asyncio.Task[None] | None = None
         self._attempt = 1
-        self._postponed: Call | None = None
 
     def submit(self, call: Call) -> asyncio.Future[Any]:
         """Make a call.
@@ -111,24 +107,17 @@ class Stream:
             self._ledger.answered(call, answer)
         except CallError as uncovered:
             self.abandon(uncovered)
-        if self._postponed is not None and self._recovery is None and self._ledger.is_next(self._postponed):
-            due, self._postponed = self._postponed, None
-            self._transmit(due)
 
     def _refused(self, call: Call, attempt: int, refusal: CallError) -> None:
         if refusal.code == "session_unknown" or (refusal.code in FORGOTTEN and self._ledger.has_mere_openings):
             self._recover(attempt, refusal)
             return
         # A late refusal of an earlier attempt may be due to what failed in that one.
-        if attempt != self._attempt:
-            return
-        if refusal.code == PREMATURE and not self._ledger.is_next(call):
-            self._postponed = call
-            return
-        try:
-            self._ledger.refused(call, refusal)
-        except CallError as standing:
-            self.abandon(standing)
+        if attempt == self._attempt:
+            try:
+                self._ledger.refused(call, refusal)
+            except CallError as standing:
+                self.abandon(standing)
 
     def _settle(self, call: Call, result: asyncio.Future[Any], answer: Any) -> None:
         self._window.give(call.size)
@@ -147,7 +136,7 @@ class Stream:
             self._recovery = None
             self.abandon(last)
             return
-        self._recovery = self._postponed = None
+        self._recovery = None
         self._attempt += 1
         for call in self._ledger.repeat():
             self._transmit(call)

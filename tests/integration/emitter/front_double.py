@@ -54,6 +54,7 @@ class FrontDouble:
         self.faults: defaultdict[str, deque[Any]] = defaultdict(deque)
         self.after: dict[str, Callable[[], None]] = {}
         self.replies: deque[asyncio.Future[Any]] = deque()
+        self._awaited: list[asyncio.Future[Any]] = []
 
     def start(self) -> "FrontDouble":
         """Listen, at the address of before."""
@@ -76,6 +77,7 @@ class FrontDouble:
     def restart(self) -> None:
         """Go down and come back with what was durable and no session; an answered opening may be forgotten."""
         self.stop()
+        self._awaited.clear()
         self.tokens.clear()
         self._start_again()
 
@@ -184,6 +186,7 @@ class FrontDouble:
         async def ended(event: Event, reply: asyncio.Future[Any]) -> dict[str, Any]:
             answer = {"items": items, "reply": await reply}
             event.is_ended = True
+            self._awaited.remove(reply)
             return answer
 
         def answer() -> Any:
@@ -191,7 +194,8 @@ class FrontDouble:
             if len(event.items) != items:
                 raise Refused("not so many", code="count_mismatch")
             if self.replies:
-                return ended(event, self.replies.popleft())
+                self._awaited.append(self.replies.popleft())
+                return ended(event, self._awaited[-1])
             event.is_ended = True
             return {"items": items, "reply": f"reply to {items}"}
 
@@ -201,8 +205,14 @@ class FrontDouble:
     def end_envelope(self, token: str, envelope_id: str, events: int) -> Any:
         self._check(token)
 
-        def answer() -> dict[str, Any]:
+        async def behind(awaited: list[asyncio.Future[Any]]) -> Any:
+            await asyncio.gather(*awaited)
+            return answer()
+
+        def answer() -> Any:
             envelope = self._envelope(envelope_id)
+            if self._awaited:
+                return behind(self._awaited)
             if len(envelope.events) != events or not all(event.is_ended for event in envelope.events.values()):
                 raise Refused("an event is open", code="event_open")
             envelope.state = "sealed"

@@ -92,15 +92,6 @@ def test_answers_to_repeats_of_the_answered_change_nothing() -> None:
     assert settled == ["first", "items"]
 
 
-def test_the_next_is_the_first_that_is_not_answered() -> None:
-    ledger = Ledger()
-    assert not ledger.is_next(Call("unknown", (), seconds=1))
-    one, two = make(ledger, [], "1", "2")
-    assert (ledger.is_next(one), ledger.is_next(two)) == (True, False)
-    ledger.answered(one, None)
-    assert (ledger.is_next(one), ledger.is_next(two)) == (False, True)
-
-
 def test_clearing_tells_what_was_in_flight() -> None:
     ledger = Ledger()
     one, *_ = make(ledger, [], "1", "2", "3")
