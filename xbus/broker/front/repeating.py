@@ -73,8 +73,6 @@ class Repeating:
         repeat = self._repeat(past, self._current_types(past), new_id or self._ids.new(), None)
         try:
             await self._write(repeat)
-        except JournalUnavailable:
-            raise
         except JournalError:
             # The same call may have been made twice at once.
             if new_id is None or not await self._was_replayed(emitter_id, envelope_id, new_id):
