@@ -18,6 +18,9 @@ from xbus.errors import ConfigurationError, JournalUnavailable
 
 CONNECT_SECONDS = 5
 
+MOST_NAMED = 3
+"""How many missing tables and columns are told by name."""
+
 _FORMS = "write it as postgresql://user:password@host/name or as host=... dbname=... user=..."
 
 
@@ -38,7 +41,7 @@ def reading_legacy(address: str) -> Iterator[sa.Connection]:
     event.listen(engine, "connect", _forbid_writing)
     try:
         with (
-            _told_without_secrets(str(parameters.get("password", ""))),
+            _told_as_errors_of_ours(),
             engine.connect() as connection,
             connection.begin(),
         ):
@@ -98,25 +101,26 @@ def _check(connection: sa.Connection) -> None:
         wanted = [column.name for column in table.columns]
         missing += [f"{table.name}.{name}" for name in wanted if name not in present] if present else [table.name]
     if missing:
+        others = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
         raise ConfigurationError(
-            f"this is not a database of xbus.broker 0.2.0 (it has no {', '.join(missing)})",
+            f"this is not a database of xbus.broker 0.2.0 (it has no {', '.join(missing[:MOST_NAMED])}{others})",
             "give the address that stands in the old broker's configuration; bring an older one to 0.2.0 first",
             code="not_legacy",
         )
 
 
 @contextmanager
-def _told_without_secrets(password: str) -> Iterator[None]:
+def _told_as_errors_of_ours() -> Iterator[None]:
     try:
         yield
     except (exc.OperationalError, exc.InterfaceError) as error:
         raise JournalUnavailable(
-            f"the old database can't be reached ({_first_line(error, password)})",
+            f"the old database can't be reached ({_first_line(error)})",
             "see that it runs and that its address is right",
         ) from None
     except exc.DBAPIError as error:
         raise ConfigurationError(
-            f"the old database can't be read ({_first_line(error, password)})",
+            f"the old database can't be read ({_first_line(error)})",
             "see that the address is right and that its user may read all tables",
         ) from None
     except UnicodeDecodeError:
@@ -125,7 +129,6 @@ def _told_without_secrets(password: str) -> Iterator[None]:
         ) from None
 
 
-def _first_line(error: exc.DBAPIError, password: str) -> str:
+def _first_line(error: exc.DBAPIError) -> str:
     lines = str(error.orig).strip().splitlines()
-    line = lines[0] if lines else type(error.orig).__name__
-    return line.replace(password, "***") if password else line
+    return lines[0] if lines else type(error.orig).__name__
