@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections.abc import Sequence
 
 import pytest
 import sqlalchemy as sa
@@ -19,24 +18,10 @@ from xbus.broker.journal.reading import (
     read_log,
     read_segments,
 )
-from xbus.broker.journal.writes import Delivery, DeliveryMove, Progress, Receipt, Repeat, RepeatedEvent
+from xbus.broker.journal.writes import Delivery, DeliveryMove, Progress, Receipt, Repeat
 from xbus.errors import JournalError
 from xbus.rpc.codec import unpack_items
 from xbus.states import DeliveryState, EnvelopeState
-
-
-async def again(journal: Journal, origin: uuid.UUID, parked_for: Sequence[int] | None = None) -> Repeat:
-    """What repeats an envelope; its events go the way that they went."""
-    past = await journal.read(repeats.read_past, origin)
-    assert past is not None
-    events = [
-        RepeatedEvent(
-            *(uuid.uuid4(), event.segments_id, event.number, event.event_type_id),
-            *(event.graph_id, event.estimate, event.items or 0),
-        )
-        for event in past.events
-    ]
-    return Repeat(uuid.uuid4(), origin, events, parked_for, NOW)
 
 
 async def park(journal: Journal, receipt: Receipt, role_id: int) -> None:
@@ -65,7 +50,7 @@ async def items_of(journal: Journal, envelope: LogEnvelope) -> list[list[bytes]]
 
 async def test_what_comes_again_is_received_with_the_same_content(journal: Journal, scribe: Scribe) -> None:
     first = await scribe.put([b"a", b"bc"], [], [b"d"])
-    repeat = await again(journal, first.envelope_id)
+    repeat = await scribe.again(first.envelope_id)
     receipt = await journal.write(repeat)
     assert receipt == Receipt(repeat.envelope_id, 2, first.events, first.items, first.data_bytes, first.hash)
     assert await journal.read(read_head) == 2
@@ -84,9 +69,9 @@ async def test_what_comes_again_is_received_with_the_same_content(journal: Journ
 
 async def test_items_are_never_copied(journal: Journal, scribe: Scribe) -> None:
     first = await scribe.put([b"a"])
-    once = await again(journal, first.envelope_id)
+    once = await scribe.again(first.envelope_id)
     await journal.write(once)
-    twice = await again(journal, once.envelope_id)
+    twice = await scribe.again(once.envelope_id)
     await journal.write(twice)
     (event,) = twice.events
     assert event.origin_id == (await log(journal))[0].events[0].event_id
@@ -99,7 +84,7 @@ async def test_items_are_never_copied(journal: Journal, scribe: Scribe) -> None:
 
 async def test_positions_have_no_gap_where_seals_and_repeats_meet(journal: Journal, scribe: Scribe) -> None:
     first = await scribe.put([b"x"])
-    again_and_again = [await again(journal, first.envelope_id) for _ in range(5)]
+    again_and_again = [await scribe.again(first.envelope_id) for _ in range(5)]
     unknown = Repeat(uuid.uuid4(), uuid.uuid4(), [], None, NOW)
     written = [scribe.put([b"x"]), *(journal.write(repeat) for repeat in again_and_again), scribe.put([b"x"])]
     refused = journal.write(unknown)
@@ -114,7 +99,7 @@ async def test_a_repeat_for_some_roles_settles_what_was_parked_for_them(journal:
     store_1, store_2 = scribe.role_id("store_1"), scribe.role_id("store_2")
     await park(journal, first, store_1)
     await park(journal, first, store_2)
-    repeat = await again(journal, first.envelope_id, [store_1])
+    repeat = await scribe.again(first.envelope_id, [store_1])
     await journal.write(repeat)
     assert await states(journal) == ["parked"]
     assert (await log(journal))[1].only_roles == frozenset({store_1})
@@ -131,7 +116,7 @@ async def test_only_what_is_parked_is_settled(journal: Journal, scribe: Scribe) 
     store_1, store_2 = scribe.role_id("store_1"), scribe.role_id("store_2")
     await park(journal, first, store_1)
     with pytest.raises(JournalError, match="no longer parked"):
-        await journal.write(await again(journal, first.envelope_id, [store_1, store_2]))
+        await journal.write(await scribe.again(first.envelope_id, [store_1, store_2]))
     assert await states(journal) == ["parked"]
     assert await journal.read(read_head) == 1
     assert await journal.read(repeats.read_retries, first.envelope_id) == {}
@@ -141,7 +126,7 @@ async def test_of_two_that_repeat_the_same_one_is_refused(journal: Journal, scri
     first = await scribe.put([b"x"])
     role_id = scribe.role_id()
     await park(journal, first, role_id)
-    both = [await again(journal, first.envelope_id, [role_id]) for _ in range(2)]
+    both = [await scribe.again(first.envelope_id, [role_id]) for _ in range(2)]
     outcomes = await asyncio.gather(*map(journal.write, both), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [Receipt, JournalError]
     assert await journal.read(read_head) == 2
@@ -151,9 +136,9 @@ async def test_what_is_not_received_does_not_come_again(journal: Journal, scribe
     envelope_id, started = scribe.start_envelope()
     await started
     with pytest.raises(JournalError, match="not there to come again"):
-        await journal.write(await again(journal, envelope_id))
+        await journal.write(await scribe.again(envelope_id))
     first = await scribe.put([b"x"], [b"y"])
-    repeat = await again(journal, first.envelope_id)
+    repeat = await scribe.again(first.envelope_id)
     with pytest.raises(JournalError, match="not there to come again"):
         await journal.write(Repeat(repeat.envelope_id, first.envelope_id, repeat.events[:1], None, NOW))
     with pytest.raises(JournalError):
@@ -173,7 +158,7 @@ async def test_where_an_envelope_stands(journal: Journal, scribe: Scribe) -> Non
         *[(store_1, "store_1", False), (store_2, "store_2", False)]
     ]
     assert standing.past.envelope_id == first.envelope_id
-    repeated = [await again(journal, first.envelope_id, [role_id]) for role_id in (store_2, store_1)]
+    repeated = [await scribe.again(first.envelope_id, [role_id]) for role_id in (store_2, store_1)]
     for repeat in repeated:
         await journal.write(repeat)
     standing = await journal.read(repeats.read_standing, event_id)

@@ -27,7 +27,17 @@ from xbus.broker.journal.configuration import (
 )
 from xbus.broker.journal.database import create_engine
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import Append, EndEvent, Receipt, Seal, StartEnvelope, StartEvent
+from xbus.broker.journal.repeats import read_past
+from xbus.broker.journal.writes import (
+    Append,
+    EndEvent,
+    Receipt,
+    Repeat,
+    RepeatedEvent,
+    Seal,
+    StartEnvelope,
+    StartEvent,
+)
 from xbus.rpc.codec import pack_items
 
 NOW = datetime(2020, 2, 29, 12, 0, tzinfo=UTC)
@@ -36,7 +46,8 @@ NOW = datetime(2020, 2, 29, 12, 0, tzinfo=UTC)
 def small_bus() -> Bus:
     """``flights`` go through the worker ``names`` to ``store``, ``notes`` straight there; ``store`` has two roles.
 
-    ``fares`` go through ``names`` and then ``prices``. ``north`` may send these types, ``south`` only notes.
+    ``fares`` go through ``names`` and then ``prices``; ``wishes`` as flights, and are answered by an immediate reply.
+    ``north`` may send these types, ``south`` only notes.
     ``secrets`` is a type that nobody may send.
     """
     flights = {"names": Node("names", "names", ("store",)), "store": Node("store", "store")}
@@ -51,6 +62,7 @@ def small_bus() -> Bus:
             "flights": EventType("flights", False, flights),
             "fares": EventType("fares", False, fares),
             "notes": EventType("notes", False, notes),
+            "wishes": EventType("wishes", True, flights),
             "secrets": EventType("secrets", False, {}),
         },
         services={
@@ -65,7 +77,7 @@ def small_bus() -> Bus:
             "store_2": Role("store_2", "store"),
         },
         profiles={
-            "all": Profile("all", frozenset({"flights", "fares", "notes"})),
+            "all": Profile("all", frozenset({"flights", "fares", "notes", "wishes"})),
             "notes only": Profile("notes only", frozenset({"notes"})),
         },
         emitters={"north": Emitter("north", "all"), "south": Emitter("south", "notes only")},
@@ -174,3 +186,16 @@ class Scribe:
         receipt = await self.seal(envelope_id, len(events), sum(map(len, events)))
         await asyncio.gather(*answers)
         return receipt
+
+    async def again(self, origin_id: uuid.UUID, parked_for: Sequence[int] | None = None) -> Repeat:
+        """What repeats an envelope; its events go the way that they went."""
+        past = await self.journal.read(read_past, origin_id)
+        assert past is not None
+        events = [
+            RepeatedEvent(
+                *(uuid.uuid4(), event.segments_id, event.number, event.event_type_id),
+                *(event.graph_id, event.estimate, event.items or 0),
+            )
+            for event in past.events
+        ]
+        return Repeat(uuid.uuid4(), origin_id, events, parked_for, NOW)

@@ -93,8 +93,16 @@ class Broker:
 
     async def put(self, *items: bytes, type_name: str = "notes") -> Receipt:
         receipt = await self.scribe.put(list(items), type_name=type_name)
-        self._bell.rung.set()
+        self.ring()
         return receipt
+
+    def ring(self) -> None:
+        """As the front does."""
+        self._bell.rung.set()
+
+    async def write(self, write: Write) -> None:
+        await self.journal.write(write)
+        self._bell.rung.set()
 
     async def until(self, condition: Callable[[], object]) -> None:
         while not condition():
@@ -299,6 +307,47 @@ async def test_a_fault_of_the_broker_parks_and_the_next_goes_on(
             await broker.until_rows({"store_1": ("parked", 1, "internal_error")})
         await broker.put(b"y")
         await broker.until(lambda: broker.items("store_1") == [b"y"])
+
+
+# -- repeats ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_comes_again_for_some_roles_reaches_no_others(journal: Journal) -> None:
+    async with running(journal) as broker:
+        client = await broker.register("store_1", xbus_take_event=BROKEN)
+        await broker.register("store_2")
+        first = await broker.put(b"x")
+        await broker.until_rows({"store_1": ("parked", 1, "error_reply")})
+        client.answers = {}
+        store_1 = broker.scribe.role_id("store_1")
+        await broker.write(await broker.scribe.again(first.envelope_id, [store_1]))
+        await broker.put(b"y")
+        await broker.until(lambda: broker.items("store_1") == [b"x", b"x", b"y"])
+        await broker.until(lambda: broker.items("store_2") == [b"x", b"y"])
+        # All come again for everybody, and so does what came again.
+        await broker.write(await broker.scribe.again(first.envelope_id))
+        await broker.until(lambda: broker.items("store_1")[3:] == broker.items("store_2")[2:] == [b"x"])
+    assert await broker.rows() == {}
+    assert await broker.cursor("store_2") == 4
+
+
+async def test_after_a_crash_too_what_comes_again_for_some_roles_reaches_no_others(journal: Journal) -> None:
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async with running(journal, clean=False) as broker:
+        client = await broker.register("store_1", xbus_take_event=BROKEN)
+        await broker.register("store_2")
+        first = await broker.put(b"x")
+        await broker.until_rows({"store_1": ("parked", 1, "error_reply")})
+        client.answers = {"xbus.take_event": never}
+        await broker.write(await broker.scribe.again(first.envelope_id, [broker.scribe.role_id("store_1")]))
+        await broker.until(lambda: broker.items("store_1") == [b"x", b"x"])
+    async with running(journal) as broker:
+        assert await broker.rows() == {"store_1": ("retry", 1, "broker_stopped")}
+        await broker.register("store_1")
+        await broker.register("store_2")
+        await broker.put(b"y")
+        await broker.until(lambda: broker.items("store_2") == [b"y"])
+        await broker.until(lambda: sorted(broker.items("store_1")) == [b"x", b"y"])
 
 
 # -- restarts --------------------------------------------------------------------------------------------------------
