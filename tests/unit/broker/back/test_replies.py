@@ -1,0 +1,310 @@
+"""Immediate replies, from the ask in the journal to the end of the envelope."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.support.clock import StandingClock
+from tests.support.journal import memory_engine
+from tests.support.recipients import NEW, OLD
+from tests.unit.broker.back.test_back import Broker, running
+from xbus.broker.back import lanes
+from xbus.broker.back.recipient import Abilities
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.replies import StoredReply, read_replies
+from xbus.broker.journal.writes import AskReply, Cancel, MoveReply
+from xbus.errors import JournalUnavailable
+from xbus.rpc.codec import unpack
+from xbus.states import ReplyState
+
+NOW = StandingClock().now()
+WISHES = [True, ["wishes"]]
+
+
+@pytest.fixture
+async def journal() -> AsyncIterator[Journal]:
+    async with Journal(memory_engine(), "broker") as journal:
+        yield journal
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
+
+
+class Wish:
+    """An envelope with one event whose emitter waits for a reply."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.envelope_id, _ = broker.scribe.start_envelope()
+        self.events = 0
+
+    async def ask(self, seconds: float = 30) -> uuid.UUID:
+        self.events += 1
+        event_id, _ = self.broker.scribe.start_event(self.envelope_id, self.events, "wishes")
+        self.broker.scribe.append(self.envelope_id, event_id, 0, [b"a wish"])
+        await self.ask_again(event_id, seconds)
+        return event_id
+
+    async def ask_again(self, event_id: uuid.UUID, seconds: float = 30) -> None:
+        until = NOW + timedelta(seconds=seconds)
+        await self.broker.journal.write(AskReply(event_id, self.envelope_id, until))
+        self.broker.ring()
+
+    async def answer(self, event_id: uuid.UUID) -> StoredReply:
+        while True:
+            reply = (await self.broker.journal.read(read_replies, [event_id]))[event_id]
+            if reply.state is not ReplyState.ASKED:
+                return reply
+            await asyncio.sleep(0)
+
+    async def become(self, event_id: uuid.UUID, state: ReplyState) -> None:
+        while (await self.answer(event_id)).state is not state:
+            await asyncio.sleep(0)
+
+    async def seal(self, *event_ids: uuid.UUID) -> None:
+        for event_id in event_ids:
+            self.broker.scribe.end_event(self.envelope_id, event_id, 1)
+        await self.broker.scribe.seal(self.envelope_id, len(event_ids), len(event_ids))
+        self.broker.ring()
+
+    async def cancel(self) -> None:
+        await self.broker.journal.write(Cancel(self.envelope_id, NOW, "the test said so"))
+        self.broker.ring()
+
+
+def steps(kind: Abilities) -> list[str]:
+    return ["xbus.take_event"] if kind.batches else ["start_event", "send_item", "end_event"]
+
+
+def replying(kind: Abilities, reply: Any = "granted") -> dict[str, Any]:
+    return {"xbus_take_event" if kind.batches else "end_event": [True, reply], "has_immediate_reply": WISHES}
+
+
+@pytest.mark.parametrize("kind", [OLD, NEW])
+async def test_it_is_asked_held_and_ended(journal: Journal, kind: Abilities) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", kind, **replying(kind))
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        reply = await wish.answer(event_id)
+        assert (reply.state, unpack(reply.data or b"")) == (ReplyState.HELD, "granted")
+        assert broker.script.verbs("store_1")[3:] == steps(kind)
+        await wish.seal(event_id)
+        await wish.become(event_id, ReplyState.GIVEN)
+        await broker.until(lambda: "end_envelope" in broker.script.verbs("store_1"))
+        await broker.until_rows({})
+        assert broker.script.verbs("store_1")[3:] == [*steps(kind), "end_envelope"]
+        assert broker.script.verbs("names_1")[-2:] == ["xbus.take_event", "end_envelope"]
+    assert await broker.cursor() == 1
+
+
+async def test_two_events_of_one_envelope_come_one_after_the_other(journal: Journal) -> None:
+    first_answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    answers = iter([first_answer, [True, "second"]])
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", has_immediate_reply=WISHES, xbus_take_event=lambda *_: next(answers))
+        wish = Wish(broker)
+        first, second = await wish.ask(), await wish.ask()
+        await broker.until(lambda: "xbus.take_event" in broker.script.verbs("store_1"))
+        assert broker.script.verbs("store_1").count("xbus.take_event") == 1
+        first_answer.set_result([True, "first"])
+        assert unpack((await wish.answer(first)).data or b"") == "first"
+        assert unpack((await wish.answer(second)).data or b"") == "second"
+        await wish.seal(first, second)
+        await broker.until(lambda: "end_envelope" in broker.script.verbs("store_1"))
+    assert broker.script.verbs("store_1")[3:] == ["xbus.take_event", "xbus.take_event", "end_envelope"]
+
+
+async def test_what_is_held_goes_on_though_its_role_is_far_behind(journal: Journal) -> None:
+    """The hold has the only slot, so those before it in the log can't go on before it has ended."""
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", **replying(NEW))
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        await wish.answer(event_id)
+        for number in range(5):
+            await broker.put(b"%d" % number)
+        await wish.seal(event_id)
+        await broker.until(lambda: len(broker.items("store_1")) == 6)
+        await broker.until_rows({})
+        assert broker.items("store_1") == [b"a wish", b"0", b"1", b"2", b"3", b"4"]
+        assert "stop_envelope" not in broker.script.verbs("store_1")
+
+
+async def test_a_cancelled_envelope_is_stopped_and_the_slot_is_free(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", **replying(NEW))
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        await wish.answer(event_id)
+        await wish.cancel()
+        await wish.become(event_id, ReplyState.GIVEN)
+        await broker.put(b"next")
+        await broker.until(lambda: broker.items("store_1") == [b"a wish", b"next"])
+        assert broker.script.verbs("store_1")[3:5] == ["xbus.take_event", "stop_envelope"]
+
+
+async def test_a_cancel_ends_the_wait_for_a_consumer(journal: Journal) -> None:
+    async with running(journal) as broker:
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        await wish.cancel()
+        reply = await wish.answer(event_id)
+        assert (reply.state, reply.code) == (ReplyState.FAILED, "envelope_closed")
+
+
+async def test_nobody_is_asked_after_the_time(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", **replying(NEW))
+        wish = Wish(broker)
+        event_id = await wish.ask(seconds=-1)
+        assert (await wish.answer(event_id)).code == "reply_timed_out"
+        assert "xbus.take_event" not in broker.script.verbs("store_1")
+
+
+async def test_a_failure_stops_all_that_have_begun_and_may_be_asked_again(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        client = await broker.register(
+            "store_1", has_immediate_reply=WISHES, xbus_take_event=[False, [[[0], "not this one"]]]
+        )
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        reply = await wish.answer(event_id)
+        assert (reply.state, reply.code, reply.cause) == (
+            ReplyState.FAILED,
+            "reply_refused",
+            "take_event: not this one",
+        )
+        for login in ("names_1", "store_1"):
+            assert broker.script.verbs(login)[-1] == "stop_envelope"
+        client.answers["xbus.take_event"] = [True, "well then"]
+        await wish.ask_again(event_id)
+        await wish.become(event_id, ReplyState.HELD)
+
+
+@pytest.mark.parametrize(
+    ("abilities", "others", "code"),
+    [
+        ({}, [], "reply_unsupported"),
+        ({"has_immediate_reply": [True, ["notes"]]}, [], "reply_unsupported"),
+        ({"has_immediate_reply": WISHES}, ["store_2"], "reply_ambiguous"),
+    ],
+)
+async def test_who_may_not_reply(journal: Journal, abilities: dict[str, Any], others: list[str], code: str) -> None:
+    async with running(journal) as broker:
+        for login in ("names_1", "store_1", *others):
+            await broker.register(login, **(abilities if login.startswith("store") else {}))
+        wish = Wish(broker)
+        assert (await wish.answer(await wish.ask())).code == code
+        assert "xbus.take_event" not in broker.script.verbs("store_1")
+
+
+async def test_a_consumer_that_is_lost_after_its_reply_gets_it_again_after_the_seal(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", **replying(NEW))
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        await wish.answer(event_id)
+        await broker.leave("store_1")
+        await wish.become(event_id, ReplyState.GIVEN)
+        await wish.seal(event_id)
+        await broker.register("store_1", **replying(NEW, "another"))
+        await broker.until(lambda: broker.items("store_1") == [b"a wish", b"a wish"])
+        assert unpack((await wish.answer(event_id)).data or b"") == "granted"
+
+
+async def test_a_crash_leaves_nothing_held(journal: Journal) -> None:
+    async with running(journal, clean=False) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", **replying(NEW))
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        await wish.become(event_id, ReplyState.HELD)
+
+    def prepared(broker: Broker) -> None:
+        broker.prepare("names_1")
+        broker.prepare("store_1", **replying(NEW))
+
+    async with running(journal, prepared=prepared) as again:
+        wish.broker = again
+        await wish.become(event_id, ReplyState.GIVEN)
+        await again.until(lambda: "stop_envelope" in again.script.verbs("store_1"))
+        await wish.seal(event_id)
+        await again.until(lambda: again.items("store_1") == [b"a wish"])
+        await again.until_rows({})
+
+
+async def test_a_clean_stop_has_what_is_held_forgotten(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", **replying(NEW))
+        wish = Wish(broker)
+        await wish.answer(await wish.ask())
+    assert broker.script.verbs("store_1")[-1] == "stop_envelope"
+
+
+async def test_an_ask_that_a_crash_left_is_answered_by_the_next_run(journal: Journal) -> None:
+    async with running(journal, clean=False) as broker:
+        wish = Wish(broker)
+        event_id = await wish.ask()
+    async with running(journal) as again:
+        wish.broker = again
+        await again.register("names_1")
+        await again.register("store_1", **replying(NEW))
+        await wish.become(event_id, ReplyState.HELD)
+        # It may have been asked before the crash.
+        assert again.script.verbs("store_1")[3:] == ["stop_envelope", "xbus.take_event"]
+
+
+async def test_several_slots_are_several_replies_at_once(journal: Journal) -> None:
+    kind = replace(NEW, envelopes=2)
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", kind, **replying(kind))
+        first, second = Wish(broker), Wish(broker)
+        replies = [await first.ask(), await second.ask()]
+        await first.become(replies[0], ReplyState.HELD)
+        await second.become(replies[1], ReplyState.HELD)
+        await second.seal(replies[1])
+        await first.seal(replies[0])
+        await broker.until(lambda: broker.script.verbs("store_1").count("end_envelope") == 2)
+        await broker.until_rows({})
+
+
+async def test_a_reply_that_can_not_be_written_is_asked_for_again(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipient is told to forget what it began, as nobody will know of its reply."""
+    write = journal.write
+    refused: list[MoveReply] = []
+
+    def failing_once(what: Any) -> "asyncio.Future[Any]":
+        if isinstance(what, MoveReply) and not refused:
+            refused.append(what)
+            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            answer.set_exception(JournalUnavailable("the database is away"))
+            return answer
+        return write(what)
+
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", **replying(NEW))
+        monkeypatch.setattr(journal, "write", failing_once)
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        await wish.become(event_id, ReplyState.HELD)
+        assert broker.script.verbs("store_1")[3:] == ["xbus.take_event", "stop_envelope", "xbus.take_event"]
