@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.support.daemon import Daemon
 from tests.support.processes import Process, run
 from tests.support.waiting import eventually, wait_until
 from xbus.emitter import AsyncEmitter, Emitter
-from xbus.errors import Refused
+from xbus.errors import CallError, Refused
 from xbus.recipient import Consumer, Envelope, Event, Item, Recipient, Refusal, Worker, serve
 from xbus.rpc.client import Client
 from xbus.rpc.codec import pack_items
@@ -228,6 +228,59 @@ async def test_what_the_broker_refuses_comes_out_with_its_code(sqlite_url: str, 
     assert await emit(daemon, code_of("forbidden_numbers", [])) == "type_not_allowed"
     assert await emit(daemon, code_of("numbers", [b"x" * 101])) == "item_too_large"
     assert await emit(daemon, code_of("numbers", [1] * 11)) == "envelope_too_large"
+
+
+class Prices(Keeps):
+    """Replies the prices of articles; some of them in ways of their own."""
+
+    immediate_reply = ("price_wanted",)
+    prices: ClassVar[dict[str, Any]] = {"pen": 3, "ink": {"litre": 7.5}, "odd": object()}
+
+    def on_item(self, event: Event, item: Item) -> None:
+        super().on_item(event, item)
+        if item.value == "broken":
+            raise KeyError(item.value)
+        if item.value not in self.prices:
+            raise Refusal(f"there is no {item.value}")
+
+    def on_event_end(self, event: Event) -> Any:
+        return [self.prices[value] for _, value in event.envelope.state["items"]]
+
+
+async def test_an_emitter_asks_and_a_consumer_replies(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"price_wanted": {"prices": []}, "note": {"prices": []}}, immediate=("price_wanted",))
+    daemon = start_daemon(sqlite_url, {"front": {"immediate_reply_timeout": 2}})
+    prices = Prices()
+    async with AsyncEmitter(daemon.front, "emitter_1", PASSWORD) as emitter:
+        async with serving(daemon, "prices_1", prices):
+            assert await emitter.ask("price_wanted", "pen", "ink") == [3, {"litre": 7.5}]
+            assert await emitter.ask("price_wanted") == []
+            assert await emit(daemon, lambda blocking: blocking.ask("price_wanted", "pen")) == [3]
+            assert await emitter.ask("note", "pen") is None
+            await eventually(lambda: len(prices.committed) == 4, "all are committed")
+            assert [[value for _, value in items] for items in prices.committed.values()] == [
+                ["pen", "ink"],
+                [],
+                ["pen"],
+                ["pen"],
+            ]
+
+            assert await why_no_reply(emitter, "paper") == "reply_refused: there is no paper"
+            assert (await why_no_reply(emitter, "odd")).endswith("reply, of type list, can't be packed by msgpack")
+            assert (await why_no_reply(emitter, "broken")).startswith("reply_failed: KeyError: 'broken'")
+            await eventually(lambda: len(set(prices.rolled_back)) == 3, "what had no reply is rolled back")
+            with pytest.raises(Refused) as refused:
+                await emitter.put("price_wanted", ["pen"])
+            assert refused.value.code == "reply_wanted"
+            assert await emitter.ask("price_wanted", "pen") == [3]
+            await eventually(lambda: len(prices.committed) == 5, "what was asked last is committed")
+        assert (await why_no_reply(emitter, "pen")).startswith("reply_timed_out: ")
+
+
+async def why_no_reply(emitter: AsyncEmitter, item: str) -> str:
+    with pytest.raises(CallError) as told:
+        await emitter.ask("price_wanted", item)
+    return f"{told.value.code}: {told.value.cause}"
 
 
 def test_the_examples_run(sqlite_url: str, start_daemon: StartDaemon, tmp_path: Path) -> None:
