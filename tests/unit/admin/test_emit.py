@@ -20,6 +20,9 @@ class NotedEmitter:
 
     notes: ClassVar[list[Any]]
     refusal: ClassVar[XbusError | None]
+    """What sending the item 1 leads to."""
+    broken: ClassVar[XbusError | None]
+    """What became of an earlier batch."""
 
     def __init__(self, url: str, login: str, password: str) -> None:
         self.notes.append(("login", url, login, password))
@@ -42,12 +45,16 @@ class NotedEmitter:
     @contextmanager
     def _event(self, type_name: str) -> Iterator[Any]:
         self.notes.append(("event", type_name))
-        yield SimpleNamespace(send=self._send)
+        yield SimpleNamespace(send=self._send, flush=self._flush)
 
     def _send(self, item: object) -> None:
-        if self.refusal is not None:
+        if self.refusal is not None and item in ({"id": "1"}, 1):
             raise self.refusal
         self.notes.append(item)
+
+    def _flush(self) -> None:
+        if self.broken is not None:
+            raise self.broken
 
 
 @pytest.fixture
@@ -55,6 +62,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> type[NotedEmitter]:
     class Fresh(NotedEmitter):
         notes: ClassVar[list[Any]] = []
         refusal: ClassVar[XbusError | None] = None
+        broken: ClassVar[XbusError | None] = None
 
     monkeypatch.setattr(command, "Emitter", Fresh)
     for variable in ("XBUS_CONFIG", "XBUS_LOGIN", "XBUS_PASSWORD"):
@@ -62,10 +70,15 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> type[NotedEmitter]:
     return Fresh
 
 
+def run(*arguments: str, stdin: str = "", **environment: str) -> Result:
+    return CliRunner().invoke(
+        main, ["emit", "--url", "tcp://here:1", *arguments], input=stdin, env=environment, prog_name="xbus"
+    )
+
+
 def emit(path: Path, content: str, *options: str, stdin: str = "", **environment: str) -> Result:
     path.write_text(content)
-    arguments = ["emit", str(path), "--type", "flights", "--url", "tcp://here:1", *options]
-    return CliRunner().invoke(main, arguments, input=stdin, env=environment, prog_name="xbus")
+    return run(str(path), "--type", "flights", *options, stdin=stdin, **environment)
 
 
 def test_a_file_is_one_envelope(noted: type[NotedEmitter], tmp_path: Path) -> None:
@@ -140,3 +153,163 @@ def test_a_password_file_without_a_password_is_refused(noted: type[NotedEmitter]
     result = emit(tmp_path / "a.csv", "", "--login", "me", "--password-file", str(secret))
     assert result.exit_code == 1
     assert "holds no password in its first line" in result.stderr
+
+
+# -- bad lines ---------------------------------------------------------------------------------------------------------
+
+KNOWN = ("--login", "me")
+SECRET = {"XBUS_PASSWORD": "secret"}
+
+
+@pytest.mark.parametrize("option", [("--on-bad-line", "skip"), ("--on-bad-line=skip",)])
+def test_skip_leaves_bad_lines_out_and_tells_them(
+    noted: type[NotedEmitter], tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    path = tmp_path / "a.jsonl"
+    result = emit(path, "0\n{\n3\n[\n", *KNOWN, *option, **SECRET)
+    assert result.exit_code == 0
+    assert noted.notes[-3:] == [0, 3, "sealed"]
+    told = [line for line in result.stderr.splitlines() if line.startswith("xbus: ")]
+    assert [line.partition(": this")[0] for line in told[:2]] == [f"xbus: {path}:2", f"xbus: {path}:4"]
+    assert told[2:] == ["xbus: 2 bad lines were left out"]
+
+
+@pytest.mark.parametrize("place", ["before", "behind", "joined"])
+def test_collect_also_writes_them(noted: type[NotedEmitter], tmp_path: Path, place: str) -> None:
+    path, to = tmp_path / "a.csv", tmp_path / "bad.csv"
+    path.write_text("id\n0\n2,x\n")
+    option = ["--on-bad-line=collect", str(to)] if place == "joined" else ["--on-bad-line", "collect", str(to)]
+    words = [str(path), *option] if place == "behind" else [*option, str(path)]
+    result = run(*KNOWN, "--type", "flights", *words, **SECRET)
+    assert result.exit_code == 0, result.output
+    assert noted.notes[-2:] == [{"id": "0"}, "sealed"]
+    fault = f"{path}:3: 2 fields, but the first line names 1"
+    assert to.read_text() == (
+        f"#xbus# bad lines of {path}: correct them below the remarks, and send this file\nid\n#xbus# {fault}\n2,x\n"
+    )
+    assert result.stderr.splitlines()[-2:] == [
+        f"xbus: {fault}",
+        f"xbus: 1 bad lines were left out and are in {to}: correct them there and send that file",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("a.csv", "--on-bad-line", "collect"),
+        ("a.csv", "--on-bad-line=collect"),
+        ("--on-bad-line", "collect", "--type", "flights", "a.csv"),
+        ("--on-bad-line", "collect", "a.csv"),
+        ("a.csv", "b.csv", "--on-bad-line", "collect", "c.csv"),
+        ("a.csv", "--on-bad-line", "ignore"),
+        ("a.csv", "--on-bad-line"),
+    ],
+)
+def test_a_policy_that_is_not_clear_is_a_wrong_command_line(noted: type[NotedEmitter], words: tuple[str, ...]) -> None:
+    result = run(*KNOWN, "--type", "flights", *words, **SECRET)
+    assert result.exit_code == 2
+    assert noted.notes == []
+
+
+def test_a_file_of_bad_lines_that_is_there_is_refused_before_anyone_is_called(
+    noted: type[NotedEmitter], tmp_path: Path
+) -> None:
+    other = tmp_path / "b.csv"
+    other.write_text("id\n1\n")
+    result = emit(tmp_path / "a.csv", "id\n1\n", *KNOWN, "--on-bad-line", "collect", str(other), **SECRET)
+    assert result.exit_code == 1
+    assert f"xbus: {other} is there already" in result.stderr
+    assert noted.notes == []
+
+
+def test_an_item_that_the_bus_can_not_take_is_a_bad_line(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    noted.refusal = Refused("an item of 99 bytes is too large", code="item_too_large")
+    to = tmp_path / "bad.jsonl"
+    result = emit(tmp_path / "a.jsonl", "0\n1\n2\n", *KNOWN, "--on-bad-line", "collect", str(to), **SECRET)
+    assert result.exit_code == 0
+    assert noted.notes[-3:] == [0, 2, "sealed"]
+    assert to.read_text().endswith(":2: an item of 99 bytes is too large\n1\n")
+
+
+def test_what_is_wrong_with_an_earlier_batch_is_no_bad_line(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    noted.refusal = noted.broken = Refused("a batch was wrong", code="bad_items")
+    to = tmp_path / "bad.jsonl"
+    result = emit(tmp_path / "a.jsonl", "{\n1\n", *KNOWN, "--on-bad-line", "collect", str(to), **SECRET)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "xbus: a batch was wrong"
+    assert noted.notes[-1] == "cancelled"
+    assert not to.exists(), "all lines have to be sent again"
+
+
+def test_no_policy_goes_on_where_lines_can_not_be_told_apart(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    result = emit(tmp_path / "a.csv", "id,id\n1,2\n", *KNOWN, "--on-bad-line", "skip", **SECRET)
+    assert result.exit_code == 1
+    assert noted.notes[-1] == "cancelled"
+
+
+# -- descriptors and several files -------------------------------------------------------------------------------------
+
+DESCRIPTORS = """\
+<all>
+  <descriptor>
+    <header>
+      <name>first</name><eventtype>boats</eventtype><format name="fixedlength"><startline>1</startline></format>
+    </header>
+    <fields><field name="n" mandatory="1"><source>1</source><type>int</type><length>3</length></field></fields>
+  </descriptor>
+  <descriptor>
+    <header><name>other</name><format name="xml"/><datanode>a/b</datanode></header>
+    <fields><field name="n" mandatory="true"><source>n</source><type>int</type></field></fields>
+  </descriptor>
+</all>
+"""
+
+
+@pytest.fixture
+def descriptors(tmp_path: Path) -> str:
+    path = tmp_path / "all.xml"
+    path.write_text(DESCRIPTORS)
+    return str(path)
+
+
+def test_a_descriptor_says_how_to_read_and_what_to_send(
+    noted: type[NotedEmitter], tmp_path: Path, descriptors: str
+) -> None:
+    (tmp_path / "a.txt").write_text("  1\n 22\n")
+    result = run(*KNOWN, str(tmp_path / "a.txt"), "--descriptor", descriptors, **SECRET)
+    assert result.exit_code == 0, result.output
+    assert noted.notes[1:] == [("event", "boats"), {"n": 1}, {"n": 22}, "sealed"]
+
+
+def test_a_descriptor_may_be_named_and_the_type_given(
+    noted: type[NotedEmitter], tmp_path: Path, descriptors: str
+) -> None:
+    (tmp_path / "a.xml").write_text("<a><b><n>7</n></b></a>")
+    words = (*KNOWN, str(tmp_path / "a.xml"), "--descriptor", f"{descriptors}#other")
+    assert run(*words, **SECRET).exit_code == 2, "no event type is known"
+    assert run(*words, "--type", "cars", **SECRET).exit_code == 0
+    assert noted.notes[1:] == [("event", "cars"), {"n": 7}, "sealed"]
+
+
+def test_the_name_of_a_descriptor_file_may_hold_a_hash(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    (tmp_path / "a#b.xml").write_text(DESCRIPTORS)
+    (tmp_path / "a.txt").write_text("  1\n")
+    for name in ("a#b.xml", "a#b.xml#first"):
+        assert run(*KNOWN, str(tmp_path / "a.txt"), "--descriptor", str(tmp_path / name), **SECRET).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["all.xml#none", "none.xml"])
+def test_a_descriptor_that_is_not_there_is_refused(
+    noted: type[NotedEmitter], tmp_path: Path, descriptors: str, name: str
+) -> None:
+    result = run(*KNOWN, "a.txt", "--descriptor", str(tmp_path / name), **SECRET)
+    assert (result.exit_code, noted.notes) == (1, [])
+
+
+def test_several_files_are_events_of_one_envelope(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id\n0\n")
+    (tmp_path / "b.jsonl").write_bytes('2\n"é"\n'.encode("latin-1"))
+    files = [str(tmp_path / "a.csv"), str(tmp_path / "b.jsonl")]
+    result = run(*KNOWN, *files, "--type", "flights", "--encoding", "latin-1", **SECRET)
+    assert result.exit_code == 0, result.output
+    assert noted.notes[1:] == [("event", "flights"), {"id": "0"}, ("event", "flights"), 2, "é", "sealed"]

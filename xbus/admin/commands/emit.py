@@ -1,54 +1,173 @@
 """``xbus emit``."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import click
 
 from xbus.admin.address import broker_address
-from xbus.admin.items import ItemFile
+from xbus.admin.files import (
+    CollectBadLines,
+    Descriptor,
+    ItemFile,
+    SkipBadLines,
+    StopAtBadLine,
+    read_descriptor,
+)
 from xbus.admin.program import config_option
 from xbus.admin.secret import password_file_option, password_of
-from xbus.emitter import Emitter, Receipt
+from xbus.emitter import Emitter, Event, Receipt
 from xbus.errors import Refused
 
 OF_THE_ITEM = frozenset({"bad_items", "item_too_large"})
 """Codes of refusals that an item itself is the reason for."""
 
+STOP, SKIP, COLLECT = "stop", "skip", "collect"
 
-@click.command()
+_POLICY = "--on-bad-line"
+_FILE = "--bad-lines"
+
+
+class _EmitCommand(click.Command):
+    """Takes ``--on-bad-line collect FILE``, while an option of click takes the same number of words each time."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _named_file(ctx, args))
+
+
+def _named_file(ctx: click.Context, args: Sequence[str]) -> list[str]:
+    """The arguments with the option of its own that the file of bad lines has."""
+    named: list[str] = []
+    words = iter(args)
+    for word in words:
+        named.append(word)
+        if word == "--":
+            named += words
+        elif word == _POLICY and (policy := next(words, None)) is not None:
+            named.append(policy)
+        if named[-2:] == [_POLICY, COLLECT] or word == f"{_POLICY}={COLLECT}":
+            file = next(words, "-")
+            if file.startswith("-"):
+                raise click.UsageError(f"{_POLICY} {COLLECT} needs a FILE behind it for the bad lines.", ctx)
+            named += [_FILE, file]
+    return named
+
+
+class _DescriptorFile(click.ParamType[Descriptor]):
+    """``FILE`` or ``FILE#name``."""
+
+    name = "descriptor"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Descriptor:
+        if isinstance(value, Descriptor):
+            return value
+        path, _, name = value.rpartition("#")
+        return read_descriptor(Path(path), name) if path and not Path(value).exists() else read_descriptor(Path(value))
+
+
+@click.command(cls=_EmitCommand)
 @config_option
-@click.argument("path", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--type", "type_name", required=True, metavar="NAME", help="The event type.")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option("--type", "type_name", metavar="NAME", help="The event type; by default the one in the descriptor.")
+@click.option(
+    "--descriptor",
+    type=_DescriptorFile(),
+    metavar="FILE[#NAME]",
+    help="How to read the files: an XML input descriptor, the first one in FILE or the one of that name.",
+)
+@click.option("--encoding", metavar="NAME", help="The files' encoding; by default the descriptor's, or utf-8.")
+@click.option(
+    _POLICY,
+    "policy",
+    type=click.Choice([STOP, SKIP, COLLECT]),
+    default=STOP,
+    metavar="stop|skip|collect FILE",
+    help="Send nothing (stop, the default), leave bad lines out (skip), or also write them into FILE (collect).",
+)
+@click.option(_FILE, "bad_lines", type=click.Path(path_type=Path), hidden=True)
 @click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
 @password_file_option
 @click.option("--url", help="The front's address; the configuration file tells it too.")
 def emit(
-    config_path: Path | None, path: Path, type_name: str, login: str, password_file: Path | None, url: str | None
+    config_path: Path | None,
+    paths: tuple[Path, ...],
+    type_name: str | None,
+    descriptor: Descriptor | None,
+    encoding: str | None,
+    policy: str,
+    bad_lines: Path | None,
+    login: str,
+    password_file: Path | None,
+    url: str | None,
 ) -> None:
-    """Send the items of FILE (.csv or .jsonl) as one envelope: all of them, or none.
+    """Send the items of each FILE as one event, and all files as one envelope: all of it, or nothing.
 
-    A row of CSV is sent as a map from the names in the first line to texts, a line of JSON as its value.
+    A row of a .csv file is sent as a map from the names in the first line to texts, a line of a .jsonl file as its
+    value. With --descriptor files of CSV, of fixed length and of XML are read as the descriptor says.
     """
+    event_type = type_name or (descriptor.event_type if descriptor else "")
+    if not event_type:
+        raise click.UsageError("No event type is named: give --type, or <eventtype> in the descriptor.")
+    if policy == COLLECT and len(paths) > 1:
+        raise click.UsageError(f"{_POLICY} {COLLECT} takes one file to send at a time.")
     address = broker_address("front", url, config_path)
-    with ItemFile(path) as items:
+    with ExitStack() as opened:
+        files = [opened.enter_context(ItemFile(path, descriptor, encoding)) for path in paths]
+        bad = opened.enter_context(_policy(policy, bad_lines))
         password = password_of(login, password_file)
+        label = f"Sending {paths[0].name}" if len(paths) == 1 else f"Sending {len(paths)} files"
         with (
-            click.progressbar(length=items.size, label=f"Sending {path.name}", file=sys.stderr) as bar,
+            click.progressbar(length=sum(file.size for file in files), label=label, file=sys.stderr) as bar,
             Emitter(address, login, password) as emitter,
         ):
-            receipt = _send(emitter, type_name, items, bar.update)
+            receipt = _send(emitter, event_type, files, bad, bar.update)
     click.echo(f"{receipt.items:,} items sent: envelope {receipt.envelope_id}, position {receipt.position:,}")
+    if bad.count:
+        _tell(f"{bad.count:,} bad lines were left out{_to_correct(bad_lines)}")
 
 
-def _send(emitter: Emitter, type_name: str, items: ItemFile, on_bytes: Callable[[int], object]) -> Receipt:
-    with emitter.envelope() as envelope, envelope.event(type_name) as event:
-        for item in items.read(on_bytes):
-            try:
-                event.send(item)
-            except Refused as error:
-                if error.code in OF_THE_ITEM:
-                    items.refuse(error.cause, error)
-                raise
+def _policy(policy: str, bad_lines: Path | None) -> StopAtBadLine:
+    if policy == COLLECT and bad_lines is not None:
+        return CollectBadLines(_tell, bad_lines)
+    return SkipBadLines(_tell) if policy == SKIP else StopAtBadLine()
+
+
+def _send(
+    emitter: Emitter,
+    event_type: str,
+    files: Sequence[ItemFile],
+    bad: StopAtBadLine,
+    on_bytes: Callable[[int], object],
+) -> Receipt:
+    with emitter.envelope() as envelope:
+        for file in files:
+            with envelope.event(event_type) as event:
+                _send_file(event, file, bad, on_bytes)
+        bad.finish()
     return envelope.receipt
+
+
+def _send_file(event: Event, file: ItemFile, bad: StopAtBadLine, on_bytes: Callable[[int], object]) -> None:
+    for entry in file.entries(on_bytes):
+        if entry.fault:
+            bad.meet(file, entry, entry.fault)
+            continue
+        try:
+            event.send(entry.item)
+        except Refused as error:
+            if error.code not in OF_THE_ITEM:
+                raise
+            # What the bus said about an earlier batch would come up here too, and is not this line's fault.
+            event.flush()
+            bad.meet(file, entry, error.cause)
+
+
+def _tell(sentence: str) -> None:
+    click.echo(f"xbus: {sentence}", err=True)
+
+
+def _to_correct(path: Path | None) -> str:
+    return f" and are in {path}: correct them there and send that file" if path else ""

@@ -1,0 +1,134 @@
+"""Files of CSV and of lines of JSON that need no descriptor."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.item_files import entries_of, told, written
+from xbus.admin.files import ItemFile
+from xbus.errors import XbusError
+
+
+def test_a_row_of_csv_is_a_dictionary(tmp_path: Path) -> None:
+    path = written(tmp_path / "clients.csv", 'id,name\n1,"Doe, Jane"\n\n2,"two\nlines"\n')
+    assert told(entries_of(path)) == [{"id": "1", "name": "Doe, Jane"}, {"id": "2", "name": "two\nlines"}]
+
+
+def test_a_line_of_json_is_any_value(tmp_path: Path) -> None:
+    path = written(tmp_path / "values.jsonl", '{"a": [1, null]}\n\n"text"\n3.5')
+    assert told(entries_of(path)) == [{"a": [1, None]}, "text", 3.5]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+    assert told(entries_of(written(tmp_path / "a.CSV", b"\xef\xbb\xbfid\r\n7\r\n"))) == [{"id": "7"}]
+
+
+@pytest.mark.parametrize("name", ["empty.csv", "empty.jsonl"])
+def test_an_empty_file_has_no_items(tmp_path: Path, name: str) -> None:
+    assert entries_of(written(tmp_path / name, "")) == []
+
+
+def test_the_bytes_that_were_read_are_told(tmp_path: Path) -> None:
+    counts: list[int] = []
+    with ItemFile(written(tmp_path / "values.jsonl", "1\n" * 20_000)) as file:
+        seen = next(iter(file.entries(counts.append)))
+        assert (seen.item, file.size) == (1, 40_000)
+        assert 0 < sum(counts) < 20_000, "the file is not read ahead"
+        for _ in file.entries(counts.append):
+            pass
+    assert sum(counts) == 40_000
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-32-le", "cp500"])
+def test_a_file_may_be_in_any_encoding(tmp_path: Path, encoding: str) -> None:
+    rows = written(tmp_path / "a.csv", "id,name\n1,Müller\n".encode(encoding))
+    values = written(tmp_path / "a.jsonl", '"é"\n2\n'.encode(encoding))
+    assert told(entries_of(rows, encoding=encoding)) == [{"id": "1", "name": "Müller"}]
+    assert told(entries_of(values, encoding=encoding)) == ["é", 2]
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "hex"])
+def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> None:
+    with pytest.raises(XbusError, match=f'there is no encoding "{encoding}"') as refused:
+        ItemFile(written(tmp_path / "a.csv", "id\n"), encoding=encoding)
+    assert refused.value.code == "unknown_encoding"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "seen"),
+    [
+        (
+            "a.csv",
+            "id,name\n1,x\n2\n3,x,y\n4,z\n",
+            [
+                {"id": "1", "name": "x"},
+                "3: 1 fields, but the first line names 2",
+                "4: 3 fields, but the first line names 2",
+                {"id": "4", "name": "z"},
+            ],
+        ),
+        (
+            "a.csv",
+            'id\n"a"b\nc\n"two\nlines"!\nd\n',
+            [
+                "2: this is not CSV (',' expected after '\"')",
+                {"id": "c"},
+                "4: this is not CSV (',' expected after '\"')",
+                {"id": "d"},
+            ],
+        ),
+        (
+            "a.csv",
+            'id\nx\n"a\nb\n',
+            [{"id": "x"}, "3: this is not CSV (a quoted field is still open where the file ends)"],
+        ),
+        ("a.csv", b"id\n1\n\xff\n2\n", [{"id": "1"}, "3: this is not text in UTF-8", {"id": "2"}]),
+        ("a.jsonl", '1\n{"a": }\n2\n', [1, "2: this is not JSON (Expecting value: line 1 column 7 (char 6))", 2]),
+        ("a.jsonl", "1\n\n[NaN]\n", [1, "3: this is not JSON (NaN is no value of JSON)"]),
+        ("a.jsonl", b'"\xff"\n2\n', ["1: this is not text in UTF-8", 2]),
+        ("a.jsonl", "[" * 100_000 + "\n2\n", ["1: this JSON is nested too deeply", 2]),
+    ],
+)
+def test_behind_a_bad_line_it_goes_on(tmp_path: Path, name: str, content: str | bytes, seen: list[object]) -> None:
+    assert told(entries_of(written(tmp_path / name, content))) == seen
+
+
+def test_a_bad_entry_gives_back_the_file_as_it_was(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", b'id,name\r\n\xff,"two\r\nlines"\r\n7')
+    assert [entry.raw().encode("utf-8", "surrogateescape") for entry in entries_of(path)] == [
+        b'\xff,"two\r\nlines"\r\n',
+        b"7\n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "where"),
+    [
+        ("id,id\n", None, ":1: a column is named twice"),
+        (b"\xff\n", None, ":1: this is not text in UTF-8"),
+        ("id\n1\n".encode("utf-16-le") + b"\x00\xdc", "utf-16-le", ":1: what follows is not text in UTF-16-LE"),
+        ("x" * 20_000_000, None, ":1: the line is longer than 16,777,216 characters"),
+    ],
+    ids=["names", "text", "encoding", "long"],
+)
+def test_what_can_not_be_told_apart_ends_the_reading(
+    tmp_path: Path, content: str | bytes, encoding: str | None, where: str
+) -> None:
+    path = written(tmp_path / "a.csv", content)
+    with pytest.raises(XbusError) as refused:
+        entries_of(path, encoding=encoding)
+    assert refused.value.code == "bad_line"
+    assert refused.value.cause == f"{path}{where}"
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(XbusError, match=r"neither \.csv nor \.jsonl"):
+        ItemFile(tmp_path / "a.xlsx")
+
+
+@pytest.mark.parametrize(("name", "why"), [("a.csv", "No such file or directory"), (".", "Is a directory")])
+def test_a_file_that_can_not_be_read_is_refused(tmp_path: Path, name: str, why: str) -> None:
+    folder = tmp_path / "folder.csv"
+    folder.mkdir()
+    with pytest.raises(XbusError, match=rf"can't be read \({why}\)"):
+        ItemFile(folder / name)

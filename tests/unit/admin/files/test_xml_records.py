@@ -1,0 +1,102 @@
+"""Files of XML by a descriptor, where they are not as they should be, and unsafe ones."""
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from tests.support.item_files import XML, described, entries_of, field, told, written
+from xbus.admin.files import Descriptor, ItemFile
+from xbus.admin.files.paths import ElementPath
+from xbus.errors import XbusError
+
+INT = "<type>int</type>"
+
+
+@pytest.fixture
+def descriptor(tmp_path: Path) -> Descriptor:
+    return described(tmp_path, XML, field("name", "name", mandatory="true"), field("age", "age", INT))
+
+
+def test_a_bad_record_is_told_with_line_and_field(tmp_path: Path, descriptor: Descriptor) -> None:
+    records = [
+        "<party><name>Ada</name><age> 36 </age></party>",
+        "<party>\n<age>1</age></party>",
+        "<party><name/></party>",
+        "<party><name>Bob</name><age/></party>",
+        "<party><name>Eve</name><age>old</age></party>",
+        "<party><name><b>Eve</b></name></party>",
+        "<party><name>G<!-- no h -->race</name></party>",
+    ]
+    path = written(tmp_path / "a", "<export>\n" + "\n".join(records) + "</export>")
+    assert told(entries_of(path, descriptor)) == [
+        {"name": "Ada", "age": 36},
+        "3: field name: it is mandatory, but not there",
+        "5: field name: it is mandatory, but empty",
+        {"name": "Bob", "age": None},
+        "7: field age: 'old' is no whole number",
+        "8: field name: it begins with an element, not with a text",
+        {"name": "Grace", "age": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("<export>\n<party>", ":2: this is not XML (no element found)"),
+        ("<export>\n<party>\n</export>", ":3: this is not XML (mismatched tag)"),
+        ("<export>&nbsp;</export>", ":1: this is not XML (undefined entity)"),
+        (b"<?xml version='1.0' encoding='utf-8'?><export>\xff</export>", ":1: this is not XML (not well-formed"),
+        ("<?xml version='1.0' encoding='klingon'?><export/>", ":1: "),
+        ('<!DOCTYPE e [<!ENTITY a "b">]><export/>', ":1: the DOCTYPE holds declarations, which is not read for safety"),
+        ('<!DOCTYPE e [<!ENTITY % a SYSTEM "b">%a;]><export/>', ":1: the DOCTYPE holds declarations"),
+        ('<!DOCTYPE e SYSTEM "e.dtd">\n<export>&a;</export>', ":2: the entity &a; is declared elsewhere"),
+        ("<export>" * 300, ":1: more than 200 elements within each other"),
+    ],
+)
+def test_what_is_not_well_formed_or_not_safe_ends_the_reading(
+    tmp_path: Path, descriptor: Descriptor, content: str | bytes, why: str
+) -> None:
+    path = written(tmp_path / "a", content)
+    with pytest.raises(XbusError) as refused:
+        entries_of(path, descriptor)
+    assert refused.value.code == "bad_line"
+    assert refused.value.cause.startswith(f"{path}{why}")
+
+
+def test_a_document_type_that_declares_nothing_here_is_no_harm(tmp_path: Path, descriptor: Descriptor) -> None:
+    path = written(tmp_path / "a", '<!DOCTYPE e SYSTEM "/etc/passwd"><export><party><name>x</name></party></export>')
+    assert told(entries_of(path, descriptor)) == [{"name": "x", "age": None}]
+
+
+def test_records_and_what_is_around_them_are_not_kept(tmp_path: Path, descriptor: Descriptor) -> None:
+    party = "<party><name>Ada</name><more>" + "x" * 1000 + "</more></party><log>" + "y" * 1000 + "</log>"
+    path = written(tmp_path / "a", f"<export>{party * 1_000}</export>")
+    with ItemFile(path, descriptor) as file:
+        tracemalloc.start()
+        try:
+            count = sum(1 for _ in file.entries(lambda _: None))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert count == 1_000
+    assert peak < file.size / 5
+
+
+def test_names_may_be_those_of_a_namespace(tmp_path: Path) -> None:
+    form = XML.replace("export/party", "{http://x/y}export/{http://x/y}party")
+    descriptor = described(tmp_path, form, field("name", "{http://x/y}name"), field("any", "{*}name"))
+    path = written(tmp_path / "a", '<export xmlns="http://x/y"><party><name>Ada</name></party></export>')
+    assert told(entries_of(path, descriptor)) == [{"name": "Ada", "any": "Ada"}]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["@id", "name/@id", "name/text()", "text()", "/export/name", "//name", "..", "name/..", "count(name)", "x:name",
+     "*[2]", "name[@a][2]", "*[local-name()='name']", "child::name", "a|b", "name[1", "", "a//", "a/.", ".//."],
+)  # fmt: skip
+def test_a_path_that_can_not_be_followed_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ValueError, match="is none that xbus emit can follow"):
+        ElementPath(path)
+    with pytest.raises(XbusError, match=r":1: field a: the path .* it must lead to an element"):
+        described(tmp_path, XML, field("a", path))

@@ -1,0 +1,21 @@
+"""Items out of files, each with its line: CSV and JSON as they are, others by a descriptor.
+
+A file's way through this package: ``ItemFile`` opens it and picks a ``Reader``, which makes an ``Entry`` of each row,
+record or element, good or bad. Nothing is kept but the current one.
+"""
+
+from xbus.admin.files.bad_lines import CollectBadLines, SkipBadLines, StopAtBadLine
+from xbus.admin.files.descriptor import Descriptor
+from xbus.admin.files.descriptor_file import read_descriptor
+from xbus.admin.files.entry import Entry
+from xbus.admin.files.item_file import ItemFile
+
+__all__ = [
+    "CollectBadLines",
+    "Descriptor",
+    "Entry",
+    "ItemFile",
+    "SkipBadLines",
+    "StopAtBadLine",
+    "read_descriptor",
+]

@@ -1,0 +1,190 @@
+"""What a descriptor says about files of one kind."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+from xml.etree.ElementTree import Element
+
+from xbus.admin.files.casting import Cast, Misfit
+from xbus.admin.files.paths import ElementPath
+
+Source = TypeVar("Source", int, ElementPath)
+
+
+@dataclass(frozen=True)
+class Field(Generic[Source]):
+    """A field of the items, and where its value comes from.
+
+    Args:
+        name: its key in the item.
+        source: the index of the column, from 0, or the path of the element.
+        cast: makes the value.
+        is_mandatory: whether it must be there.
+        is_strict: whether a value that does not fit is wrong also where the field is not mandatory.
+        is_stripped: whether blanks around it are dropped.
+        shortest: characters; 0 where that is all the same.
+        longest: characters; None where that is all the same.
+    """
+
+    name: str
+    source: Source
+    cast: Cast
+    is_mandatory: bool
+    is_strict: bool = False
+    is_stripped: bool = True
+    shortest: int = 0
+    longest: int | None = None
+
+    @property
+    def is_sent(self) -> bool:
+        """Names that begin with two underscores, and ``data_row__``, are those of fields that are only checked."""
+        return not self.name.startswith("__") and self.name != "data_row__"
+
+
+Column: TypeAlias = Field[int]
+ElementField: TypeAlias = Field[ElementPath]
+
+
+@dataclass(frozen=True)
+class CsvLayout:
+    """A file of CSV.
+
+    Args:
+        delimiter: the character between two fields.
+        first_row: where the items begin, from 1.
+        columns: as many as each row has.
+    """
+
+    delimiter: str
+    first_row: int
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class FixedLayout:
+    """A file of records of one length.
+
+    Args:
+        widths: of the fields as they stand one behind the other, in characters.
+        first_row: where the items begin, from 1.
+        piece: characters of a record with its line's end; None where each line is one.
+        columns: what the fields become.
+    """
+
+    widths: tuple[int, ...]
+    first_row: int
+    piece: int | None
+    columns: tuple[Column, ...]
+
+    @property
+    def length(self) -> int:
+        """Of a record without its line's end, in characters."""
+        return sum(self.widths)
+
+
+@dataclass(frozen=True)
+class XmlLayout:
+    """A file of XML.
+
+    Args:
+        zone: the names of elements in one of which a record must be.
+        record: the name of the elements that become items.
+        fields: what is sent of them.
+    """
+
+    zone: tuple[str, ...]
+    record: str
+    fields: tuple[ElementField, ...]
+
+
+Layout: TypeAlias = CsvLayout | FixedLayout | XmlLayout
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """How files of one kind are read.
+
+    Args:
+        name: its name, "" for none.
+        event_type: what the items are sent as, "" where it does not say.
+        encoding: of the files, "" where it does not say.
+        layout: what they look like.
+    """
+
+    name: str
+    event_type: str
+    encoding: str
+    layout: Layout
+
+
+def item_of_columns(columns: tuple[Column, ...], row: list[str]) -> dict[str, Any]:
+    """The item in a row.
+
+    Raises:
+        Misfit: a field is not what it must be; the reason names it.
+    """
+    item = {}
+    for field in columns:
+        try:
+            item[field.name] = _value(field, row[field.source])
+        except Misfit as misfit:
+            raise _named(field.name, misfit) from misfit
+    return _sent(columns, item)
+
+
+def item_of_element(fields: tuple[ElementField, ...], record: Element) -> dict[str, Any]:
+    """The item in an element.
+
+    Raises:
+        Misfit: a field is not what it must be; the reason names it.
+    """
+    item = {}
+    for field in fields:
+        try:
+            item[field.name] = _element_value(field, field.source.first_in(record))
+        except Misfit as misfit:
+            raise _named(field.name, misfit) from misfit
+    return _sent(fields, item)
+
+
+def _value(field: Column, text: str) -> Any:
+    text = text.strip() if field.is_stripped else text
+    if field.longest is not None and len(text) > field.longest:
+        raise Misfit(f"{len(text)} characters, at most {field.longest} are allowed")
+    if len(text) < field.shortest:
+        raise Misfit(f"{len(text)} characters, at least {field.shortest} are wanted")
+    if not text and field.is_mandatory:
+        raise Misfit("it is mandatory, but empty")
+    if not text.strip():
+        return None
+    try:
+        return field.cast(text)
+    except Misfit as misfit:
+        if misfit.is_lenient and not (field.is_mandatory or field.is_strict):
+            return None
+        raise
+
+
+def _element_value(field: ElementField, element: Element | None) -> Any:
+    if element is None and field.is_mandatory:
+        raise Misfit("it is mandatory, but not there")
+    if element is None:
+        return None
+    if not element.text:
+        if len(element):
+            raise Misfit("it begins with an element, not with a text")
+        if field.is_mandatory:
+            raise Misfit("it is mandatory, but empty")
+        return None
+    text = element.text.strip()
+    return field.cast(text) if text else None
+
+
+def _named(name: str, misfit: Misfit) -> Misfit:
+    return Misfit(f"field {name}: {misfit.reason}")
+
+
+def _sent(fields: tuple[Field[Any], ...], item: dict[str, Any]) -> dict[str, Any]:
+    for field in fields:
+        if not field.is_sent:
+            item.pop(field.name, None)
+    return item

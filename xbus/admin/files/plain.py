@@ -1,0 +1,103 @@
+"""Files that need no descriptor: CSV by the names in its first row, and lines of JSON."""
+
+import csv
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NoReturn
+
+from xbus.admin.files.entry import Entry, Unreadable
+from xbus.admin.files.rows import Row, rows
+from xbus.admin.files.text import Text, ended, remark
+
+
+class _Strict(csv.excel):
+    strict = True
+
+
+class CsvReader:
+    """Each row as a map from the names in the first row to texts.
+
+    Args:
+        text: the file.
+    """
+
+    def __init__(self, text: Text) -> None:
+        self.encoding = text.encoding
+        self._text = text
+        self._head = ""
+
+    def __iter__(self) -> Iterator[Entry]:
+        found = rows(self._text, _Strict)
+        names = self._names(next(found, None))
+        for row in found:
+            if row.fault:
+                yield Entry(row.line, row.raw, fault=row.fault)
+            elif row.fields and len(row.fields) != len(names):
+                fault = f"{len(row.fields)} fields, but the first line names {len(names)}"
+                yield Entry(row.line, row.raw, fault=fault)
+            elif row.fields:
+                yield Entry(row.line, row.raw, dict(zip(names, row.fields, strict=True)))
+
+    def _names(self, first: Row | None) -> list[str]:
+        if first is None:
+            return []
+        if first.fault:
+            raise Unreadable(first.line, first.fault)
+        if len(set(first.fields)) < len(first.fields):
+            raise Unreadable(first.line, "a column is named twice")
+        self._head = first.raw()
+        return first.fields
+
+    def remark(self, sentence: str) -> str:
+        return remark(sentence)
+
+    def head(self, sentence: str) -> str:
+        return remark(sentence) + self._head
+
+    def tail(self) -> str:
+        return ""
+
+
+class JsonReader:
+    """Each line as the JSON value that it is; blank lines are nothing.
+
+    Args:
+        text: the file, whose lines end by LF only.
+    """
+
+    def __init__(self, text: Text) -> None:
+        self.encoding = text.encoding
+        self._text = text
+
+    def __iter__(self) -> Iterator[Entry]:
+        for line in self._text.lines():
+            if line.text.strip():
+                raw = partial(ended, line.text)
+                item, fault = self._value(line.text)
+                yield Entry(line.number, raw, item, fault)
+
+    def _value(self, text: str) -> tuple[Any, str]:
+        """The value, and what is wrong with it."""
+        fault = self._text.fault(text)
+        if fault:
+            return None, fault
+        try:
+            return json.loads(text, parse_constant=_no_constant), ""
+        except ValueError as error:
+            return None, f"this is not JSON ({error})"
+        except RecursionError:
+            return None, "this JSON is nested too deeply"
+
+    def remark(self, sentence: str) -> str:
+        return remark(sentence)
+
+    def head(self, sentence: str) -> str:
+        return remark(sentence)
+
+    def tail(self) -> str:
+        return ""
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no value of JSON")

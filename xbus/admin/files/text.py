@@ -1,0 +1,130 @@
+"""Text in lines, or in pieces of one length, out of a file that need not be text everywhere."""
+
+import codecs
+import io
+import re
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+from xbus.admin.files.entry import Unreadable
+from xbus.errors import XbusError
+
+DEFAULT_ENCODING = "utf-8"
+
+LONGEST_LINE = 16_777_216
+"""Characters; what is longer is no file of lines."""
+
+MARK = "#xbus# "
+"""Begins a remark."""
+
+TITLE = "bad lines of "
+"""Begins the first remark. Only a file that begins with it has any: no line of another one is taken for a remark."""
+
+_NO_TEXT = re.compile("[\ud800-\udfff]")
+"""What decoding by ``surrogateescape`` makes of bytes that are no text."""
+
+
+class Line(NamedTuple):
+    number: int
+    text: str
+
+
+class Piece(NamedTuple):
+    line: int
+    number: int
+    offset: int
+    text: str
+
+
+class Text:
+    """A file as text.
+
+    Args:
+        file: where the bytes come from.
+        encoding: a name that Python knows; UTF-8 may begin with a byte order mark.
+        newline: what ends a line: "\\n", or "" for any of CR, LF and CRLF.
+
+    Raises:
+        XbusError: there is no such encoding (``unknown_encoding``).
+    """
+
+    def __init__(self, file: BinaryIO, encoding: str, newline: str = "") -> None:
+        self.encoding = encoding
+        try:
+            name = codecs.lookup(encoding).name
+            # What can't be decoded must not end the reading: it is one bad line, and goes out again as it came in.
+            self._text = io.TextIOWrapper(
+                file, "utf-8-sig" if name == "utf-8" else name, errors="surrogateescape", newline=newline
+            )
+        except LookupError as error:
+            raise XbusError(
+                f'there is no encoding "{encoding}"', "name one that Python knows, as latin-1", code="unknown_encoding"
+            ) from error
+
+    def lines(self) -> Iterator[Line]:
+        """Each line with its end, without remarks.
+
+        Raises:
+            Unreadable: the file is not text in this encoding in a way that leaves no lines to tell apart.
+        """
+        number, has_remarks = 0, False
+        while text := self._read_line(number + 1):
+            number += 1
+            has_remarks = text.startswith(MARK + TITLE) if number == 1 else has_remarks
+            if not (has_remarks and text.startswith(MARK)):
+                yield Line(number, text)
+
+    def pieces(self, length: int) -> Iterator[Piece]:
+        """The text in pieces of ``length`` characters, of which the last may be shorter, without remarks.
+
+        Raises:
+            Unreadable: as ``lines``.
+        """
+        line, number, offset, ahead = 1, 0, 0, ""
+        has_remarks: bool | None = None
+        while ahead := ahead + self._read(max(length, len(MARK + TITLE)) - len(ahead), line):
+            has_remarks = ahead.startswith(MARK + TITLE) if has_remarks is None else has_remarks
+            if has_remarks and ahead.startswith(MARK):
+                if "\n" not in ahead:
+                    ahead += self._read_line(line)
+                ahead = ahead.partition("\n")[2]
+                line += 1
+            else:
+                text, ahead = ahead[:length], ahead[length:]
+                number += 1
+                yield Piece(line, number, offset, text)
+                line += text.count("\n")
+                offset += len(text)
+
+    def fault(self, text: str) -> str:
+        """What is wrong with a text as such, "" where it is one."""
+        return "" if text.isascii() or not _NO_TEXT.search(text) else f"this is not text in {self._label}"
+
+    @property
+    def _label(self) -> str:
+        return self.encoding.upper()
+
+    def _read_line(self, line: int) -> str:
+        try:
+            text = self._text.readline(LONGEST_LINE)
+        except UnicodeDecodeError as error:
+            raise Unreadable(line, f"what follows is not text in {self._label}") from error
+        if len(text) >= LONGEST_LINE:
+            raise Unreadable(line, f"the line is longer than {LONGEST_LINE:,} characters")
+        return text
+
+    def _read(self, characters: int, line: int) -> str:
+        try:
+            return self._text.read(max(characters, 0))
+        except UnicodeDecodeError as error:
+            raise Unreadable(line, f"what follows is not text in {self._label}") from error
+
+
+def ended(text: str) -> str:
+    """A line with its end, which the last one of a file may lack."""
+    return text if text.endswith(("\n", "\r")) else text + "\n"
+
+
+def remark(sentence: str) -> str:
+    """A sentence as a line that ``Text`` leaves out."""
+    return f"{MARK}{' '.join(sentence.split())}\n"
