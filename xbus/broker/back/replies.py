@@ -14,7 +14,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 from xbus.broker.back.delivery import Deliveries
-from xbus.broker.back.failures import RecipientFailed
+from xbus.broker.back.failures import RecipientFailed, own_fault
 from xbus.broker.back.holds import Hold, Holds
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
@@ -28,7 +28,7 @@ from xbus.broker.journal.reading import read_sealed
 from xbus.broker.journal.replies import Ask, read_asks, read_cancelled, read_held_replies
 from xbus.broker.journal.writes import MoveReply
 from xbus.clock import Clock
-from xbus.errors import JournalError
+from xbus.errors import JournalError, JournalUnavailable
 from xbus.graph import Graph
 from xbus.rpc.codec import pack
 from xbus.states import ReplyState
@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 ARRIVAL_SECONDS = 1.0
 """How often it is looked anyway whether a consumer has come."""
+
+RETRY_SECONDS = 1.0
 
 
 class NoReply(Exception):
@@ -195,8 +197,14 @@ class Replies:
             await self._fail(ask, NoReply("reply_timed_out", "no consumer gave a reply in time"))
         except NoReply as failure:
             await self._fail(ask, failure)
-        except JournalError as error:
+        except JournalUnavailable as error:
+            # It is asked for again at the next look; not at once, as what can't be written may well be read.
             log.warning("a reply is not written: %s", error, extra={"action": "reply_unwritten"})
+            await asyncio.sleep(RETRY_SECONDS)
+        except Exception as error:
+            # A fault of ours with this event must not bring all other deliveries down.
+            log.exception("a reply died", extra={"action": "reply_died", "envelope_id": ask.envelope_id})
+            await self._fail(ask, NoReply("reply_failed", own_fault(error).cause))
 
     async def _deliver(self, ask: Ask) -> None:
         recipient = await self._reachable(ask)

@@ -13,7 +13,7 @@ from tests.support.clock import StandingClock
 from tests.support.journal import memory_engine
 from tests.support.recipients import NEW, OLD
 from tests.unit.broker.back.test_back import Broker, running
-from xbus.broker.back import lanes
+from xbus.broker.back import lanes, replies
 from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.replies import StoredReply, read_replies
@@ -35,6 +35,7 @@ async def journal() -> AsyncIterator[Journal]:
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
+    monkeypatch.setattr(replies, "RETRY_SECONDS", 0)
 
 
 class Wish:
@@ -276,11 +277,11 @@ async def test_several_slots_are_several_replies_at_once(journal: Journal) -> No
         await broker.register("names_1")
         await broker.register("store_1", kind, **replying(kind))
         first, second = Wish(broker), Wish(broker)
-        replies = [await first.ask(), await second.ask()]
-        await first.become(replies[0], ReplyState.HELD)
-        await second.become(replies[1], ReplyState.HELD)
-        await second.seal(replies[1])
-        await first.seal(replies[0])
+        asked = [await first.ask(), await second.ask()]
+        await first.become(asked[0], ReplyState.HELD)
+        await second.become(asked[1], ReplyState.HELD)
+        await second.seal(asked[1])
+        await first.seal(asked[0])
         await broker.until(lambda: broker.script.verbs("store_1").count("end_envelope") == 2)
         await broker.until_rows({})
 
@@ -308,3 +309,20 @@ async def test_a_reply_that_can_not_be_written_is_asked_for_again(
         event_id = await wish.ask()
         await wish.become(event_id, ReplyState.HELD)
         assert broker.script.verbs("store_1")[3:] == ["xbus.take_event", "stop_envelope", "xbus.take_event"]
+
+
+async def test_a_fault_of_the_broker_is_the_end_of_one_ask_only(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", **replying(NEW))
+        with monkeypatch.context() as broken:
+            broken.setattr(replies, "pack", lambda value: 1 // 0)
+            failed = Wish(broker)
+            reply = await failed.answer(await failed.ask())
+        assert reply.code == "reply_failed"
+        assert "ZeroDivisionError" in (reply.cause or "")
+        assert broker.script.verbs("store_1")[-1] == "stop_envelope"
+        wish = Wish(broker)
+        await wish.become(await wish.ask(), ReplyState.HELD)
