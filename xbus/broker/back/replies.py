@@ -40,6 +40,9 @@ ARRIVAL_SECONDS = 1.0
 
 RETRY_SECONDS = 1.0
 
+MAX_TOLD = 10
+"""How many of a recipient's errors its emitter is told; all are kept as failures."""
+
 
 class NoReply(Exception):
     """There will be no reply.
@@ -270,7 +273,7 @@ class Replies:
         except RecipientFailed as failure:
             self._ledger.fail(ask.envelope_id, failure)
             code = "reply_refused" if failure.code == "refused" else "reply_failed"
-            raise NoReply(code, failure.cause) from failure
+            raise NoReply(code, "; ".join(error.message for error in failure.errors[:MAX_TOLD])) from failure
 
     # -- the end of it ---------------------------------------------------------------------------------------------
 

@@ -179,7 +179,7 @@ async def test_a_failure_stops_all_that_have_begun_and_may_be_asked_again(journa
     async with running(journal) as broker:
         await broker.register("names_1")
         client = await broker.register(
-            "store_1", has_immediate_reply=WISHES, xbus_take_event=[False, [[[0], "not this one"]]]
+            "store_1", has_immediate_reply=WISHES, xbus_take_event=[False, [[[0], "not this one"], [[], "nor any"]]]
         )
         wish = Wish(broker)
         event_id = await wish.ask()
@@ -187,7 +187,7 @@ async def test_a_failure_stops_all_that_have_begun_and_may_be_asked_again(journa
         assert (reply.state, reply.code, reply.cause) == (
             ReplyState.FAILED,
             "reply_refused",
-            "take_event: not this one",
+            "not this one; nor any",
         )
         for login in ("names_1", "store_1"):
             assert broker.script.verbs(login)[-1] == "stop_envelope"
