@@ -52,7 +52,8 @@ async def test_old_emitters_and_recipients_go_on_when_the_database_is_back(
         before = await emitter.emit(b"before")
         envelope_id, event_id = await emitter.start()
         await emitter.send(envelope_id, event_id, b"0")
-        going_on = asyncio.create_task(_send_for_ever(emitter, envelope_id, event_id))
+        enough = asyncio.Event()
+        going_on = asyncio.create_task(_send_until(enough, emitter, envelope_id, event_id))
         await asyncio.sleep(0.2)
         await asyncio.to_thread(cluster.stop, how)
         assert await emitter.call.send_item(emitter.token, envelope_id, event_id, b"lost") is False
@@ -62,7 +63,7 @@ async def test_old_emitters_and_recipients_go_on_when_the_database_is_back(
         assert await consumer.call.register_node(consumer.token, consumer.uri) is False
         await asyncio.to_thread(cluster.start)
         second = await _until_true(lambda: emitter.call.start_event(emitter.token, envelope_id, "test_event", 0))
-        going_on.cancel()
+        enough.set()
         acknowledged = await going_on
         await emitter.send(envelope_id, event_id, b"last")
         await emitter.end(envelope_id, event_id, second)
@@ -81,20 +82,18 @@ async def test_old_emitters_and_recipients_go_on_when_the_database_is_back(
     assert worker.items(after) == [b"after"]
 
 
-async def _send_for_ever(emitter: OldEmitter, envelope_id: str, event_id: str) -> list[bytes]:
+async def _send_until(enough: asyncio.Event, emitter: OldEmitter, envelope_id: str, event_id: str) -> list[bytes]:
     """Send numbered items, each once; those that were acknowledged."""
     acknowledged: list[bytes] = []
     number = 0
-    try:
-        while True:
-            number += 1
-            item = b"item %d" % number
-            if await emitter.call.send_item(emitter.token, envelope_id, event_id, item):
-                acknowledged.append(item)
-            else:
-                await asyncio.sleep(0.05)
-    except asyncio.CancelledError:
-        return acknowledged
+    while not enough.is_set():
+        number += 1
+        item = b"item %d" % number
+        if await emitter.call.send_item(emitter.token, envelope_id, event_id, item):
+            acknowledged.append(item)
+        else:
+            await asyncio.sleep(0.05)
+    return acknowledged
 
 
 async def _until_true(call: Callable[[], Awaitable[Any]]) -> Any:
@@ -200,13 +199,13 @@ async def test_a_stop_without_the_database_ends_in_time(
     async with OldConsumer(daemon.back, "c_1") as consumer, OldEmitter(daemon.front, timeout=1) as emitter:
         await consumer.wait_for([await emitter.emit(b"x")])
         envelope_id, event_id = await emitter.start()
-        sending = [asyncio.create_task(_send_for_ever(emitter, envelope_id, event_id)) for _ in range(10)]
+        enough = asyncio.Event()
+        sending = [asyncio.create_task(_send_until(enough, emitter, envelope_id, event_id)) for _ in range(10)]
         await asyncio.sleep(0.1)
         await asyncio.to_thread(cluster.stop, signal.SIGQUIT)
         try:
             assert await asyncio.to_thread(daemon.stop, 15) == 0
         finally:
-            for task in sending:
-                task.cancel()
+            enough.set()
             await asyncio.gather(*sending, return_exceptions=True)
             await asyncio.to_thread(cluster.start)
