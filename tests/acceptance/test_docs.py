@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import StartDaemon, StartProcess
 from tests.support.daemon import Daemon
-from tests.support.documentation import CHECKOUT, EXAMPLES, PAGES, Block, Terminal, blocks, title
+from tests.support.documentation import CHECKOUT, DESCRIPTORS, EXAMPLES, PAGES, Block, Terminal, blocks, title
 from tests.support.processes import run, script
 from tests.support.waiting import wait_until
 from xbus.admin import bus_file
@@ -24,7 +24,7 @@ from xbus.broker.journal.connection import writing
 from xbus.config import load
 from xbus.recipient.api import RecipientApi
 
-LANGUAGES = {"console", "csv", "ini", "json", "python", "sh", "text", "toml"}
+LANGUAGES = {"console", "csv", "ini", "json", "python", "sh", "text", "toml", "xml"}
 """text is a drawing; all others are tested here."""
 
 INSTALLING = {". .venv/bin/activate", "python3 -m venv .venv", "pip install --editable .", ".ci/run"}
@@ -43,6 +43,11 @@ def test_every_block_is_of_a_kind_that_is_tested(page: Path) -> None:
 @pytest.mark.parametrize("block", all_blocks("python"))
 def test_python_is_quoted_from_an_example(block: Block) -> None:
     assert any(block.text in path.read_text(encoding="utf-8") for path in EXAMPLES), block.text
+
+
+@pytest.mark.parametrize("block", all_blocks("xml"))
+def test_xml_is_quoted_from_an_example(block: Block) -> None:
+    assert any(block.text in path.read_text(encoding="utf-8") for path in DESCRIPTORS), block.text
 
 
 @pytest.mark.parametrize("block", all_blocks("toml"))

@@ -15,6 +15,7 @@ from tests.support.waiting import wait_until
 CHECKOUT = Path(__file__).parents[2]
 PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
 EXAMPLES = sorted(CHECKOUT.glob("examples/**/*.py"))
+DESCRIPTORS = sorted(CHECKOUT.glob("examples/*.xml"))
 
 COMMAND_SECONDS = 60.0
 
