@@ -17,6 +17,7 @@ from xbus.admin import bus_file
 from xbus.broker.back.batch_verbs import BackBatchVerbs
 from xbus.broker.back.verbs import BackVerbs
 from xbus.broker.front.batch_verbs import FrontBatchVerbs
+from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.front.verbs import FrontVerbs
 from xbus.broker.journal.configuration import Bus, Stored, make_plan
 from xbus.broker.journal.configuration.demo import add_demo_rows
@@ -156,7 +157,7 @@ def section(page: Path, heading: str) -> str:
 @pytest.mark.parametrize(
     ("headings", "classes"),
     [
-        (("Front, as in 0.2.0", "Front, added"), (FrontVerbs, FrontBatchVerbs)),
+        (("Front, as in 0.2.0", "Front, added"), (FrontVerbs, FrontBatchVerbs, RepeatVerbs, RepeatBatchVerbs)),
         (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs)),
         (("Recipients",), (RecipientApi,)),
     ],
