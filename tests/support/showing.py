@@ -5,7 +5,8 @@ from uuid import UUID
 
 from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.journal.connection import reading
-from xbus.broker.journal.showing import EnvelopeDetail, RoleProgress, show_envelope
+from xbus.broker.journal.role_progress import RoleProgress
+from xbus.broker.journal.showing import EnvelopeDetail, show_envelope
 
 LOOK_SECONDS = 0.05
 

@@ -8,7 +8,7 @@ from sqlalchemy import insert, select, update
 
 from tests.integration.admin.conftest import NOON, Log, Xbus
 from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.showing import count_owed
+from xbus.broker.journal.role_progress import count_owed
 from xbus.model import cursor, registration, role
 
 

@@ -12,7 +12,7 @@ from xbus.admin.program import REFUSED, config_option, database_url
 from xbus.broker.journal import configuration
 from xbus.broker.journal.configuration import Change, Plan, Role, logins_without_password, make_plan, read_stored
 from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.showing import MOST_COUNTED, count_owed
+from xbus.broker.journal.role_progress import MOST_COUNTED, count_owed
 from xbus.clock import SystemClock
 
 

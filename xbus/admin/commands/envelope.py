@@ -13,10 +13,10 @@ from xbus.admin.output import block, facts, moment, one_json
 from xbus.admin.program import config_option, database_url
 from xbus.admin.table import table
 from xbus.broker.journal.connection import reading
+from xbus.broker.journal.role_progress import RoleProgress
 from xbus.broker.journal.showing import (
     EnvelopeDetail,
     EnvelopeSummary,
-    RoleProgress,
     list_envelopes,
     show_envelope,
 )

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Protocol
 
+from xbus.broker.journal.statements.repeating import RETRIED
 from xbus.states import DeliveryState, EnvelopeState
 
 
@@ -19,7 +20,7 @@ class EventState(StrEnum):
     PART = "part"
     """Some have it, others don't have it yet."""
     STOP = "stop"
-    """Nobody has it, and a person must decide what becomes of it."""
+    """Nobody has it, and for at least one it won't come by itself."""
     CANC = "canc"
     """Its envelope was cancelled."""
 
@@ -31,12 +32,16 @@ OWED = "owed"
 """An envelope at a role whose turn is to come."""
 
 
+_STOPPED = frozenset({DeliveryState.PARKED, RETRIED})
+"""An envelope that won't come by itself: parked, or let go as it came again as another one."""
+
+
 class Standing(Protocol):
     """Where an envelope stands with one consumer role."""
 
     @property
     def state(self) -> str:
-        """:data:`DONE`, :data:`OWED`, or a :class:`~xbus.states.DeliveryState`."""
+        """:data:`DONE`, :data:`OWED`, :data:`RETRIED`, or a :class:`~xbus.states.DeliveryState`."""
 
     @property
     def under_way(self) -> bool:
@@ -57,6 +62,6 @@ def event_state(envelope: EnvelopeState, standings: Collection[Standing]) -> Eve
         return EventState.DONE
     if DONE in states:
         return EventState.PART
-    if DeliveryState.PARKED in states:
+    if not states.isdisjoint(_STOPPED):
         return EventState.STOP
     return EventState.EXEC if any(standing.under_way for standing in standings) else EventState.WAIT

@@ -11,15 +11,11 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.cursor import Cursor
-from xbus.broker.journal.event_states import DONE, OWED, EventState, event_state
+from xbus.broker.journal.event_states import EventState, event_state
 from xbus.broker.journal.reading import read_cursors
-from xbus.broker.journal.repeats import read_retries
-from xbus.broker.journal.statements.repeating import RETRIED
+from xbus.broker.journal.role_progress import RoleProgress, role_progress
 from xbus.broker.journal.tracking import FailureSummary, list_failures
-from xbus.states import DeliveryState, EnvelopeState
-
-MOST_COUNTED = 1000
-"""Up to here what is owed is counted; beyond it the number tells nobody more."""
+from xbus.states import EnvelopeState
 
 MOST_EVENTS = 100
 MOST_FAILURES = 100
@@ -47,33 +43,7 @@ class EnvelopeSummary:
     bytes: int | None
     origin: UUID | None
     only_roles: tuple[str, ...] | None
-    roles: tuple["RoleProgress", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RoleProgress:
-    """What became of an envelope at one consumer role.
-
-    Args:
-        role: the role's login; None for a service that never had a role.
-        service: the service that the envelope's graphs ask for.
-        state: ``done``, ``owed`` (its turn is to come), ``retried`` (it came again as another envelope, which the cause
-            names), or a :class:`~xbus.states.DeliveryState`.
-        attempts: how often it was handed over, as far as that was counted.
-        code: why it did not go the normal way; None where it did.
-        cause: the same in a sentence.
-        changed_at: when it came into that state, where that is known.
-        under_way: whether it may just be in the role's hands, as far as the journal can tell.
-    """
-
-    role: str | None
-    service: str
-    state: str
-    attempts: int | None = None
-    code: str | None = None
-    cause: str | None = None
-    changed_at: datetime | None = None
-    under_way: bool = False
+    roles: tuple[RoleProgress, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,48 +101,6 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
     )
 
 
-def count_owed(connection: sa.Connection, login: str) -> int:
-    """How many envelopes a consumer role has not got yet, :data:`MOST_COUNTED` at the most; 0 for a worker role."""
-    row = connection.execute(
-        sa.select(model.role.c.id, model.role.c.service_id).where(model.role.c.login == login)
-    ).one()
-    cursor = read_cursors(connection).get(row.id)
-    if cursor is None:
-        return 0
-    ahead = (
-        sa.select(model.envelope.c.position)
-        .where(model.envelope.c.position > cursor.position, _asks_for(row.service_id), _is_for(row.id))
-        .order_by(model.envelope.c.position)
-        .limit(MOST_COUNTED + cursor.above.bit_count())
-    )
-    positions = connection.execute(ahead).scalars().all()
-    unsettled = sum(cursor.owes(position) and not cursor.is_settled(position) for position in positions)
-    own_rows = connection.execute(
-        sa.select(sa.func.count()).select_from(model.delivery).where(model.delivery.c.role_id == row.id)
-    ).scalar_one()
-    return min(unsettled + int(own_rows), MOST_COUNTED)
-
-
-def _asks_for(service_id: int) -> sa.ColumnElement[bool]:
-    """Whether a graph of an envelope's events has a node of the service."""
-    return sa.exists().where(
-        model.event.c.envelope_id == model.envelope.c.id,
-        model.node.c.graph_id == model.event.c.graph_id,
-        model.node.c.service_id == service_id,
-    )
-
-
-def _is_for(role_id: int) -> sa.ColumnElement[bool]:
-    """Whether an envelope is for a role, where it is for some roles only."""
-    named = model.envelope_role.c
-    of_envelope = named.envelope_id == model.envelope.c.id
-    return sa.or_(
-        model.envelope.c.origin_id.is_(None),
-        ~sa.exists().where(of_envelope),
-        sa.exists().where(of_envelope, named.role_id == role_id),
-    )
-
-
 def _summaries() -> sa.Select[Any]:
     return sa.select(model.envelope, model.emitter.c.login).join(
         model.emitter, model.emitter.c.id == model.envelope.c.emitter_id
@@ -195,7 +123,7 @@ def _summary(connection: sa.Connection, row: sa.Row[Any], cursors: dict[int, Cur
         bytes=found["bytes"],
         origin=found["origin_id"],
         only_roles=only_roles,
-        roles=() if position is None else tuple(_progress(connection, found["id"], position, cursors, only_roles)),
+        roles=() if position is None else tuple(role_progress(connection, found["id"], position, cursors, only_roles)),
     )
 
 
@@ -207,59 +135,6 @@ def _only_roles(connection: sa.Connection, envelope_id: UUID) -> tuple[str, ...]
         .order_by(model.role.c.login)
     )
     return tuple(connection.execute(statement).scalars()) or None
-
-
-def _progress(
-    connection: sa.Connection,
-    envelope_id: UUID,
-    position: int,
-    cursors: dict[int, Cursor],
-    only_roles: tuple[str, ...] | None,
-) -> Iterator[RoleProgress]:
-    """Where the envelope stands with each consumer role that is or was owed it, sorted by service and login."""
-    deliveries = {
-        row.role_id: row
-        for row in connection.execute(sa.select(model.delivery).where(model.delivery.c.envelope_id == envelope_id))
-    }
-    retries = read_retries(connection, envelope_id)
-    for service, role_id, login, removed_at, registered in connection.execute(_roles_of(envelope_id)):
-        if only_roles is not None and login not in only_roles:
-            continue
-        cursor = cursors.get(role_id)
-        if role_id is None:
-            yield RoleProgress(None, service, OWED, cause="the service has no role yet")
-        elif row := deliveries.get(role_id):
-            under_way = row.state == DeliveryState.RETRY and row.attempts > 0 and registered
-            yield RoleProgress(login, service, row.state, row.attempts, row.code, row.cause, row.changed_at, under_way)
-        elif role_id in retries:
-            yield RoleProgress(login, service, RETRIED, cause=f"comes again as envelope {retries[role_id]}")
-        elif cursor is not None and cursor.owes(position):
-            settled = cursor.is_settled(position)
-            cause = "the role is removed" if removed_at is not None and not settled else None
-            # What a role was given stays noted while it is away, and some more is noted ahead of it.
-            under_way = not settled and position <= cursor.handed_to and registered
-            yield RoleProgress(login, service, DONE if settled else OWED, cause=cause, under_way=under_way)
-
-
-def _roles_of(envelope_id: UUID) -> sa.Select[Any]:
-    """Service, role, its removal and whether it is registered, for each consumer service that the graphs lead to."""
-    return (
-        sa.select(
-            model.service.c.name,
-            model.role.c.id,
-            model.role.c.login,
-            model.role.c.removed_at,
-            model.registration.c.role_id.is_not(None),
-        )
-        .select_from(model.event)
-        .join(model.node, model.node.c.graph_id == model.event.c.graph_id)
-        .join(model.service, model.service.c.id == model.node.c.service_id)
-        .outerjoin(model.role, model.role.c.service_id == model.service.c.id)
-        .outerjoin(model.registration, model.registration.c.role_id == model.role.c.id)
-        .where(model.event.c.envelope_id == envelope_id, model.service.c.kind == "consumer")
-        .distinct()
-        .order_by(model.service.c.name, model.role.c.login)
-    )
 
 
 def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[EventSummary]:

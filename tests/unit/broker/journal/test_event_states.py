@@ -3,7 +3,7 @@
 import pytest
 
 from xbus.broker.journal.event_states import event_state
-from xbus.broker.journal.showing import RoleProgress
+from xbus.broker.journal.role_progress import RoleProgress
 from xbus.states import EnvelopeState
 
 OPEN, RECEIVED, CANCELLED = EnvelopeState.OPEN, EnvelopeState.RECEIVED, EnvelopeState.CANCELLED
@@ -40,6 +40,8 @@ def roles(states: str) -> list[RoleProgress]:
         ("parked parked", "stop"),
         ("parked owed", "stop"),
         ("parked retry*", "stop"),
+        ("retried", "stop"),
+        ("retried done", "part"),
     ],
 )
 def test_the_state_of_an_event_of_a_received_envelope(states: str, of_event: str) -> None:
