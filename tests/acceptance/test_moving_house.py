@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from tests.conftest import StartDaemon
 from tests.support import legacy, postgres
+from tests.support.bus import PASSWORD
 from tests.support.documentation import CHECKOUT, blocks
 from tests.support.legacy import OldDatabase, old_hash
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker, close, connect
@@ -18,16 +19,27 @@ from xbus.model import emitter, role
 
 UNICODE = "päßwörd ✓"
 
+CLIENTS = b"""\
+<descriptor>
+  <header>
+    <name>clients</name><eventtype>test_event</eventtype>
+    <format name="csv"><delimiter>;</delimiter><startline>1</startline></format>
+  </header>
+  <fields><field name="name" mandatory="true"><source>1</source><type>string</type></field></fields>
+</descriptor>
+"""
+
 
 @pytest.fixture
 def old(postgres_server: postgres.Server) -> Iterator[OldDatabase]:
-    """What 0.2.0 sets up, and an emitter whose password is no ASCII."""
+    """What 0.2.0 sets up, an emitter whose password is no ASCII, and a descriptor."""
     with legacy.old_database(postgres_server) as database:
         database.add_demo()
         database.execute(
             "INSERT INTO emitter SELECT gen_random_uuid(), 'other_emitter', %s, id FROM emitter_profile",
             [old_hash(UNICODE)],
         )
+        database.add("input_descriptor", name="clients", descriptor=CLIENTS)
         yield database
 
 
@@ -42,7 +54,7 @@ def hashes(url: str) -> dict[str, str]:
 
 
 async def test_old_clients_log_in_with_their_old_passwords(
-    old: OldDatabase, start_daemon: StartDaemon, sqlite_url: str
+    old: OldDatabase, start_daemon: StartDaemon, sqlite_url: str, tmp_path: Path
 ) -> None:
     daemon = start_daemon(sqlite_url)
     imported = run(script("xbus"), "import-legacy", "-c", daemon.config, old.address)
@@ -83,9 +95,18 @@ async def test_old_clients_log_in_with_their_old_passwords(
     assert hashes(sqlite_url) == after
     assert UNICODE not in daemon.log
 
+    (tmp_path / "clients.csv").write_text("Ada\nGrace\n")
+    sent = run(
+        *("bash", "-c", f"{script('xbus')} emit clients.csv --descriptor <({script('xbus')} descriptor show clients)"),
+        cwd=tmp_path,
+        env={"XBUS_CONFIG": str(daemon.config), "XBUS_LOGIN": "test_emitter", "XBUS_PASSWORD": PASSWORD},
+    )
+    assert sent.stdout.startswith("2 items sent"), sent.stderr
+
 
 def test_the_page_shows_what_an_import_tells(old: OldDatabase, sqlite_url: str, tmp_path: Path) -> None:
     old.execute("DELETE FROM emitter WHERE login = 'other_emitter'")
+    old.execute("DELETE FROM input_descriptor")
     config = tmp_path / "config.ini"
     config.write_text(f"[database]\nsqlalchemy.dburi = {sqlite_url}\n")
     (shown,) = blocks(CHECKOUT / "docs" / "moving.md", "text")
