@@ -202,6 +202,7 @@ def test_collect_also_writes_them(noted: type[NotedEmitter], tmp_path: Path, pla
         ("--on-bad-line", "collect", "a.csv"),
         ("a.csv", "b.csv", "--on-bad-line", "collect", "c.csv"),
         ("a.csv", "--on-bad-line", "ignore"),
+        ("a.csv", "--on-bad-line", "collect", "b.csv", "--on-bad-line", "skip"),
         ("a.csv", "--on-bad-line"),
     ],
 )

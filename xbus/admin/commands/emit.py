@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -56,16 +55,12 @@ def _named_file(ctx: click.Context, args: Sequence[str]) -> list[str]:
     return named
 
 
-class _DescriptorFile(click.ParamType[Descriptor]):
-    """``FILE`` or ``FILE#name``."""
-
-    name = "descriptor"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Descriptor:
-        if isinstance(value, Descriptor):
-            return value
-        path, _, name = value.rpartition("#")
-        return read_descriptor(Path(path), name) if path and not Path(value).exists() else read_descriptor(Path(value))
+def _read_descriptor(ctx: click.Context, param: click.Parameter, value: str | None) -> Descriptor | None:
+    """The descriptor that ``FILE`` or ``FILE#NAME`` means; a file's own name may hold a #, too."""
+    if value is None:
+        return None
+    path, _, name = value.rpartition("#")
+    return read_descriptor(Path(path), name) if path and not Path(value).exists() else read_descriptor(Path(value))
 
 
 @click.command(cls=_EmitCommand)
@@ -74,7 +69,7 @@ class _DescriptorFile(click.ParamType[Descriptor]):
 @click.option("--type", "type_name", metavar="NAME", help="The event type; by default the one in the descriptor.")
 @click.option(
     "--descriptor",
-    type=_DescriptorFile(),
+    callback=_read_descriptor,
     metavar="FILE[#NAME]",
     help="How to read the files: an XML input descriptor, the first one in FILE or the one of that name.",
 )
@@ -111,6 +106,8 @@ def emit(
     event_type = type_name or (descriptor.event_type if descriptor else "")
     if not event_type:
         raise click.UsageError("No event type is named: give --type, or <eventtype> in the descriptor.")
+    if (policy == COLLECT) != (bad_lines is not None):
+        raise click.UsageError(f"A file for bad lines goes with {_POLICY} {COLLECT}.")
     if policy == COLLECT and len(paths) > 1:
         raise click.UsageError(f"{_POLICY} {COLLECT} takes one file to send at a time.")
     address = broker_address("front", url, config_path)
@@ -166,7 +163,9 @@ def _send_file(event: Event, file: ItemFile, bad: StopAtBadLine, on_bytes: Calla
 
 
 def _tell(sentence: str) -> None:
-    click.echo(f"xbus: {sentence}", err=True)
+    # On a terminal the bar stands in this line.
+    cleared = "\r\x1b[K" if sys.stderr.isatty() else ""
+    click.echo(f"{cleared}xbus: {sentence}", err=True)
 
 
 def _to_correct(path: Path | None) -> str:

@@ -19,7 +19,9 @@
 Several of them may stand in a root element of any name.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 from xml.etree.ElementTree import Element, TreeBuilder
@@ -42,6 +44,8 @@ from xbus.errors import XbusError
 
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")
+
+_SOME_TIME = datetime(2000, 12, 25, tzinfo=UTC)
 
 NO_CODE = "is code, and a descriptor only describes here: do this in a worker or in a program with xbus.emitter"
 
@@ -261,6 +265,10 @@ def _date_cast(kind: _Element, name: str) -> Cast:
     form = kind.get("format")
     if not form:
         _refuse(kind, f'field {name}: a date needs its format, as format="%d/%m/%Y"; without one it is never sent')
+    try:
+        datetime.strptime(_SOME_TIME.strftime(form), form)  # noqa: DTZ007 - thrown away
+    except (ValueError, re.error) as error:
+        _refuse(kind, f'field {name}: no date can be read by the format "{form}" ({error})')
     return DateCast(form)
 
 

@@ -14,6 +14,9 @@ from xbus.admin.files.xml_parser import DEEPEST, malformed, paired, qualified, s
 
 CHUNK_BYTES = 65_536
 
+LARGEST_RECORD = 67_108_864
+"""Bytes; above all that the bus takes for one item."""
+
 
 class XmlReader:
     """Each record in the zone as its fields say.
@@ -36,9 +39,12 @@ class XmlReader:
     def __iter__(self) -> Iterator[Entry]:
         parser = safe_parser(self._given_encoding)
         records = _Records(self._layout, parser)
+        size = 0
         try:
             while chunk := self._file.read(CHUNK_BYTES):
                 parser.Parse(chunk, False)
+                size += len(chunk)
+                records.check_size(size)
                 yield from records.take()
             parser.Parse(b"", True)
         except expat.ExpatError as error:
@@ -84,6 +90,8 @@ class _Records:
         self._lines: list[int] = []
         """Where the open records begin; a record may hold records."""
         self._entries: list[Entry] = []
+        self._offset = 0
+        """Where the outermost open record begins, in bytes."""
         parser.StartElementHandler = self._begin
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
@@ -92,6 +100,15 @@ class _Records:
         """The entries that are complete since the last time."""
         entries, self._entries = self._entries, []
         return entries
+
+    def check_size(self, read: int) -> None:
+        """Go on after ``read`` bytes of the file.
+
+        Raises:
+            Unreadable: the open record has grown too large to be kept.
+        """
+        if self._lines and read - self._offset > LARGEST_RECORD:
+            raise Unreadable(self._lines[0], f"the record is larger than {LARGEST_RECORD:,} bytes")
 
     def _begin(self, name: str, attributes: list[str]) -> None:
         tag = qualified(name)
@@ -102,6 +119,7 @@ class _Records:
         if tag == self._layout.record:
             if not self._lines:
                 self._builder = TreeBuilder()
+                self._offset = self._parser.CurrentByteIndex
             self._lines.append(self._parser.CurrentLineNumber)
         if self._lines:
             self._builder.start(tag, paired(attributes))

@@ -35,6 +35,11 @@ def test_one_of_several_is_chosen_by_its_name_the_first_without(tmp_path: Path) 
         read_descriptor(written(path, "<all/>"))
 
 
+@pytest.mark.parametrize("form", ["%d.%m.%y", "%Y%j", "%d %b %Y %H:%M:%S %z %p", "%G-W%V-%u", "%x %X", "the %%%d"])
+def test_all_formats_of_dates_are_taken(tmp_path: Path, form: str) -> None:
+    described(tmp_path, CSV, field("a", "1", f'<type format="{form}">date</type>'))
+
+
 def test_only_the_chosen_one_must_be_right(tmp_path: Path) -> None:
     right = f"<descriptor><header><name>right</name>{CSV}</header><fields>{ONE}</fields></descriptor>"
     path = written(tmp_path / "d.xml", f"<all><descriptor/>{right}</all>")
@@ -78,6 +83,8 @@ def test_code_is_refused_and_why(tmp_path: Path, form: str, inside: str, why: st
         (CSV, field("a", "1", ""), "<type> is missing"),
         (CSV, field("a", "1", "<type>float</type>"), 'field a: the type "float" is none of string, int, date, decimal'),
         (CSV, field("a", "1", "<type>date</type>"), "field a: a date needs its format"),
+        (CSV, field("a", "1", '<type format="%Q">date</type>'), "field a: no date can be read by the format"),
+        (CSV, field("a", "1", '<type format="%d%d">date</type>'), "field a: no date can be read by the format"),
         (CSV, field("a", "1", '<type decimalplaces="0">decimal</type>'), "field a: decimalplaces must be"),
         (CSV, field("a", "1", '<type decimaldelimiter="">decimal</type>'), "field a: decimaldelimiter is empty"),
         (CSV, field("a", "1", '<type>int</type><length max="x"/>'), "<length>: max must be a number of characters"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.item_files import XML, described, entries_of, field, told, written
-from xbus.admin.files import Descriptor, ItemFile
+from xbus.admin.files import Descriptor, ItemFile, xml_records
 from xbus.admin.files.paths import ElementPath
 from xbus.errors import XbusError
 
@@ -81,6 +81,17 @@ def test_records_and_what_is_around_them_are_not_kept(tmp_path: Path, descriptor
             tracemalloc.stop()
     assert count == 1_000
     assert peak < file.size / 5
+
+
+def test_a_record_without_an_end_is_not_kept(
+    tmp_path: Path, descriptor: Descriptor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xml_records, "LARGEST_RECORD", 200_000)
+    fits = "<party><name>Ada</name><more>" + "x" * 100_000 + "</more></party>\n"
+    assert len(entries_of(written(tmp_path / "a", f"<export>\n{fits * 20}</export>"), descriptor)) == 20
+    path = written(tmp_path / "a", f"<export>\n{fits}<party>{'x' * 400_000}</party></export>")
+    with pytest.raises(XbusError, match=r":3: the record is larger than 200,000 bytes"):
+        entries_of(path, descriptor)
 
 
 def test_names_may_be_those_of_a_namespace(tmp_path: Path) -> None:
