@@ -39,6 +39,7 @@ class FrontDouble:
         faults: what the next calls of a verb come to instead; see ``fail_next``.
         after: called once, after the next call of a verb was carried out and before it is answered.
         replies: the immediate replies that the next ends of events wait for.
+        replays: what was replayed, by the id of the new envelope.
     """
 
     def __init__(self, context: Context) -> None:
@@ -54,6 +55,7 @@ class FrontDouble:
         self.faults: defaultdict[str, deque[Any]] = defaultdict(deque)
         self.after: dict[str, Callable[[], None]] = {}
         self.replies: deque[asyncio.Future[Any]] = deque()
+        self.replays: dict[str, str] = {}
         self._awaited: list[asyncio.Future[Any]] = []
 
     def start(self) -> "FrontDouble":
@@ -200,6 +202,26 @@ class FrontDouble:
             return {"items": items, "reply": f"reply to {items}"}
 
         return self._called("end_event", answer)
+
+    @verb("xbus.get_consumers")
+    def get_consumers(self, token: str) -> Any:
+        self._check(token)
+        return self._called("get_consumers", lambda: [({"name": "store"}, {"clearing": [False, None]})])
+
+    @verb("xbus.retry_event")
+    def retry_event(self, token: str, event_id: str) -> Any:
+        self._check(token)
+        return self._called("retry_event", lambda: f"again {event_id}")
+
+    @verb("xbus.replay_envelope")
+    def replay_envelope(self, token: str, envelope_id: str, new_envelope_id: str) -> Any:
+        self._check(token)
+
+        def answer() -> str:
+            self.replays[new_envelope_id] = envelope_id
+            return new_envelope_id
+
+        return self._called("replay_envelope", answer)
 
     @verb("xbus.end_envelope")
     def end_envelope(self, token: str, envelope_id: str, events: int) -> Any:

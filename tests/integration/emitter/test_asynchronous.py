@@ -333,3 +333,24 @@ async def test_use_outside_of_its_blocks_is_refused(front: FrontDouble) -> None:
             pass
         with pytest.raises(Refused, match="not open"):
             await event.send(b"late")
+
+
+async def test_what_got_no_answer_is_asked_again_and_done_once(front: FrontDouble) -> None:
+    front.fail_next("replay_envelope", SILENCE)
+    front.fail_next("retry_event", Failed("the database is away", code="journal_unavailable"))
+    async with emitter(front, answer_seconds=0.1) as sender:
+        new_id = await sender.replay("an envelope")
+        assert await sender.retry("an event") == "again an event"
+    assert front.calls.count("replay_envelope") == front.calls.count("retry_event") == 2
+    assert front.replays == {new_id: "an envelope"}
+
+
+async def test_that_nothing_comes_again_is_told(front: FrontDouble) -> None:
+    front.fail_next("retry_event", Refused("it is not parked", code="nothing_to_retry"))
+    front.fail_next("replay_envelope", Refused("there is none", code="envelope_unknown"))
+    async with emitter(front) as sender:
+        for call, code in ((sender.retry("x"), "nothing_to_retry"), (sender.replay("x"), "envelope_unknown")):
+            with pytest.raises(Refused) as caught:
+                await call
+            assert caught.value.code == code
+        assert await sender.consumers() == [({"name": "store"}, {"clearing": [False, None]})]

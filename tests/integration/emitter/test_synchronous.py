@@ -132,3 +132,11 @@ async def test_what_can_not_be_opened_leaves_no_thread_behind(front: FrontDouble
     front.fail_next("login", None, *[Failed("not now")] * 100)
     await in_thread(work)
     assert "xbus emitter" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_envelopes_come_again(front: FrontDouble) -> None:
+    def work() -> tuple[str, str, int]:
+        with emitter(front) as sender:
+            return sender.retry("an event"), sender.replay("an envelope"), len(sender.consumers())
+
+    assert await in_thread(work) == ("again an event", *front.replays, 1)
