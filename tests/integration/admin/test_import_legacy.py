@@ -182,6 +182,16 @@ def test_a_database_out_of_reach_may_be_reached_later(xbus: Xbus) -> None:
     assert "S3CRET" not in result.output
 
 
+def test_an_address_of_several_words_needs_no_quotes(xbus: Xbus, old: OldDatabase) -> None:
+    old.add_demo()
+    words = [f"{key}={value}" for key, value in parse_dsn(old.address).items()]
+    assert xbus("import-legacy", *words, "--dry-run").exit_code == 0
+    result = xbus("import-legacy", old.address, "S3CRET", *words)
+    assert result.exit_code != 0
+    assert "S3CRET" not in result.output
+    assert parse_dsn(old.address)["password"] not in result.output
+
+
 def test_our_own_database_is_no_old_one(xbus: Xbus, postgres_url: str) -> None:
     result = xbus("import-legacy", postgres_url)
     assert result.exit_code == 1

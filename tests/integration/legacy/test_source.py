@@ -50,6 +50,7 @@ def test_an_empty_one_is_read(old: OldDatabase) -> None:
         ("old.db", ConfigurationError, "can't be read"),
         ("postgresql://xbus:S3CRET@host:S3CRET/name", ConfigurationError, "can't be read"),
         ("postgresql://xbus:S3@CRET@host/S3CRET", ConfigurationError, "write an @ of the password as %40"),
+        ("postgresql://host/name password=S3CRET", ConfigurationError, "can't be read"),
         ("host=127.0.0.1 password=a S3CRET", ConfigurationError, "can't be read"),
         ("postgresql://h/name?S3CRETS=1", ConfigurationError, "invalid connection option"),
         (f"postgresql://xbus:S3CRET@{NOBODY_HOME}/name", JournalUnavailable, "can't be reached"),

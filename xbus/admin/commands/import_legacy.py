@@ -16,18 +16,19 @@ from xbus.clock import SystemClock
 @click.command("import-legacy")
 @config_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.argument("address", metavar="DSN")
-def import_legacy(config_path: Path | None, dry_run: bool, address: str) -> None:
+@click.argument("address", metavar="DSN", nargs=-1, required=True)
+def import_legacy(config_path: Path | None, dry_run: bool, address: tuple[str, ...]) -> None:
     """Take over the configuration of an xbus.broker 0.2.0 from its PostgreSQL database.
 
-    DSN is postgresql://user:password@host/name or "host=... dbname=... user=...". Without a password in it, PGPASSWORD
+    DSN is postgresql://user:password@host/name or host=... dbname=... user=... Without a password in it, PGPASSWORD
     or ~/.pgpass tells it.
 
     The old database is only read. The import may be repeated: nothing is removed here, and who has logged in here
     already keeps the password. The exit code is 1 where something that matters could not be taken.
     """
     url = database_url(config_path)
-    wished = translate(read_legacy(address))
+    # Several words are one address, and no surplus of the command line, which would be shown with the password in it.
+    wished = translate(read_legacy(" ".join(address)))
     with reading(url) as connection:
         plan = plan_import(read_present(connection), wished)
     _tell(plan)

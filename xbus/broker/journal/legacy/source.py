@@ -40,11 +40,7 @@ def reading_legacy(address: str) -> Iterator[sa.Connection]:
     engine = sa.create_engine("postgresql+psycopg2://", connect_args=parameters, poolclass=NullPool)
     event.listen(engine, "connect", _forbid_writing)
     try:
-        with (
-            _told_as_errors_of_ours(),
-            engine.connect() as connection,
-            connection.begin(),
-        ):
+        with _told_as_errors_of_ours(), engine.connect() as connection, connection.begin():
             _check(connection)
             yield connection
     finally:
@@ -74,6 +70,8 @@ def _of_url(rest: str) -> dict[str, Any]:
         raise ConfigurationError(
             "the old database's address holds more than one @", "write an @ of the password as %40"
         )
+    if any(map(str.isspace, rest)):
+        raise ConfigurationError("the old database's address can't be read", _FORMS)
     try:
         # As in xbus.config: where a reader with interpolation took it from, a percent sign is doubled.
         url = sa.make_url(f"postgresql://{rest.replace('%%', '%')}")
@@ -93,11 +91,12 @@ def _forbid_writing(connection: Any, _: ConnectionPoolEntry) -> None:
 def _check(connection: sa.Connection) -> None:
     """Make sure that all tables and columns are there."""
     columns = sa.text(
-        "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attnum > 0 AND NOT attisdropped"
+        "SELECT attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
+        " WHERE relname = :name AND pg_table_is_visible(attrelid) AND attnum > 0 AND NOT attisdropped"
     )
     missing: list[str] = []
     for table in TABLES:
-        present = set(connection.execute(columns, {"name": f'"{table.name}"'}).scalars())
+        present = set(connection.execute(columns, {"name": table.name}).scalars())
         wanted = [column.name for column in table.columns]
         missing += [f"{table.name}.{name}" for name in wanted if name not in present] if present else [table.name]
     if missing:
