@@ -94,7 +94,7 @@ class DecimalCast:
         except (InvalidOperation, ValueError) as error:
             raise Misfit(f"{text!r} is no decimal number") from error
         if not math.isfinite(number):
-            raise Misfit(f"{text!r} is no decimal number that a float can hold")
+            raise Misfit(f"{text!r} is no decimal number, or none that a float can hold")
         return number
 
     def _delimited(self, text: str) -> str:
