@@ -13,13 +13,14 @@ from tests.support.processes import run, script
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
 
+# Short for those who are silent, and still long for an answer while other tests keep the machine busy.
 IMPATIENT = {
     "back": {
-        "start_event_timeout": 0.5,
-        "send_item_timeout": 0.5,
-        "end_event_timeout": 0.5,
-        "end_envelope_timeout": 0.5,
-        "stop_envelope_timeout": 0.5,
+        "start_event_timeout": 1.5,
+        "send_item_timeout": 1.5,
+        "end_event_timeout": 1.5,
+        "end_envelope_timeout": 1.5,
+        "stop_envelope_timeout": 1.5,
         "register_timeout": 1,
         "worker_grace": 0.5,
     }
