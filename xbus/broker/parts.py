@@ -35,7 +35,7 @@ from xbus.supervision.pinger import Pinger
 MESSAGE_OVERHEAD_BYTES = 64 * 1024
 """What a call may hold beside its items."""
 
-HEARTBEAT_SECONDS = 5.0
+KEEPALIVE_SECONDS = 5
 """How often a recipient's connection is asked for a sign of life: a cable that was pulled sends no goodbye."""
 
 
@@ -178,7 +178,7 @@ class BackPart:
             clock=self._shared.clock,
             max_message_bytes=self._shared.config.front.max_batch_bytes + MESSAGE_OVERHEAD_BYTES,
             on_lost=lost,
-            heartbeat_seconds=HEARTBEAT_SECONDS,
+            keepalive_seconds=KEEPALIVE_SECONDS,
         )
         try:
             client.connect(uri)

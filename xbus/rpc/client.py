@@ -28,6 +28,9 @@ RECONNECT_MOST_MS = 2000
 LINGER_MS = 1000
 """How long libzmq goes on sending calls after ``close``."""
 
+MISSES = 3
+"""How many signs of life may be missing."""
+
 _REQUEST_IDS = 2**32
 _CONNECTION_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 
@@ -45,7 +48,9 @@ class Client:
         max_message_bytes: a server that sends a larger frame is disconnected; -1 for no limit.
         on_lost: called once for each lost connection, after its calls have failed.
         heartbeat_seconds: how often ZMTP asks the server for a sign of life; three times that without one and the
-            connection counts as lost. 0 for never.
+            connection counts as lost. 0 for never, as it must be where the server's libzmq may be older than 4.2: that
+            hands the question to aiozmq as if it were a call, and does not answer it.
+        keepalive_seconds: the same asked by TCP, which every server's machine answers.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Client:
         max_message_bytes: int = -1,
         on_lost: Callable[[], None] | None = None,
         heartbeat_seconds: float = 0,
+        keepalive_seconds: int = 0,
     ) -> None:
         self.name = name
         self._clock = clock or SystemClock()
@@ -69,7 +75,8 @@ class Client:
         self._unsent: dict[int, list[bytes]] = {}
         self._settled = asyncio.Event()
         self._settled.set()
-        self._socket = _dealer(context, max_message_bytes, int(heartbeat_seconds * 1000))
+        self._socket = _dealer(context, max_message_bytes)
+        _ask_for_life(self._socket, int(heartbeat_seconds * 1000), keepalive_seconds)
         self._drain = Drain(self._socket, self._answered)
         self._monitor = self._socket.get_monitor_socket(_CONNECTION_EVENTS)
         self._monitor_drain = Drain(self._monitor, self._connection_event)
@@ -229,7 +236,7 @@ class _Call:
             self.future.set_result(answer)
 
 
-def _dealer(context: Context, max_message_bytes: int, heartbeat_ms: int) -> "zmq.Socket[bytes]":
+def _dealer(context: Context, max_message_bytes: int) -> "zmq.Socket[bytes]":
     socket = context.socket(zmq.DEALER)
     # Calls are never queued without a connection, and what was queued ends with it: the next server must not get it.
     socket.set(zmq.IMMEDIATE, 1)
@@ -238,7 +245,17 @@ def _dealer(context: Context, max_message_bytes: int, heartbeat_ms: int) -> "zmq
     socket.set(zmq.LINGER, LINGER_MS)
     socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
     socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_MOST_MS)
+    return socket
+
+
+def _ask_for_life(socket: "zmq.Socket[bytes]", heartbeat_ms: int, keepalive_seconds: int) -> None:
     if heartbeat_ms:
         socket.set(zmq.HEARTBEAT_IVL, heartbeat_ms)
-        socket.set(zmq.HEARTBEAT_TIMEOUT, 3 * heartbeat_ms)
-    return socket
+        socket.set(zmq.HEARTBEAT_TIMEOUT, MISSES * heartbeat_ms)
+    if keepalive_seconds:
+        socket.set(zmq.TCP_KEEPALIVE, 1)
+        socket.set(zmq.TCP_KEEPALIVE_IDLE, keepalive_seconds)
+        socket.set(zmq.TCP_KEEPALIVE_INTVL, keepalive_seconds)
+        socket.set(zmq.TCP_KEEPALIVE_CNT, MISSES)
+        # TCP does not ask while something that it sent is unacknowledged.
+        socket.set(zmq.TCP_MAXRT, MISSES * keepalive_seconds * 1000)

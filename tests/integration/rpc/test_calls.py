@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,9 @@ from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.rpc.client import Client
 from xbus.rpc.server import Server
+
+CONNECTIONS = Path("/proc/net/tcp")
+KEEPALIVE_TIMER = "02"
 
 
 async def test_a_call_is_answered(serve: Serve, connect: Connect) -> None:
@@ -200,6 +204,27 @@ async def test_a_server_that_falls_silent_is_lost_by_heartbeat(serve: Serve, con
             await client.call("echo", 2, timeout=30)
         assert lost.is_set()
         client.close()
+
+
+@pytest.mark.skipif(not CONNECTIONS.exists(), reason="only Linux tells which timers its connections have")
+async def test_a_connection_is_kept_alive_by_tcp(serve: Serve, connect: Connect) -> None:
+    """A machine that vanished can't be shown on one machine, so this looks whether the kernel asks it."""
+    _, address = serve(Verbs())
+    server = f":{int(address.rpartition(':')[2]):04X}"
+
+    def timers() -> list[str]:
+        connections = [line.split() for line in CONNECTIONS.read_text().splitlines()[1:]]
+        return [fields[5].partition(":")[0] for fields in connections if fields[2].endswith(server)]
+
+    plain = connect(address)
+    assert await plain.call("echo", 1, timeout=5) == 1
+    await eventually(lambda: timers() == ["00"], "nothing is under way")
+    plain.close()
+    await eventually(lambda: KEEPALIVE_TIMER not in timers(), "it is closed")
+    client = connect(address, keepalive_seconds=5)
+    assert await client.call("echo", 1, timeout=5) == 1
+    await eventually(lambda: KEEPALIVE_TIMER in timers(), "the kernel keeps it alive")
+    client.close()
 
 
 @pytest.mark.parametrize("address", ["nonsense", "tcp://", "http://127.0.0.1:1"])

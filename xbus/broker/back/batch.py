@@ -86,8 +86,21 @@ class Batch:
         if not isinstance(self.indices, list) or len(self.indices) != self.items:
             raise ProtocolError("an answer does not have indices for each of its items")
         for of_item in self.indices:
-            if not isinstance(of_item, list) or not all(type(index) is int and 0 <= index < known for index in of_item):
-                raise ProtocolError(f"an answer has the indices {of_item!r:.100} where {known} items were given")
+            check_given(of_item, known)
+
+
+def check_given(indices: Any, known: int) -> None:
+    """Let the indices of one item pass.
+
+    Args:
+        indices: what a worker answered.
+        known: how many items it was given so far.
+
+    Raises:
+        ProtocolError: there are other indices among them.
+    """
+    if not isinstance(indices, list) or not all(type(index) is int and 0 <= index < known for index in indices):
+        raise ProtocolError(f"an answer has the indices {indices!r:.100} where {known} items were given")
 
 
 JOIN_BYTES = 256 * 1024

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.batch import Batch
+from xbus.broker.back.batch import Batch, check_given
 from xbus.broker.back.failures import failure_of_call, nonsense, refusal
 from xbus.broker.journal.catalog import RoleEntry
 from xbus.broker.journal.reading import LogEvent
@@ -118,22 +118,16 @@ class Recipient:
         return self._batches("send_item", event_id, await self._detail("send_item", event_id, call))
 
     async def _send_singly(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
-        self._note_given(event_id, batch)
         made: list[tuple[list[int], bytes]] = []
         for indices, item in batch.singly():
+            # Item by item: a worker can't have made anything of those that come later.
+            self._note_given_up_to(event_id, max(indices, default=-1))
             call = self._client.call(
                 "send_item", str(envelope_id), str(event_id), indices, item, timeout=self._timeouts.send_item
             )
             answer = await self._detail("send_item", event_id, call)
             made += self._singles(event_id, answer)
-        if not made:
-            return []
-        answered = Batch.of_single(made)
-        try:
-            answered.check_indices(self._known[event_id])
-        except ProtocolError as error:
-            raise nonsense(self.role.id, "send_item", event_id, error.cause) from error
-        return [answered]
+        return [Batch.of_single(made)] if made else []
 
     def _singles(self, event_id: UUID, answer: Any) -> list[tuple[list[int], bytes]]:
         if not self.role.worker:
@@ -141,17 +135,24 @@ class Recipient:
         singles: list[tuple[list[int], bytes]] = []
         for made in answer if isinstance(answer, list) else [answer]:
             match made:
-                case [list(indices), bytes(item)] if indices and all(type(index) is int for index in indices):
+                case [indices, bytes(item)] if indices:
+                    try:
+                        check_given(indices, self._known[event_id])
+                    except ProtocolError as error:
+                        raise nonsense(self.role.id, "send_item", event_id, error.cause) from error
                     singles.append((indices, item))
                 case _:
                     raise nonsense(self.role.id, "send_item", event_id, answer)
         return singles
 
     def _note_given(self, event_id: UUID, batch: Batch) -> None:
-        last = batch.first_index + batch.items
+        last = batch.first_index + batch.items - 1
         if batch.indices is not None:
-            last = max((index + 1 for indices in batch.indices for index in indices), default=0)
-        self._known[event_id] = max(self._known.get(event_id, 0), last)
+            last = max((index for indices in batch.indices for index in indices), default=-1)
+        self._note_given_up_to(event_id, last)
+
+    def _note_given_up_to(self, event_id: UUID, last: int) -> None:
+        self._known[event_id] = max(self._known.get(event_id, 0), last + 1)
 
     async def end_event(self, envelope_id: UUID, event_id: UUID) -> End:
         """Tell of an event that ends."""
@@ -256,8 +257,7 @@ class Recipient:
             case [True, *parts]:
                 return parts
             case [False, *parts]:
-                given = None if event_id is None else self._known.get(event_id, 0)
-                raise refusal(self.role.id, verb, event_id, parts[0] if parts else None, given=given)
+                raise refusal(self.role.id, verb, event_id, parts[0] if parts else None)
         raise nonsense(self.role.id, verb, event_id, answer)
 
     async def _detail(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> Any:
