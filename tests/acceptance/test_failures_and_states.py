@@ -17,8 +17,8 @@ MALFORMED: dict[str, Any] = {
     "a text": ((False, "no"), [(None, "malformed error: no")]),
     "no list around it": ((False, [[0], "no"]), [(None, "malformed error: [0]"), (None, "malformed error: no")]),
     "a message that is none": ((False, [([0], 5)]), [([0], "malformed error: 5")]),
-    "an item below 0": ((False, [([-1], "no")]), [([-1], "no (it was not given: -1)")]),
-    "an item that the event does not have": ((False, [([0, 7], "no")]), [([0, 7], "no (it was not given: 7)")]),
+    "an item below 0": ((False, [([-1], "no")]), [([-1], "no (there is no item -1)")]),
+    "an item that the event does not have": ((False, [([0, 7], "no")]), [([0, 7], "no (there is no item 7)")]),
 }
 """What a consumer answers to the only item of an event, and what is kept of it."""
 

@@ -43,6 +43,11 @@ class ItemError:
     indices: list[int] | None
     message: str
 
+    def among(self, items: int) -> "ItemError":
+        """The error, as one in an event that holds so many items."""
+        wrong = [index for index in self.indices or () if index >= items]
+        return ItemError(self.indices, self.message + _no_such_items(wrong)) if wrong else self
+
 
 class RecipientFailed(Exception):
     """A call to a recipient went wrong.
@@ -76,9 +81,15 @@ class RecipientFailed(Exception):
         self.errors = errors
         self.node: str | None = None
 
-    def happened_at(self, nodes: Sequence[str]) -> None:
-        """Note where in the event's graph it happened: at one of these nodes, which the broker can't tell apart."""
+    def happened_at(self, nodes: Sequence[str], items: int) -> None:
+        """Note where in an event it happened.
+
+        Args:
+            nodes: of its graph, several where the broker can't tell at which of them.
+            items: how many the event holds: an error that names others says so.
+        """
         self.node = ", ".join(nodes)[:NODE_CHARACTERS]
+        self.errors = [error.among(items) for error in self.errors]
 
     @property
     def cause(self) -> str:
@@ -113,32 +124,31 @@ def failure_of_call(role_id: int, verb: str, event_id: UUID | None, error: XbusE
     return RecipientFailed(role_id, verb, event_id, failure_class, error.code, [ItemError(None, _shown(error.cause))])
 
 
-def refusal(
-    role_id: int, verb: str, event_id: UUID | None, errors: object, *, given: int | None = None
-) -> RecipientFailed:
+def refusal(role_id: int, verb: str, event_id: UUID | None, errors: object) -> RecipientFailed:
     """A failure from ``(False, errors)``: errors should be ``[([indices], message), ...]`` and may be anything.
 
     Args:
         errors: what came; what has another shape is kept, and called malformed.
-        given: how many of the event's items the recipient was given so far: the only ones that it can speak of. None
-            where there is no telling: at the end of an envelope.
     """
     match errors:
         case None:
             said = []
         case list() | tuple():
-            said = [_item_error(error, given) for error in errors[:MAX_ERRORS]]
+            said = [_item_error(error) for error in errors[:MAX_ERRORS]]
         case _:
             said = [_malformed(errors)]
     said = said or [ItemError(None, "refused without a reason")]
     return RecipientFailed(role_id, verb, event_id, FailureClass.PERMANENT, "refused", said)
 
 
-def _item_error(error: object, given: int | None) -> ItemError:
+def _item_error(error: object) -> ItemError:
     match error:
         case [list(indices), message] if all(type(index) is int for index in indices):
             text = _shown(message) if isinstance(message, str) else _malformed(message).message
-            return ItemError(indices[:MAX_INDICES], text + _remark(indices, given))
+            text += _no_such_items([index for index in indices if index < 0])
+            if len(indices) > MAX_INDICES:
+                text += f" ({len(indices)} items, the first {MAX_INDICES} are kept)"
+            return ItemError(indices[:MAX_INDICES], text)
     return _malformed(error)
 
 
@@ -146,16 +156,12 @@ def _malformed(said: object) -> ItemError:
     return ItemError(None, f"malformed error: {_shown(said)}")
 
 
-def _remark(indices: Sequence[int], given: int | None) -> str:
-    """What is to be said about the indices themselves."""
-    remark = ""
-    wrong = [index for index in indices if index < 0 or (given is not None and index >= given)]
-    if wrong:
-        named = ", ".join(map(str, wrong[:SHOWN_INDICES])) + (", ..." if len(wrong) > SHOWN_INDICES else "")
-        remark += f" (it was not given: {named})"
-    if len(indices) > MAX_INDICES:
-        remark += f" ({len(indices)} items, the first {MAX_INDICES} are kept)"
-    return remark
+def _no_such_items(wrong: Sequence[int]) -> str:
+    """What is to be said of indices that no item of the event has."""
+    if not wrong:
+        return ""
+    named = ", ".join(map(str, wrong[:SHOWN_INDICES])) + (", ..." if len(wrong) > SHOWN_INDICES else "")
+    return f" (there is no item {named})"
 
 
 def nonsense(role_id: int, verb: str, event_id: UUID | None, what: object) -> RecipientFailed:

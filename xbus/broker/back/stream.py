@@ -72,7 +72,7 @@ class Stage:
             RecipientFailed: the first failed call.
         """
         try:
-            await together(self._ask(envelope_id, event), self._hear())
+            await together(self._ask(envelope_id, event), self._hear(event.items))
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -124,18 +124,18 @@ class Stage:
         if not task.cancelled():
             task.exception()
 
-    async def _hear(self) -> None:
+    async def _hear(self, items: int) -> None:
         while (call := await self._calls.get()) is not None:
-            for batch in await self._answer(call):
+            for batch in await self._answer(call, items):
                 await self._pass_on(call.node, batch)
             await self._window.leave(call.size)
         await close_all(target for targets in self._children.values() for target in targets)
 
-    async def _answer(self, call: "_Call") -> Sequence[Batch]:
+    async def _answer(self, call: "_Call", items: int) -> Sequence[Batch]:
         try:
             return await call.answer or ()
         except RecipientFailed as failure:
-            failure.happened_at(tuple(self._children) if call.node is None else (call.node,))
+            failure.happened_at(tuple(self._children) if call.node is None else (call.node,), items)
             raise
 
     async def _pass_on(self, node: str | None, batch: Batch) -> None:

@@ -143,7 +143,7 @@ def _summaries() -> sa.Select[Any]:
         failure.envelope_id,
         failure.event_id,
         failure.node,
-        model.role.c.login,
+        model.role.c.login.label("role"),
         failure.verb,
         failure.code,
         failure.message,
@@ -153,8 +153,7 @@ def _summaries() -> sa.Select[Any]:
 
 
 def _summary(row: sa.Row[Any]) -> FailureSummary:
-    *told, tracking = row
-    return FailureSummary(*told, TrackingState(tracking))
+    return FailureSummary(**{**row._mapping, "tracking": TrackingState(row.tracking)})
 
 
 def _role_id(connection: sa.Connection, login: str) -> int:

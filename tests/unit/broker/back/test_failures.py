@@ -80,25 +80,30 @@ def test_a_malformed_message_does_not_cost_the_indices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("indices", "given", "message"),
+    ("indices", "message"),
     [
-        ([0, 2], 3, "x"),
-        ([], 3, "x"),
-        ([-1], 3, "x (it was not given: -1)"),
-        ([0, 3, 4], 3, "x (it was not given: 3, 4)"),
-        ([0], 0, "x (it was not given: 0)"),
-        (list(range(9)), 1, "x (it was not given: 1, 2, 3, 4, 5, ...)"),
-        ([7], None, "x"),
-        ([-7], None, "x (it was not given: -7)"),
+        ([0, 2], "x"),
+        ([], "x"),
+        ([-1], "x (there is no item -1)"),
+        ([0, 3, 4], "x (there is no item 3, 4)"),
+        ([-1, 3], "x (there is no item -1) (there is no item 3)"),
+        (list(range(9)), "x (there is no item 3, 4, 5, 6, 7, ...)"),
     ],
 )
-def test_indices_of_items_that_were_not_given_are_kept(indices: list[int], given: int | None, message: str) -> None:
-    (said,) = refusal(7, "send_item", EVENT, [[indices, "x"]], given=given).errors
-    assert (said.indices, said.message) == (indices, message)
+def test_indices_that_the_event_does_not_have_are_kept(indices: list[int], message: str) -> None:
+    failure = refusal(7, "send_item", EVENT, [[indices, "x"]])
+    failure.happened_at(["store"], 3)
+    (row,) = failure.rows(ENVELOPE)
+    assert (row.indices, row.message) == (indices, message)
+
+
+def test_indices_at_the_end_of_an_envelope_are_of_no_certain_event() -> None:
+    failure = refusal(7, "end_envelope", None, [[[7], "x"], [[-7], "y"]])
+    assert [row.message for row in failure.rows(ENVELOPE)] == ["x", "y (there is no item -7)"]
 
 
 def test_a_flood_of_indices_is_cut() -> None:
-    (said,) = refusal(7, "send_item", EVENT, [[list(range(5_000)), "x"]], given=5_000).errors
+    (said,) = refusal(7, "send_item", EVENT, [[list(range(5_000)), "x"]]).errors
     assert said.indices == list(range(MAX_INDICES))
     assert said.message == "x (5000 items, the first 1000 are kept)"
 
@@ -106,9 +111,9 @@ def test_a_flood_of_indices_is_cut() -> None:
 def test_a_failure_knows_where_it_happened() -> None:
     failure = refusal(7, "send_item", EVENT, [[[0], "x"], [[1], "y"]])
     assert {row.node for row in failure.rows(ENVELOPE)} == {None}
-    failure.happened_at(["left", "right"])
+    failure.happened_at(["left", "right"], 2)
     assert {row.node for row in failure.rows(ENVELOPE)} == {"left, right"}
-    failure.happened_at(["n" * 200, "m" * 200])
+    failure.happened_at(["n" * 200, "m" * 200], 2)
     assert {len(row.node or "") for row in failure.rows(ENVELOPE)} == {NODE_CHARACTERS}
 
 
