@@ -1,7 +1,6 @@
 """Our own emitters and recipients with the real broker between them."""
 
 import asyncio
-import re
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -266,9 +265,9 @@ async def test_an_emitter_asks_and_a_consumer_replies(sqlite_url: str, start_dae
                 ["pen"],
             ]
 
-            assert re.match("reply_refused: .*there is no paper", await why_no_reply(emitter, "paper"))
-            assert re.match("reply_refused: .*of type list, can't be packed", await why_no_reply(emitter, "odd"))
-            assert re.match("reply_failed: .*KeyError: 'broken'", await why_no_reply(emitter, "broken"))
+            assert await why_no_reply(emitter, "paper") == "reply_refused: there is no paper"
+            assert (await why_no_reply(emitter, "odd")).endswith("of type list, can't be packed by msgpack")
+            assert await why_no_reply(emitter, "broken") == "reply_failed: KeyError: 'broken'"
             await eventually(lambda: len(set(prices.rolled_back)) == 3, "what had no reply is rolled back")
             with pytest.raises(Refused) as refused:
                 await emitter.put("price_wanted", ["pen"])
