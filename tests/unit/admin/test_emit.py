@@ -314,3 +314,19 @@ def test_several_files_are_events_of_one_envelope(noted: type[NotedEmitter], tmp
     result = run(*KNOWN, *files, "--type", "flights", "--encoding", "latin-1", **SECRET)
     assert result.exit_code == 0, result.output
     assert noted.notes[1:] == [("event", "flights"), {"id": "0"}, ("event", "flights"), 2, "é", "sealed"]
+
+
+def test_each_of_several_files_may_have_its_descriptor(
+    noted: type[NotedEmitter], tmp_path: Path, descriptors: str
+) -> None:
+    (tmp_path / "a.xml").write_text("<a><b><n>7</n></b></a>")
+    (tmp_path / "a.txt").write_text("  8\n")
+    (tmp_path / "other.xml").write_text(DESCRIPTORS.replace("<name>other<", "<eventtype>cars</eventtype><name>other<"))
+    files = [str(tmp_path / "a.xml"), str(tmp_path / "a.txt")]
+    kinds = ["--descriptor", f"{tmp_path / 'other.xml'}#other", "--descriptor", descriptors]
+    result = run(*KNOWN, *files, *kinds, **SECRET)
+    assert result.exit_code == 0, result.output
+    assert noted.notes[1:] == [("event", "cars"), {"n": 7}, ("event", "boats"), {"n": 8}, "sealed"]
+    assert run(*KNOWN, files[1], files[1], "--descriptor", descriptors, **SECRET).exit_code == 0, "once for all"
+    assert run(*KNOWN, *files, *files, *kinds, **SECRET).exit_code == 2, "too few"
+    assert run(*KNOWN, files[0], *kinds, **SECRET).exit_code == 2, "too many"

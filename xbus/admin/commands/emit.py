@@ -55,10 +55,12 @@ def _named_file(ctx: click.Context, args: Sequence[str]) -> list[str]:
     return named
 
 
-def _read_descriptor(ctx: click.Context, param: click.Parameter, value: str | None) -> Descriptor | None:
+def _read_descriptors(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[Descriptor]:
+    return [_read_descriptor(value) for value in values]
+
+
+def _read_descriptor(value: str) -> Descriptor:
     """The descriptor that ``FILE`` or ``FILE#NAME`` means; a file's own name may hold a #, too."""
-    if value is None:
-        return None
     path, _, name = value.rpartition("#")
     return read_descriptor(Path(path), name) if path and not Path(value).exists() else read_descriptor(Path(value))
 
@@ -69,9 +71,12 @@ def _read_descriptor(ctx: click.Context, param: click.Parameter, value: str | No
 @click.option("--type", "type_name", metavar="NAME", help="The event type; by default the one in the descriptor.")
 @click.option(
     "--descriptor",
-    callback=_read_descriptor,
+    "descriptors",
+    multiple=True,
+    callback=_read_descriptors,
     metavar="FILE[#NAME]",
-    help="How to read the files: an XML input descriptor, the first one in FILE or the one of that name.",
+    help="How to read the files: an XML input descriptor, the first one in FILE or the one of that name. "
+    "Given once for all files, or once for each in their order.",
 )
 @click.option("--encoding", metavar="NAME", help="The files' encoding; by default the descriptor's, or utf-8.")
 @click.option(
@@ -90,7 +95,7 @@ def emit(
     config_path: Path | None,
     paths: tuple[Path, ...],
     type_name: str | None,
-    descriptor: Descriptor | None,
+    descriptors: Sequence[Descriptor],
     encoding: str | None,
     policy: str,
     bad_lines: Path | None,
@@ -101,10 +106,11 @@ def emit(
     """Send the items of each FILE as one event, and all files as one envelope: all of it, or nothing.
 
     A row of a .csv file is sent as a map from the names in the first line to texts, a line of a .jsonl file as its
-    value. With --descriptor files of CSV, of fixed length and of XML are read as the descriptor says.
+    value. With --descriptor files of CSV, of fixed length and of XML are read as it says.
     """
-    event_type = type_name or (descriptor.event_type if descriptor else "")
-    if not event_type:
+    kinds = _kinds(len(paths), descriptors)
+    event_types = [type_name or (kind.event_type if kind else "") for kind in kinds]
+    if not all(event_types):
         raise click.UsageError("No event type is named: give --type, or <eventtype> in the descriptor.")
     if (policy == COLLECT) != (bad_lines is not None):
         raise click.UsageError(f"A file for bad lines goes with {_POLICY} {COLLECT}.")
@@ -112,7 +118,7 @@ def emit(
         raise click.UsageError(f"{_POLICY} {COLLECT} takes one file to send at a time.")
     address = broker_address("front", url, config_path)
     with ExitStack() as opened:
-        files = [opened.enter_context(ItemFile(path, descriptor, encoding)) for path in paths]
+        files = [opened.enter_context(ItemFile(path, kind, encoding)) for path, kind in zip(paths, kinds, strict=True)]
         bad = opened.enter_context(_policy(policy, bad_lines))
         password = password_of(login, password_file)
         label = f"Sending {paths[0].name}" if len(paths) == 1 else f"Sending {len(paths)} files"
@@ -120,10 +126,19 @@ def emit(
             click.progressbar(length=sum(file.size for file in files), label=label, file=sys.stderr) as bar,
             Emitter(address, login, password) as emitter,
         ):
-            receipt = _send(emitter, event_type, files, bad, bar.update)
+            receipt = _send(emitter, event_types, files, bad, bar.update)
     click.echo(f"{receipt.items:,} items sent: envelope {receipt.envelope_id}, position {receipt.position:,}")
     if bad.count:
         _tell(f"{bad.count:,} bad lines were left out{_to_correct(bad_lines)}")
+
+
+def _kinds(files: int, descriptors: Sequence[Descriptor]) -> Sequence[Descriptor | None]:
+    """The descriptor of each file."""
+    if len(descriptors) == files:
+        return descriptors
+    if len(descriptors) > 1:
+        raise click.UsageError("Give --descriptor once for all files, or once for each in their order.")
+    return [descriptors[0] if descriptors else None] * files
 
 
 def _policy(policy: str, bad_lines: Path | None) -> StopAtBadLine:
@@ -134,13 +149,13 @@ def _policy(policy: str, bad_lines: Path | None) -> StopAtBadLine:
 
 def _send(
     emitter: Emitter,
-    event_type: str,
+    event_types: Sequence[str],
     files: Sequence[ItemFile],
     bad: StopAtBadLine,
     on_bytes: Callable[[int], object],
 ) -> Receipt:
     with emitter.envelope() as envelope:
-        for file in files:
+        for event_type, file in zip(event_types, files, strict=True):
             with envelope.event(event_type) as event:
                 _send_file(event, file, bad, on_bytes)
         bad.finish()
