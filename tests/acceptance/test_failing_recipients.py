@@ -192,7 +192,8 @@ async def test_a_silent_consumer_leaves_the_run_and_does_not_hold_the_others(
         OldConsumer(daemon.back, "d_1") as other,
         OldEmitter(daemon.front) as emitter,
     ):
-        silent.behave["send_item"] = never
+        # Not even the stop is answered.
+        silent.behave |= {"send_item": never, "stop_envelope": never}
         first = await emitter.emit(b"0")
         roles = await become(sqlite_url, first, c_1="parked", d_1="done")
         assert roles["c_1"].code == "timed_out"

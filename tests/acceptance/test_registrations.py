@@ -1,0 +1,85 @@
+"""Recipients that register badly, slowly, or twice: they hold up nobody, and the newest serves the role."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartDaemon
+from tests.support.bus import add_bus
+from tests.support.daemon import Daemon
+from tests.support.old_clients import OldConsumer, OldEmitter
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def daemon(sqlite_url: str, start_daemon: StartDaemon) -> Daemon:
+    add_bus(sqlite_url, {"test_event": {"c": []}, "other": {"d": []}}, {"c": 4})
+    return start_daemon(sqlite_url, {"back": {"register_timeout": 2}})
+
+
+async def test_who_is_slow_to_introduce_itself_holds_up_nobody(daemon: Daemon) -> None:
+    """One for each of the three calls, and one at an address where nobody listens; all wait at the same time."""
+
+    async def never(*_: Any) -> None:
+        await asyncio.sleep(3600)
+
+    slow = [OldConsumer(daemon.back, f"c_{number}") for number in (1, 2, 3, 4)]
+    for consumer, verb in zip(slow, ("get_metadata", "has_clearing", "has_immediate_reply"), strict=False):
+        consumer.behave[verb] = never
+    for consumer in slow:
+        await consumer.serve()
+    registrations = [asyncio.create_task(consumer.register()) for consumer in slow[:3]]
+    nowhere = slow[3].call.register_node(slow[3].token, "tcp://127.0.0.1:1")
+    await eventually(lambda: all(consumer.got("get_metadata") for consumer in slow[:3]), "they are asked")
+    async with OldConsumer(daemon.back, "d_1") as quick, OldEmitter(daemon.front) as emitter:
+        sent = [await emitter.emit(b"%d" % n, type_name="other") for n in range(5)]
+        await quick.wait_for(sent)
+        assert not any(registration.done() for registration in registrations)
+        assert await asyncio.gather(*registrations, nowhere) == [False] * 4
+
+        # Each may come again.
+        waits = await emitter.emit(b"x")
+        slow[0].behave.clear()
+        assert await slow[0].register() is True
+        await slow[0].wait_for([waits])
+    for consumer in slow:
+        await consumer.leave()
+    assert daemon.log.count("register_node refused") == 4
+
+
+async def test_the_older_of_two_registrations_of_a_role_is_told_off_the_list(daemon: Daemon) -> None:
+    async with (
+        OldEmitter(daemon.front) as emitter,
+        OldConsumer(daemon.back, "c_1") as older,
+        OldConsumer(daemon.back, "c_1") as newer,
+    ):
+        assert await older.call.ready(older.token) is False
+        assert await newer.call.ready(newer.token) is True
+        sent = [await emitter.emit(b"%d" % n) for n in range(3)]
+        await newer.wait_for(sent)
+        # That the older one goes changes nothing for the newer.
+        assert await older.call.logout(older.token) is True
+        sent.append(await emitter.emit(b"last"))
+        await newer.wait_for(sent)
+
+    assert older.got("start_event") == []
+    assert newer.committed == sent
+    assert "a newer recipient has registered for its role" in daemon.log
+
+
+async def test_of_many_registrations_at_once_one_serves_the_role(daemon: Daemon) -> None:
+    consumers = [OldConsumer(daemon.back, "c_1") for _ in range(8)]
+    for consumer in consumers:
+        await consumer.serve()
+    assert await asyncio.gather(*(consumer.register() for consumer in consumers)) == [True] * 8
+    ready = [await consumer.call.ready(consumer.token) for consumer in consumers]
+    assert ready.count(True) == 1
+    async with OldEmitter(daemon.front) as emitter:
+        sent = [await emitter.emit(b"%d" % n) for n in range(3)]
+        serving = consumers[ready.index(True)]
+        await serving.wait_for(sent)
+    assert serving.committed == sent
+    assert not any(consumer.got("start_event") for consumer in consumers if consumer is not serving)
+    for consumer in consumers:
+        await consumer.leave()
