@@ -92,7 +92,12 @@ class FrontPart:
             shared.tasks,
         )
         repeating = Repeating(
-            shared.journal, Checks(shared.configuration, limits), shared.clock, shared.ids, self._bell.ring
+            shared.journal,
+            Checks(shared.configuration, limits),
+            shared.clock,
+            shared.ids,
+            self._bell.ring,
+            shared.configuration.refresh,
         )
         self._sessions = _sessions(shared, "emitter", config.session_seconds, self._front.has_open_envelope)
         self._server = Server(

@@ -77,7 +77,10 @@ class Back:
         """
         await self._delivering.start()
         self._configuration.on_change(self._configuration_changed)
-        for registration in await self._journal.read(reading.read_registrations):
+        registrations = await self._journal.read(reading.read_registrations)
+        # Who was there is not there again before it has answered.
+        await asyncio.gather(*(self._note_introduction(registration, None) for registration in registrations))
+        for registration in registrations:
             self._tasks.create_task(self._restore(registration), name=f"registration of role {registration.role_id}")
 
     async def stop(self, seconds: float) -> None:
@@ -153,23 +156,24 @@ class Back:
                 error,
                 extra={"action": "not_restored", "role_id": registration.role_id},
             )
-            # The row stays: the next run of the broker may find the recipient.
-            await self._keep_introduction(registration, None)
             return
         if self.is_registered(registration.role_id):
             recipient.close()
             return
         self.registry.add(recipient)
-        await self._keep_introduction(registration, said)
-
-    async def _keep_introduction(self, registration: reading.StoredRegistration, said: Introduction | None) -> None:
-        metadata, features = (None, None) if said is None else (said.metadata, said.features)
         try:
-            await self._journal.write(
-                Introduce(registration.role_id, registration.token_hash, registration.uri, metadata, features)
-            )
+            await self._note_introduction(registration, said)
         except JournalUnavailable as error:
+            # It only means that emitters are not told of it.
             log.warning("introduction not kept: %s", error, extra={"action": "introduction_not_kept"})
+
+    def _note_introduction(
+        self, registration: reading.StoredRegistration, said: Introduction | None
+    ) -> "asyncio.Future[None]":
+        metadata, features = (None, None) if said is None else (said.metadata, said.features)
+        return self._journal.write(
+            Introduce(registration.role_id, registration.token_hash, registration.uri, metadata, features)
+        )
 
     async def unregister(self, recipient: Recipient, reason: str) -> None:
         """Have a recipient serve its role no longer; what it leaves undone comes again when its role is served."""

@@ -1,7 +1,7 @@
 """Envelopes that come again because their emitter asks for it: as new envelopes, over the items that are there."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 import xbus.broker.journal.repeats as repeats
@@ -33,14 +33,24 @@ class Repeating:
         clock: dates what is written.
         ids: makes the ids of envelopes and events.
         ring: called whenever an envelope has come again.
+        catch_up: has the configuration read anew: who has just corrected it wants nothing to go the old way.
     """
 
-    def __init__(self, journal: Journal, checks: Checks, clock: Clock, ids: Ids, ring: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        checks: Checks,
+        clock: Clock,
+        ids: Ids,
+        ring: Callable[[], None],
+        catch_up: Callable[[], Awaitable[None]],
+    ) -> None:
         self._journal = journal
         self._checks = checks
         self._clock = clock
         self._ids = ids
         self._ring = ring
+        self._catch_up = catch_up
 
     async def consumers(self) -> list[StoredIntroduction]:
         """What the consumers that are registered say of themselves.
@@ -65,6 +75,7 @@ class Repeating:
         """
         if new_id is not None and await self._was_replayed(emitter_id, envelope_id, new_id):
             return new_id
+        await self._catch_up()
         past = await self._journal.read(repeats.read_past, envelope_id)
         if past is None or past.emitter_id != emitter_id:
             raise envelope_unknown(envelope_id)
@@ -98,6 +109,7 @@ class Repeating:
         Raises:
             Refused: event_unknown, nothing_to_retry, unknown_type, type_not_allowed, reply_wanted, role_not_reached.
         """
+        await self._catch_up()
         for attempt in range(1, ATTEMPTS + 1):
             standing = await self._journal.read(repeats.read_standing, event_id)
             if standing is None or standing.past.emitter_id != emitter_id:

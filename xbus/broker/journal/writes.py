@@ -188,7 +188,7 @@ class Introduce:
     """What a recipient says of itself now, where it is still the one that is registered.
 
     Args:
-        metadata: as in ``model.registration``; None where it could not be asked, and so doesn't serve its role.
+        metadata: as in ``model.registration``; None before it has been asked, as after a restart of the broker.
         features: the same.
     """
 

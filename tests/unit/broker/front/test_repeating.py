@@ -34,7 +34,7 @@ FEATURES = {"clearing": [True, "postgresql://here/store"], "immediate_reply": [F
 @pytest.fixture
 def repeating(journal: Journal, configuration: Configuration, rings: Rings) -> Repeating:
     clock = StandingClock()
-    return Repeating(journal, Checks(configuration, LIMITS), clock, Ids(clock), rings.ring)
+    return Repeating(journal, Checks(configuration, LIMITS), clock, Ids(clock), rings.ring, configuration.refresh)
 
 
 @pytest.fixture
@@ -45,12 +45,11 @@ async def scribe(journal: Journal) -> Scribe:
 class Bench:
     """An envelope of two events that was sealed, and what may become of it."""
 
-    def __init__(self, journal: Journal, configuration: Configuration, scribe: Scribe, receipt: Receipt) -> None:
+    def __init__(self, journal: Journal, scribe: Scribe, receipt: Receipt) -> None:
         self.journal = journal
         self.scribe = scribe
         self.receipt = receipt
         self.emitter_id = scribe.emitter_id()
-        self._configuration = configuration
 
     async def log(self) -> list[LogEnvelope]:
         return await self.journal.read(read_log, 0, 100)
@@ -74,7 +73,6 @@ class Bench:
             apply(connection, plan, NOW)
 
         await self.journal.read(change)
-        await self._configuration.refresh()
 
     async def show(self, envelope_id: uuid.UUID) -> EnvelopeDetail:
         detail = await self.journal.read(show_envelope, envelope_id)
@@ -83,8 +81,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(journal: Journal, configuration: Configuration, scribe: Scribe) -> Bench:
-    return Bench(journal, configuration, scribe, await scribe.put([b"a", b"b"], [b"c"]))
+async def bench(journal: Journal, scribe: Scribe) -> Bench:
+    return Bench(journal, scribe, await scribe.put([b"a", b"b"], [b"c"]))
 
 
 async def code_of(call: Any) -> str:
