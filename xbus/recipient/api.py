@@ -40,6 +40,7 @@ class RecipientApi:
         desk: where they run.
         clock: tells the time.
         on_worker_ready: called when a worker may get another event, of a broker that does not send batches.
+        caller: tells by which connection the call came that is carried out now.
 
     Attributes:
         max_batch_bytes: the largest batch of items out that the broker takes.
@@ -48,7 +49,13 @@ class RecipientApi:
     """
 
     def __init__(
-        self, recipient: Recipient, calls: Calls, desk: Desk, clock: Clock, on_worker_ready: Callable[[], None]
+        self,
+        recipient: Recipient,
+        calls: Calls,
+        desk: Desk,
+        clock: Clock,
+        on_worker_ready: Callable[[], None],
+        caller: Callable[[], bytes],
     ) -> None:
         self.max_batch_bytes = MAX_BATCH_BYTES
         self.is_closing = False
@@ -59,12 +66,15 @@ class RecipientApi:
         self._desk = desk
         self._clock = clock
         self._on_worker_ready = on_worker_ready
+        self._caller = caller
+        self._broker = b""
         self._start_date = clock.now()
         self._deliveries: dict[str, Delivery] = {}
 
     @verb("get_metadata")
     def get_metadata(self) -> dict[str, Any]:
-        """Who this is, and that it takes batches."""
+        """Who this is, and that it takes batches; whoever asks has connected anew and gives up all that is open."""
+        self._follow(self._caller())
         return {
             "name": self._recipient.name or type(self._recipient).__name__,
             "version": float(self._recipient.version),
@@ -95,7 +105,7 @@ class RecipientApi:
     @verb("start_event")
     def start_event(self, envelope_id: str, event_id: str, type_name: str) -> Answer:
         """An event begins, and with the first one its envelope."""
-        delivery = self._deliveries.get(envelope_id) or self._open(envelope_id)
+        delivery = self._open(envelope_id)
         event = delivery.add_event(event_id, type_name)
 
         def step() -> tuple[None]:
@@ -123,7 +133,7 @@ class RecipientApi:
     def take_event(self, envelope_id: str, event_id: str, type_name: str, batches: list[Any], commit: bool) -> Answer:
         """A whole small event in one call; with ``commit`` it ends the envelope too."""
         unpacked = [Batch.of_wire(batch) for batch in batches]
-        delivery = self._deliveries.get(envelope_id) or self._open(envelope_id)
+        delivery = self._open(envelope_id)
         event = delivery.add_event(event_id, type_name)
 
         def step() -> tuple[Any, list[list[Any]]]:
@@ -197,6 +207,10 @@ class RecipientApi:
     @verb("stop_envelope")
     def stop_envelope(self, envelope_id: str) -> "asyncio.Future[bool]":
         """Roll back, also an envelope that is not known here: a crash may have left something of it."""
+        self._check_caller()
+        return self._stop(envelope_id)
+
+    def _stop(self, envelope_id: str) -> "asyncio.Future[bool]":
         delivery = self._deliveries.get(envelope_id) or Delivery(envelope_id)
         delivery.stop()
         self._close(envelope_id)
@@ -214,8 +228,23 @@ class RecipientApi:
 
     async def roll_back_all(self) -> None:
         """Roll back every open envelope: the broker gave them up."""
-        stopped = [self.stop_envelope(envelope_id) for envelope_id in list(self._deliveries)]
+        stopped = [self._stop(envelope_id) for envelope_id in list(self._deliveries)]
         await asyncio.gather(*stopped, return_exceptions=True)  # what failed is in the log already
+
+    def _follow(self, connection: bytes) -> None:
+        """Take calls from this connection only.
+
+        What the broker sent by an earlier one may still be on its way: mixed with the next attempt it would make
+        events begin twice, or items come twice.
+        """
+        if connection != self._broker:
+            self._broker = connection
+            for envelope_id in list(self._deliveries):
+                self._stop(envelope_id).add_done_callback(lambda stopped: stopped.exception())
+
+    def _check_caller(self) -> None:
+        if self._broker not in (b"", self._caller()):
+            raise Failed("the broker has connected anew", "call by the new connection", code="connection_superseded")
 
     def _attempt(self, delivery: Delivery, step: Callable[[], tuple[Any, ...]]) -> Answer:
         return self._desk.give(lambda: delivery.attempt(step))
@@ -224,6 +253,9 @@ class RecipientApi:
         return wire_batches(items, self.max_batch_bytes)
 
     def _open(self, envelope_id: str) -> Delivery:
+        self._check_caller()
+        if envelope_id in self._deliveries:
+            return self._deliveries[envelope_id]
         if self.is_closing:
             raise Failed("the recipient is about to stop", "send the envelope again later", code="recipient_stopping")
         self.idle.clear()
@@ -231,6 +263,7 @@ class RecipientApi:
         return delivery
 
     def _delivery(self, envelope_id: str) -> Delivery:
+        self._check_caller()
         if envelope_id not in self._deliveries:
             raise Refused("the envelope is not open here", "start an event of it first", code="envelope_unknown")
         return self._deliveries[envelope_id]

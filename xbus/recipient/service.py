@@ -39,7 +39,7 @@ class Service:
     ) -> None:
         self._desk = Desk(f"recipient {login}")
         self._calls = Calls(author, self._desk)
-        self.api = RecipientApi(author, self._calls, self._desk, clock, on_worker_ready)
+        self.api = RecipientApi(author, self._calls, self._desk, clock, on_worker_ready, lambda: self._server.caller)
         self._server = Server(
             context, Dispatch(self.api), name=f"recipient {login}", max_message_bytes=MAX_MESSAGE_BYTES, clock=clock
         )

@@ -67,6 +67,7 @@ class Server:
         self._unreadable = Complaints(self._clock)
         self._undelivered = Complaints(self._clock)
         self._unanswered = 0
+        self._caller = b""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._all_answered = asyncio.Event()
         self._all_answered.set()
@@ -87,6 +88,11 @@ class Server:
     def unanswered(self) -> int:
         """How many calls wait for their handler's future."""
         return self._unanswered
+
+    @property
+    def caller(self) -> bytes:
+        """The connection by which the call came that is carried out now; to be asked by plain handlers only."""
+        return self._caller
 
     def bind(self, address: str) -> str:
         """Open the port; calls are read from ``start`` on.
@@ -143,6 +149,7 @@ class Server:
         if request.refusal is not None:
             self._answer_error(request, request.refusal)
             return
+        self._caller = frames[0]
         try:
             answer = self._dispatch.call(request.method, request.args, request.kwargs)
         except Exception as error:

@@ -73,6 +73,42 @@ async def test_it_registers_anew_where_it_was_forgotten(broker: BrokerDouble, se
     await eventually(lambda: broker.registered, "also after its session was forgotten")
 
 
+async def test_calls_by_an_earlier_connection_are_turned_away(broker: BrokerDouble, serve_recipient: Serve) -> None:
+    """They may come late, when the next attempt has begun, and would be mixed with it."""
+    notes = Notes()
+    await serve_recipient(notes)
+    await broker.start_event("E", "e")
+    earlier, broker.recipient = broker.recipient, None
+    assert earlier is not None
+    broker.registered.clear()
+    await eventually(lambda: broker.registered, "the recipient registers anew")
+
+    await broker.start_event("E", "e")
+    for late in (
+        ("start_event", "E", "e", "test_event"),
+        ("xbus.take_event", "E", "e", "test_event", [], True),
+        ("xbus.send_items", "E", "e", 0, 1, b"\xc4\x01a", None),
+        ("xbus.end_event", "E", "e"),
+        ("end_envelope", "E"),
+        ("stop_envelope", "E"),
+    ):
+        with pytest.raises(Failed) as caught:
+            await earlier.call(*late, timeout=5)
+        assert caught.value.code == "connection_superseded"
+    await broker.send("E", "e", 0, b"x")
+    await broker.end_event("E", "e")
+    assert await broker.call("end_envelope", "E") == [True, None]
+    assert notes.seen == [
+        ("start", "E", "e", "test_event"),
+        ("rollback", "E"),
+        ("start", "E", "e", "test_event"),
+        (0, b"x"),
+        ("end", "e"),
+        ("commit", "E"),
+    ]
+    earlier.close()
+
+
 async def test_a_heartbeat_without_answer_changes_nothing(broker: BrokerDouble, serve_recipient: Serve) -> None:
     await serve_recipient(Notes())
     broker.faults["heartbeat"].extend([Failed("busy"), Failed("busy")])
