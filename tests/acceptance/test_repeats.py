@@ -82,6 +82,9 @@ async def test_a_retry_is_for_those_who_lack_it_and_a_replay_for_all(
         daemon.kill()
         await asyncio.to_thread(daemon.start)
         assert await emitter.call.retry_event(emitter.token, other) == also
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while len(await emitter.call.get_consumers(emitter.token)) < 2:
+                pass
         replayed = await emitter.call.replay_envelope(emitter.token, envelope_id)
         await first.wait_for([replayed])
         await second.wait_for([replayed])
