@@ -26,7 +26,7 @@ test: $(VENV)/.installed-dev
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 test-old: $(VENV)/.installed-dev
-	$(IN_VENV) pytest tests/old $(ARGS)
+	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -o faulthandler_timeout=600 tests/old $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(IN_VENV) ruff check $(SOURCES)

@@ -68,6 +68,38 @@ async def test_a_hundred_items_in_flight_in_one_event(database_url: str, start_d
     assert consumer.items() == items
 
 
+async def test_several_clients_of_one_login_fill_one_event_and_need_not_wait(
+    sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    """Calls in flight count in order of arrival: what is behind an end is late, what is before it is in."""
+    add_bus(sqlite_url, {"test_event": {"store": []}})
+    daemon = start_daemon(sqlite_url)
+    async with (
+        OldConsumer(daemon.back, "store_1") as consumer,
+        OldEmitter(daemon.front) as one,
+        OldEmitter(daemon.front) as two,
+    ):
+        envelope_id, event_id = await one.start()
+        several = [
+            client.call.send_item(client.token, envelope_id, event_id, name + b"%d" % n)
+            for n in range(100)
+            for client, name in ((one, b"one "), (two, b"two "))
+        ]
+        assert await asyncio.gather(*several) == [True] * 200
+        last = one.call.send_item(one.token, envelope_id, event_id, b"last")
+        end = one.call.end_event(one.token, envelope_id, event_id)
+        late = one.call.send_item(one.token, envelope_id, event_id, b"late")
+        sealed = one.call.end_envelope(one.token, envelope_id)
+        assert [await call for call in (sealed, late, end, last)] == [True, False, (True, None), True]
+        await consumer.wait_for([envelope_id])
+
+    items = consumer.items()
+    for name in (b"one ", b"two "):
+        assert [item for item in items if item.startswith(name)] == [name + b"%d" % n for n in range(100)]
+    assert (len(items), items[-1]) == (201, b"last")
+    assert [args[2] for args in consumer.got("send_item")] == [[n] for n in range(201)]
+
+
 GRAPHS = {
     "a chain of workers": ({"w1": ["w2"], "w2": ["w3"], "w3": ["c"], "c": []}, {"c": [b"x w1_1 w2_1 w3_1"]}),
     "fan-out": ({"w": ["c", "d", "e"], "c": [], "d": [], "e": []}, {name: [b"x w_1"] for name in "cde"}),

@@ -299,3 +299,28 @@ async def test_old_and_new_recipients_serve_one_graph(sqlite_url: str, start_dae
     expected = [made for n in range(30) for made in (b"%d v_1" % n, b"%d! v_1" % n)]
     assert old.items() == takes.taken == expected * 3
     assert [args[2] for args in old.got("send_item")][:4] == [[0], [0], [1], [1]]
+
+
+async def test_what_waits_comes_once_however_often_the_broker_was_started_meanwhile(
+    sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(sqlite_url, {"test_event": {"w": ["c", "d"], "c": [], "d": []}})
+    daemon = start_daemon(sqlite_url, {"back": {"worker_grace": 0.3}})
+    async with OldConsumer(daemon.back, "d_1") as present, OldEmitter(daemon.front) as emitter:
+        sent = [await emitter.emit(b"%d" % n) for n in range(3)]
+        await become(sqlite_url, sent[-1], d_1="waiting")
+        for crash in (True, False, True):
+            if crash:
+                daemon.kill()
+            await asyncio.to_thread(daemon.restart)
+        async with OldWorker(daemon.back, "w_1"), OldConsumer(daemon.back, "c_1") as absent:
+            await present.wait_for(sent)
+            await absent.wait_for(sent)
+            # What would come twice has come before the next.
+            sent.append(await emitter.emit(b"last"))
+            await present.wait_for(sent)
+            await absent.wait_for(sent)
+
+    for consumer in (present, absent):
+        assert consumer.committed == sent
+        assert consumer.items() == [b"0 w_1", b"1 w_1", b"2 w_1", b"last w_1"]

@@ -1,5 +1,6 @@
 """The environments that old programs run in: a Python of their time with the packages of their time."""
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -45,8 +46,14 @@ def environment(version: str) -> Path:
     base = find_python(version)
     if base is None:
         raise Missing(version)
-    requirements = HERE / f"requirements-{version}.txt"
-    folder = ENVIRONMENTS / version
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    # Tests run side by side, and the first of them makes it for all.
+    with (ENVIRONMENTS / f"{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _made(ENVIRONMENTS / version, base, HERE / f"requirements-{version}.txt")
+
+
+def _made(folder: Path, base: Path, requirements: Path) -> Path:
     wanted = hashlib.sha256(f"{base} {FILE_EMITTER}".encode() + requirements.read_bytes()).hexdigest()
     stamp = folder / "made-from"
     python = folder / "bin" / "python"

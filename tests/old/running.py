@@ -23,12 +23,18 @@ class Program:
     def __init__(self, process: Process, name: str) -> None:
         self.process = process
         self.name = name
+        self._told: list[dict[str, Any]] = []
+        self._read = 0
 
     @property
     def told(self) -> list[dict[str, Any]]:
         """What it has told so far: each whole line of its output that is a map."""
-        *lines, _ = self.process.text.split("\n")
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        with self.process.output.open("rb") as output:
+            output.seek(self._read)
+            *lines, rest = output.read().split(b"\n")
+            self._read = output.tell() - len(rest)
+        self._told += [json.loads(line) for line in lines if line.startswith(b"{")]
+        return self._told
 
     def wait_for(self, condition: Callable[[], object], what: str, timeout: float = DEADLINE_SECONDS) -> None:
         """Wait for what it does, while it runs."""
@@ -76,6 +82,27 @@ class Recipient(Program):
         """Wait until these envelopes have ended."""
         wanted = set(envelope_ids)
         self.wait_for(lambda: wanted <= set(self.committed), f"gets {len(wanted)} envelopes", timeout)
+
+    def kept(self) -> dict[str, list[str]]:
+        """What a consumer has in the end that keeps nothing before an envelope's end, and nothing of a stopped one.
+
+        Raises:
+            AssertionError: an envelope came again after its end.
+        """
+        held: dict[str, list[str]] = {}
+        kept: dict[str, list[str]] = {}
+        for line in self.told:
+            verb, (envelope_id, *rest) = line.get("verb"), line.get("args") or [None]
+            if verb == "start_event":
+                assert envelope_id not in kept, f"{envelope_id} came to {self.name} again"
+                held.setdefault(envelope_id, [])
+            elif verb == "send_item":
+                held[envelope_id].append(rest[-1])
+            elif verb == "stop_envelope":
+                held.pop(envelope_id, None)
+            elif verb == "end_envelope":
+                kept[envelope_id] = held.pop(envelope_id)
+        return kept
 
 
 def arguments(options: Mapping[str, object]) -> list[str]:
