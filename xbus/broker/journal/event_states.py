@@ -4,7 +4,6 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Protocol
 
-from xbus.broker.journal.statements.repeating import RETRIED
 from xbus.states import DeliveryState, EnvelopeState
 
 
@@ -31,6 +30,8 @@ DONE = "done"
 OWED = "owed"
 """An envelope at a role whose turn is to come."""
 
+RETRIED = "retried"
+"""An envelope that was parked for a role, and came again as another one."""
 
 _STOPPED = frozenset({DeliveryState.PARKED, RETRIED})
 """An envelope that won't come by itself: parked, or let go as it came again as another one."""

@@ -10,10 +10,9 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.cursor import Cursor
-from xbus.broker.journal.event_states import DONE, OWED
+from xbus.broker.journal.event_states import DONE, OWED, RETRIED
 from xbus.broker.journal.reading import read_cursors
 from xbus.broker.journal.repeats import read_retries
-from xbus.broker.journal.statements.repeating import RETRIED
 from xbus.states import DeliveryState
 
 MOST_COUNTED = 1000

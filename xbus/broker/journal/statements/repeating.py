@@ -8,6 +8,7 @@ from sqlalchemy import bindparam
 
 from xbus import model
 from xbus.broker.journal import writes
+from xbus.broker.journal.event_states import RETRIED
 from xbus.broker.journal.statements.closing import next_positions, receive
 from xbus.broker.journal.statements.common import exactly_one, remember
 from xbus.errors import JournalError
@@ -24,9 +25,6 @@ _DELETE_PARKED = sa.delete(model.delivery).where(
     model.delivery.c.envelope_id == bindparam("of_envelope"),
     model.delivery.c.state == DeliveryState.PARKED.value,
 )
-
-RETRIED = "retried"
-"""The move of a parked delivery whose envelope comes again as another one."""
 
 
 def repeat(connection: sa.Connection, group: Sequence[writes.Repeat]) -> list[writes.Receipt]:
