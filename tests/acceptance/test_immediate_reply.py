@@ -13,6 +13,7 @@ from tests.support.old_clients import OldConsumer, OldEmitter, OldRecipient, Old
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
 from xbus.broker.journal import schema
+from xbus.states import ReplyState
 
 OPTIONS: Options = {
     "front": {"immediate_reply_timeout": 0.7},
@@ -90,6 +91,7 @@ async def test_the_reply_is_the_answer_to_end_event(daemon: Daemon) -> None:
         assert answer == replied(b"1", b"2")
         assert desk.verbs(envelope_id) == ["start_event", "send_item", "send_item", "end_event"]
         assert await emitter.call.end_event(emitter.token, envelope_id, event_id) == answer
+        assert shown(daemon.url, envelope_id).event_list[0].reply is ReplyState.HELD
 
         assert await emitter.call.end_envelope(emitter.token, envelope_id) is True
         await become(daemon.url, envelope_id, desk_1="done")
@@ -225,6 +227,9 @@ async def test_a_consumer_that_refuses(daemon: Daemon, verb: str) -> None:
         assert answer == REFUSED
         await stopped(desk, envelope_id)
         assert await emitter.call.end_envelope(emitter.token, envelope_id) is False
+        (event,) = shown(daemon.url, envelope_id).event_list
+        assert event.reply is ReplyState.FAILED
+        assert event.reply_cause
         await eventually(lambda: bool(shown(daemon.url, envelope_id).failures), "the failure is kept")
         (failure,) = shown(daemon.url, envelope_id).failures
         assert (failure.role, failure.verb) == ("desk_1", verb)

@@ -240,7 +240,7 @@ class RecipientApi:
         if connection != self._broker:
             self._broker = connection
             for envelope_id in list(self._deliveries):
-                self._stop(envelope_id).add_done_callback(lambda stopped: stopped.exception())
+                self._stop(envelope_id).add_done_callback(lambda stopped: stopped.cancelled() or stopped.exception())
 
     def _check_caller(self) -> None:
         if self._broker not in (b"", self._caller()):

@@ -93,6 +93,11 @@ def _show(detail: EnvelopeDetail) -> Iterator[str]:
         [(event.number, event.type, event.state, event.items, event.estimate, event.id) for event in detail.event_list],
     )
     yield from block(
+        "IMMEDIATE REPLIES",
+        ("NUMBER", "STATE", "CAUSE"),
+        [(event.number, event.reply, event.reply_cause) for event in detail.event_list if event.reply is not None],
+    )
+    yield from block(
         "CONSUMERS",
         ("ROLE", "SERVICE", "STATE", "ATTEMPTS", "CODE", "CAUSE"),
         [(role.role, role.service, role.state, role.attempts, role.code, role.cause) for role in detail.summary.roles],

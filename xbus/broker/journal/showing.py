@@ -15,7 +15,7 @@ from xbus.broker.journal.event_states import EventState, event_state
 from xbus.broker.journal.reading import read_cursors
 from xbus.broker.journal.role_progress import RoleProgress, role_progress
 from xbus.broker.journal.tracking import FailureSummary, list_failures
-from xbus.states import EnvelopeState
+from xbus.states import EnvelopeState, ReplyState
 
 MOST_EVENTS = 100
 MOST_FAILURES = 100
@@ -48,7 +48,14 @@ class EnvelopeSummary:
 
 @dataclass(frozen=True, slots=True)
 class EventSummary:
-    """An event of an envelope; ``items`` is None until it is ended, ``estimate`` is what its emitter expected."""
+    """An event of an envelope.
+
+    Args:
+        items: None until it is ended.
+        estimate: what its emitter expected.
+        reply: how far its immediate reply has come; None where its emitter never waited for one.
+        reply_cause: why there is no reply, where it failed.
+    """
 
     id: UUID
     number: int
@@ -56,6 +63,8 @@ class EventSummary:
     state: EventState
     items: int | None
     estimate: int
+    reply: ReplyState | None
+    reply_cause: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +156,27 @@ def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[Ev
             model.event.c["items"],
             model.event.c.estimate,
             model.event.c.graph_id,
+            model.reply.c.state,
+            model.reply.c.cause,
         )
         .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+        .outerjoin(model.reply, model.reply.c.event_id == model.event.c.id)
         .where(model.event.c.envelope_id == envelope.id)
         .order_by(model.event.c.number)
         .limit(MOST_EVENTS)
     )
-    for event_id, number, type_name, items, estimate, graph_id in connection.execute(statement):
+    for event_id, number, type_name, items, estimate, graph_id, reply, cause in connection.execute(statement):
         concerned = [role for role in envelope.roles if role.service in services[graph_id]]
-        yield EventSummary(event_id, number, type_name, event_state(envelope.state, concerned), items, estimate)
+        yield EventSummary(
+            event_id,
+            number,
+            type_name,
+            event_state(envelope.state, concerned),
+            items,
+            estimate,
+            None if reply is None else ReplyState(reply),
+            cause,
+        )
 
 
 def _consumer_services(connection: sa.Connection, envelope_id: UUID) -> dict[int, set[str]]:
