@@ -228,7 +228,6 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
             model.event.c.graph_id,
             model.event.c["items"],
             model.event.c.origin_id,
-            model.envelope.c.origin_id.is_not(None).label("is_repeat"),
         )
         .outerjoin(model.event, model.event.c.envelope_id == model.envelope.c.id)
         .outerjoin(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
@@ -237,12 +236,11 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
     )
     events: dict[tuple[UUID, int], list[LogEvent]] = {}
     repeats: set[UUID] = set()
-    for row in connection.execute(statement):
-        envelope_id, position, event_id, type_name, graph_id, items, origin_id, is_repeat = row
+    for envelope_id, position, event_id, type_name, graph_id, items, origin_id in connection.execute(statement):
         of_envelope = events.setdefault((envelope_id, position), [])
         if event_id is not None:
             of_envelope.append(LogEvent(event_id, type_name, graph_id, items, origin_id))
-        if is_repeat:
+        if origin_id is not None:
             repeats.add(envelope_id)
     only_roles = read_only_roles(connection, repeats)
     return [
