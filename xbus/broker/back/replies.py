@@ -179,13 +179,17 @@ class Replies:
         task.add_done_callback(ended)
 
     async def _look_for_ends(self) -> None:
-        held = {hold.envelope_id: hold for hold in self._holds.all()}
+        held = self._holds.all()
         if not held:
             return
-        for envelope in await self._log.read(read_sealed, list(held)):
-            self._deliveries.deliver_held(envelope, held[envelope.envelope_id].recipient)
-        for envelope_id in await self._log.read(read_cancelled, list(held)):
-            self._give_up(held[envelope_id])
+        envelope_ids = list({hold.envelope_id for hold in held})
+        sealed = {envelope.envelope_id: envelope for envelope in await self._log.read(read_sealed, envelope_ids)}
+        cancelled = await self._log.read(read_cancelled, envelope_ids)
+        for hold in held:
+            if hold.envelope_id in sealed:
+                self._deliveries.deliver_held(sealed[hold.envelope_id], hold.recipient)
+            elif hold.envelope_id in cancelled:
+                self._give_up(hold)
 
     # -- an answer -------------------------------------------------------------------------------------------------
 
@@ -210,8 +214,8 @@ class Replies:
             await self._fail(ask, NoReply("reply_failed", own_fault(error).cause))
 
     async def _deliver(self, ask: Ask) -> None:
-        recipient = await self._reachable(ask)
-        hold = self._holds.get(ask.envelope_id, recipient) or await self._begin(ask, recipient)
+        hold = await self._hold(ask)
+        recipient = hold.recipient
         try:
             reply = await self._ask(hold, ask)
             hold.event_ids.append(ask.event.event_id)
@@ -253,15 +257,22 @@ class Replies:
     def _consumers(self, graph: Graph) -> list[Recipient]:
         return [recipient for recipient in self._registry.all() if recipient.role.service in graph.consumer_services]
 
-    async def _begin(self, ask: Ask, recipient: Recipient) -> Hold:
-        try:
-            await self._supplies.engage(recipient)
-        except Absent:
-            raise NoReply("reply_failed", f"{recipient.role.login} was lost before it could be asked") from None
-        again = ask.envelope_id in self._holds.doubtful
-        hold = Hold(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._supplies, again=again))
-        self._holds.add(hold)
-        return hold
+    async def _hold(self, ask: Ask) -> Hold:
+        """What the consumer holds open of the envelope, begun now where that is nothing."""
+        while True:
+            recipient = await self._reachable(ask)
+            known = self._holds.get(ask.envelope_id, recipient)
+            if known is not None:
+                return known
+            try:
+                await self._supplies.engage(recipient)
+            except Absent:
+                # It has gone before it had a slot free: whoever comes in its place is asked.
+                continue
+            again = ask.envelope_id in self._holds.doubtful
+            hold = Hold(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._supplies, again=again))
+            self._holds.add(hold)
+            return hold
 
     async def _ask(self, hold: Hold, ask: Ask) -> Any:
         if hold.expiry is not None:

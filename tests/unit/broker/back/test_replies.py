@@ -326,3 +326,22 @@ async def test_a_fault_of_the_broker_is_the_end_of_one_ask_only(
         assert broker.script.verbs("store_1")[-1] == "stop_envelope"
         wish = Wish(broker)
         await wish.become(await wish.ask(), ReplyState.HELD)
+
+
+async def test_who_comes_in_the_place_of_one_that_left_is_asked(journal: Journal) -> None:
+    """The first is busy with another envelope when it is to be asked, and goes away over that."""
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", has_immediate_reply=WISHES, xbus_take_event=never)
+        await broker.put(b"a note")
+        await broker.until(lambda: broker.items("store_1") == [b"a note"])
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        await broker.until(lambda: broker.back._delivering._replies._under_way)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await broker.leave("store_1")
+        await broker.register("store_1", **replying(NEW))
+        await wish.become(event_id, ReplyState.HELD)
+        never.cancel()
