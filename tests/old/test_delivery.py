@@ -1,5 +1,7 @@
 """Old programs, unmodified and in processes of their own: emitter, worker and consumer, on the aiozmq of their time."""
 
+import signal
+
 from tests.conftest import StartDaemon
 from tests.old.conftest import Old
 from tests.support.bus import add_bus
@@ -113,3 +115,36 @@ def test_a_consumer_that_dies_gets_everything_once_it_is_back(
         assert other.items(envelope_id) == of_one
         assert (dying if number < 2 else back).items(envelope_id) == of_one
     assert sorted(other.committed) == sorted(sent)
+
+
+WATCHED = {
+    "supervision": {
+        "enabled": "true",
+        "node.polling.interval": 0.2,
+        "node.polling.timeout": 0.5,
+        "node.misses.threshold": 2,
+    }
+}
+
+
+def test_a_consumer_that_hangs_in_mid_event_is_noticed_and_another_process_takes_its_role(
+    old_client: Old, sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(sqlite_url, {"test_event": {"w": ["c", "d"], "c": [], "d": []}})
+    daemon = start_daemon(sqlite_url, WATCHED)
+    worker, other = old_client.worker(daemon, "w_1"), old_client.consumer(daemon, "d_1")
+    hangs = old_client.consumer(daemon, "c_1", slow=0.1)
+    sent = old_client.emits(daemon, envelopes=3, items=4)
+    hangs.wait_for(lambda: hangs.items(), "is in the midst of it")
+    hangs.process.signal(signal.SIGSTOP)
+    other.wait_for_envelopes(sent)
+    wait_until(lambda: "pings in a row" in daemon.log, "it is taken off the list")
+    successor = old_client.consumer(daemon, "c_1")
+    successor.wait_for_envelopes(sent)
+
+    of_all = {envelope_id: [f"{number}.{item} w_1" for item in range(4)] for number, envelope_id in enumerate(sent)}
+    assert other.kept() == successor.kept() == of_all
+    assert hangs.committed == []
+    # Those that answer are left in peace.
+    assert daemon.log.count("recipient left") == 1
+    assert worker.process.runs
