@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.batch import Batch, check_given
-from xbus.broker.back.failures import failure_of_call, nonsense, refusal
+from xbus.broker.back.failures import RecipientFailed, failure_of_call, nonsense, refusal
 from xbus.broker.journal.catalog import RoleEntry
 from xbus.broker.journal.reading import LogEvent
-from xbus.errors import CallError, ProtocolError
+from xbus.errors import CallError, ProtocolError, TimedOut
 from xbus.rpc.client import Client
 
 
@@ -236,6 +236,16 @@ class Recipient:
     async def is_ready(self) -> None:
         """Wait until the worker takes another event."""
         await self._ready.wait()
+
+    @property
+    def ready_seconds(self) -> float | None:
+        """How long it may take to say that it is ready; None where it is."""
+        return None if self._ready.is_set() else self._timeouts.end_event
+
+    def failed_to_be_ready(self, event_id: UUID) -> RecipientFailed:
+        """The failure of a worker that did not say so, for want of which an event of the same envelope can't begin."""
+        error = TimedOut("it has not said that it is ready since the event before in the same envelope")
+        return failure_of_call(self.role.id, "ready", event_id, error)
 
     async def owes_nothing(self) -> None:
         """Wait until all its answers have come, those that nobody waits for any more included."""

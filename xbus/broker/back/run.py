@@ -3,6 +3,7 @@
 First all events go through all nodes, then ``end_envelope`` commits; whoever can't commit is told to forget.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
@@ -124,7 +125,7 @@ class Run:
         graph = graph.leading_to(services & graph.consumer_services)
         if not graph.nodes:
             return None
-        hired = await self._around.hire(sorted(graph.worker_services))
+        hired = await self._hire(event, sorted(graph.worker_services))
         try:
             await self._greet(hired)
             members = Members(
@@ -138,6 +139,22 @@ class Run:
             for worker in hired:
                 self._around.dismiss(worker)
         return stream
+
+    async def _hire(self, event: LogEvent, services: Sequence[str]) -> Sequence[Recipient]:
+        """Workers for an event, though not for ever those that this run has kept from being ready.
+
+        A worker that says so at the end of the envelope only would have the run wait for itself, and hold its consumers.
+        """
+        unready = {
+            worker: seconds
+            for worker in self._workers.values()
+            if worker.role.service in services and (seconds := worker.ready_seconds) is not None
+        }
+        try:
+            async with asyncio.timeout(max(unready.values(), default=None)):
+                return await self._around.hire(services)
+        except TimeoutError:
+            raise next(iter(unready)).failed_to_be_ready(event.event_id) from None
 
     async def _greet(self, hired: Sequence[Recipient]) -> None:
         new = [worker for worker in hired if worker.role.id not in self._workers]

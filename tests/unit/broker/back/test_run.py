@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -307,3 +308,23 @@ async def test_an_old_worker_that_was_told_to_forget_works_until_it_says_that_it
     assert not ready.done()
     worker.ready()
     await ready
+
+
+async def test_a_worker_that_is_ready_at_the_end_of_the_envelope_only_does_not_hold_its_run_for_ever() -> None:
+    cast = Cast()
+    envelope = Envelope()
+    for _ in range(2):
+        envelope.add({"names": ["store"], "store": []}, [b"a"])
+    worker, store = cast.worker("names", OLD), cast.consumer("store")
+    worker._timeouts = replace(worker._timeouts, end_event=0.01)
+    attempt = Attempt(envelope, [store], [worker])
+
+    async def hire_when_ready(services: Sequence[str]) -> list[Recipient]:
+        await worker.is_ready()
+        return [worker]
+
+    attempt.around.hire = hire_when_ready  # type: ignore[method-assign]
+    await attempt.carry_out()
+    assert attempt.failed == {"store": "timed_out"}
+    for login in ("names", "store"):
+        assert cast.script.verbs(login)[-1] == "stop_envelope"
