@@ -141,9 +141,9 @@ class Run:
         return stream
 
     async def _hire(self, event: LogEvent, services: Sequence[str]) -> Sequence[Recipient]:
-        """Workers for an event, though not for ever those that this run has kept from being ready.
+        """Workers for an event, though not for ever for those that this run itself keeps from being ready.
 
-        A worker that says so at the end of the envelope only would have the run wait for itself, and hold its consumers.
+        One that says so at the end of the envelope only would have the run wait for itself, and hold its consumers.
         """
         unready = {
             worker: seconds
