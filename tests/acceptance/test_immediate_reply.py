@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import StartDaemon
-from tests.support.bus import add_bus
+from tests.support.bus import Nodes, add_bus
 from tests.support.daemon import Daemon, Options
 from tests.support.old_clients import OldConsumer, OldEmitter, OldRecipient, OldWorker
 from tests.support.showing import become, shown
@@ -19,7 +19,7 @@ OPTIONS: Options = {
     "front": {"immediate_reply_timeout": 0.7},
     "back": {"reply_hold_timeout": 30, "worker_grace": 0.1},
 }
-TYPES = {
+TYPES: dict[str, Nodes] = {
     "question": {"desk": []},
     "note": {"desk": []},
     "passed_on": {"mill": ["desk"], "desk": []},

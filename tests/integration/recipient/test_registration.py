@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from typing import Any
 
 import pytest
 
@@ -84,14 +85,15 @@ async def test_calls_by_an_earlier_connection_are_turned_away(broker: BrokerDoub
     await eventually(lambda: broker.registered, "the recipient registers anew")
 
     await broker.start_event("E", "e")
-    for late in (
+    late_calls: list[tuple[Any, ...]] = [
         ("start_event", "E", "e", "test_event"),
         ("xbus.take_event", "E", "e", "test_event", [], True),
         ("xbus.send_items", "E", "e", 0, 1, b"\xc4\x01a", None),
         ("xbus.end_event", "E", "e"),
         ("end_envelope", "E"),
         ("stop_envelope", "E"),
-    ):
+    ]
+    for late in late_calls:
         with pytest.raises(Failed) as caught:
             await earlier.call(*late, timeout=5)
         assert caught.value.code == "connection_superseded"

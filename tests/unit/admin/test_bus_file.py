@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile
-from xbus.admin.bus_file.fields import LONGEST_NAME
 from xbus.admin.bus_file.lines import locate
 from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Problem, Profile, Role, Section, Service
+from xbus.broker.journal.configuration.names import LONGEST_NAME
 
 FLIGHTS = """\
 [[event_type]]
