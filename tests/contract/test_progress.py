@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.catalog import read_credentials
+from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import (
@@ -201,12 +202,33 @@ async def test_sessions_are_renewed_and_ended(journal: Journal, scribe: Scribe) 
     assert await journal.read(read_sessions, of_roles=False) == []
 
 
-async def test_a_better_hash_replaces_a_password(journal: Journal, scribe: Scribe) -> None:
-    assert await journal.read(read_credentials, "emitter", "north") is None
-    await journal.write(StorePassword(scribe.emitter_id(), None, "better"))
-    await journal.write(StorePassword(None, scribe.role_id(), "another"))
+@pytest.fixture
+def passwords_set(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        set_password(connection, "emitter", "north", "set", NOW)
+        set_password(connection, "role", "store_1", "set", NOW)
+
+
+@pytest.mark.usefixtures("passwords_set")
+async def test_a_better_hash_replaces_the_one_that_was_verified(journal: Journal, scribe: Scribe) -> None:
+    await journal.write(StorePassword(scribe.emitter_id(), None, "set", "better"))
     assert await journal.read(read_credentials, "emitter", "north") == (scribe.emitter_id(), "better")
+    assert await journal.read(read_credentials, "role", "store_1") == (scribe.role_id(), "set")
+    await journal.write(StorePassword(None, scribe.role_id(), "set", "another"))
     assert await journal.read(read_credentials, "role", "store_1") == (scribe.role_id(), "another")
+
+
+@pytest.mark.usefixtures("passwords_set")
+async def test_a_better_hash_does_not_undo_a_password_that_was_set_meanwhile(journal: Journal, scribe: Scribe) -> None:
+    await journal.write(StorePassword(scribe.emitter_id(), None, "verified before", "better"))
+    await journal.write(StorePassword(None, scribe.role_id(), "verified before", "better"))
+    assert await journal.read(read_credentials, "emitter", "north") == (scribe.emitter_id(), "set")
+    assert await journal.read(read_credentials, "role", "store_1") == (scribe.role_id(), "set")
+
+
+async def test_where_no_password_is_set_none_is_made_better(journal: Journal, scribe: Scribe) -> None:
+    await journal.write(StorePassword(scribe.emitter_id(), None, "verified before", "better"))
+    assert await journal.read(read_credentials, "emitter", "north") is None
 
 
 # -- registrations ---------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class Sessions:
                 )
             if password_hash is not None and self._passwords.needs_rehash(password_hash):
                 better = await asyncio.to_thread(self._passwords.hash_password, password)
-                await self._journal.write(StorePassword(*self._owner(owner_id), better))
+                await self._journal.write(StorePassword(*self._owner(owner_id), password_hash, better))
         if self._catch_up is not None:
             await self._catch_up()
         token = self._ids.token()

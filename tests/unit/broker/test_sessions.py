@@ -9,12 +9,12 @@ from argon2 import PasswordHasher
 
 from tests.support.clock import StandingClock
 from tests.support.faults import Faults
-from tests.support.journal import Scribe, memory_engine
+from tests.support.journal import NOW, Scribe, memory_engine
 from xbus import model
 from xbus.broker.journal.catalog import read_credentials
+from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.reading import read_sessions
-from xbus.broker.journal.writes import StorePassword
 from xbus.broker.sessions import Sessions
 from xbus.errors import JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
@@ -55,15 +55,16 @@ class Porter:
 
 @pytest.fixture
 async def journal() -> AsyncIterator[Journal]:
-    async with Journal(memory_engine(), "broker") as journal:
+    engine = memory_engine()
+    with engine.begin() as connection:
+        set_password(connection, "emitter", "north", Passwords(CHEAP).hash_password("secret"), NOW)
+    async with Journal(engine, "broker") as journal:
         yield journal
 
 
 @pytest.fixture
 async def porter(journal: Journal) -> Porter:
-    made = Porter(journal, await Scribe.of(journal))
-    await journal.write(StorePassword(made.north, None, made.passwords.hash_password("secret")))
-    return made
+    return Porter(journal, await Scribe.of(journal))
 
 
 def is_unknown(sessions: Sessions, token: str) -> bool:

@@ -164,11 +164,17 @@ class EndSession:
 
 @dataclass(frozen=True, slots=True)
 class StorePassword:
-    """A better hash of a password that was just given."""
+    """A better hash of a password that was just given, unless another was set since.
+
+    Args:
+        verified_hash: what the password was checked against; it is replaced while it is still what is stored.
+        better_hash: what is stored of it from then on.
+    """
 
     emitter_id: int | None
     role_id: int | None
-    password_hash: str
+    verified_hash: str
+    better_hash: str
 
 
 @dataclass(frozen=True, slots=True)

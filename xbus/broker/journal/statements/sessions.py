@@ -59,7 +59,8 @@ def store_passwords(connection: sa.Connection, group: Sequence[writes.StorePassw
     for write in group:
         table = model.role if write.emitter_id is None else model.emitter
         owner = write.role_id if write.emitter_id is None else write.emitter_id
-        connection.execute(sa.update(table).where(table.c.id == owner).values(password_hash=write.password_hash))
+        is_verified = (table.c.id == owner) & (table.c.password_hash == write.verified_hash)
+        connection.execute(sa.update(table).where(is_verified).values(password_hash=write.better_hash))
 
 
 def register(connection: sa.Connection, group: Sequence[writes.Register]) -> None:
