@@ -7,8 +7,9 @@ import pytest
 
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal.catalog import read_graph
+from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import read_at, read_envelope, read_head, read_log, read_segments
+from xbus.broker.journal.log import read_at, read_head, read_log, read_segments
 from xbus.broker.journal.segments import content_hash
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, StartEnvelope, StartEvent
 from xbus.errors import EventIdTaken, JournalError, JournalUnavailable

@@ -11,14 +11,13 @@ from xbus import model
 from xbus.broker.journal.catalog import read_credentials
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.cursor import Cursor
+from xbus.broker.journal.deliveries import read_cursors, read_due_deliveries
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import (
+from xbus.broker.journal.sessions import (
     StoredIntroduction,
     StoredRegistration,
     StoredSession,
     read_consumers,
-    read_cursors,
-    read_due_deliveries,
     read_registrations,
     read_sessions,
 )

@@ -9,15 +9,10 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal import repeats
+from xbus.broker.journal.deliveries import read_due_deliveries
+from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import (
-    LogEnvelope,
-    read_due_deliveries,
-    read_envelope,
-    read_head,
-    read_log,
-    read_segments,
-)
+from xbus.broker.journal.log import LogEnvelope, read_head, read_log, read_segments
 from xbus.broker.journal.writes import Delivery, DeliveryMove, Progress, Receipt, Repeat
 from xbus.errors import JournalError
 from xbus.rpc.codec import unpack_items

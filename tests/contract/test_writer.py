@@ -20,8 +20,9 @@ from xbus.broker.journal import writer
 from xbus.broker.journal.catalog import read_version
 from xbus.broker.journal.committer import Superseded
 from xbus.broker.journal.database import create_engine
+from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import read_envelope, read_head
+from xbus.broker.journal.log import read_head
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from xbus.broker.back.batch import Batch, join_small
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.slots import Absent, AnyOf
-from xbus.broker.journal.reading import LogEnvelope, LogEvent
+from xbus.broker.journal.log import LogEnvelope, LogEvent
 from xbus.broker.journal.segments import Segment
 from xbus.graph import Graph, Node
 from xbus.rpc.codec import pack_items

@@ -9,7 +9,7 @@ from typing import Literal
 
 from xbus.broker.journal.catalog import read_credentials
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import read_sessions
+from xbus.broker.journal.sessions import read_sessions
 from xbus.broker.journal.writes import EndSession, RenewSessions, StartSession, StorePassword
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, Refused

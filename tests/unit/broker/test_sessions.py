@@ -14,7 +14,7 @@ from xbus import model
 from xbus.broker.journal.catalog import read_credentials
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import read_sessions
+from xbus.broker.journal.sessions import read_sessions
 from xbus.broker.sessions import Sessions
 from xbus.errors import JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-import xbus.broker.journal.reading as reading
 from xbus.broker.back.delivering import Delivering, Settings
 from xbus.broker.back.introduction import Introduction, introduce
 from xbus.broker.back.recipient import Recipient, Timeouts
@@ -12,6 +11,7 @@ from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Slots
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.sessions import StoredRegistration, read_registrations
 from xbus.broker.journal.writes import Introduce, Register, Unregister
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, Refused, XbusError
@@ -77,7 +77,7 @@ class Back:
         """
         await self._delivering.start()
         self._configuration.on_change(self._configuration_changed)
-        registrations = await self._journal.read(reading.read_registrations)
+        registrations = await self._journal.read(read_registrations)
         # Who was there is not there again before it has answered.
         await asyncio.gather(*(self._note_introduction(registration, None) for registration in registrations))
         for registration in registrations:
@@ -147,7 +147,7 @@ class Back:
             return
         self._tasks.create_task(self.unregister(recipient, "the connection was lost"))
 
-    async def _restore(self, registration: reading.StoredRegistration) -> None:
+    async def _restore(self, registration: StoredRegistration) -> None:
         try:
             recipient, said = await self._introduce(registration.role_id, registration.token_hash, registration.uri)
         except XbusError as error:
@@ -167,9 +167,7 @@ class Back:
             # It only means that emitters are not told of it.
             log.warning("introduction not kept: %s", error, extra={"action": "introduction_not_kept"})
 
-    def _note_introduction(
-        self, registration: reading.StoredRegistration, said: Introduction | None
-    ) -> "asyncio.Future[None]":
+    def _note_introduction(self, registration: StoredRegistration, said: Introduction | None) -> "asyncio.Future[None]":
         metadata, features = (None, None) if said is None else (said.metadata, said.features)
         return self._journal.write(
             Introduce(registration.role_id, registration.token_hash, registration.uri, metadata, features)

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import xbus.broker.journal.reading as reading
 from xbus.broker.back import fate
 from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.holds import Holds
@@ -21,6 +20,7 @@ from xbus.broker.back.rows import DueRows
 from xbus.broker.back.slots import Slots
 from xbus.broker.back.supplies import Supplies
 from xbus.broker.journal.cursor import Cursor
+from xbus.broker.journal.deliveries import read_cursors, read_role_services
 from xbus.broker.journal.journal import Journal
 from xbus.clock import Clock
 from xbus.errors import JournalError
@@ -127,11 +127,11 @@ class Delivering:
         Raises:
             JournalUnavailable: the database can't be read now.
         """
-        self.ledger.adopt(await self._journal.read(reading.read_cursors))
+        self.ledger.adopt(await self._journal.read(read_cursors))
 
     async def follow_configuration(self) -> None:
         """The same after a change of the configuration, as soon as the database can be read."""
-        self.ledger.adopt(await self._log.read(reading.read_cursors))
+        self.ledger.adopt(await self._log.read(read_cursors))
 
     async def stop(self, seconds: float) -> None:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
@@ -154,8 +154,8 @@ class Delivering:
 
     async def _recover(self) -> None:
         """What may have been handed over and was not settled when the broker went down comes again on its own."""
-        services = await self._journal.read(reading.read_role_services)
-        for role_id, cursor in (await self._journal.read(reading.read_cursors)).items():
+        services = await self._journal.read(read_role_services)
+        for role_id, cursor in (await self._journal.read(read_cursors)).items():
             doubtful = [position for position in cursor.unsettled() if position <= self._log.head]
             if doubtful:
                 await self._set_aside(cursor, services[role_id], doubtful)

@@ -15,7 +15,7 @@ from xbus.broker.back.registry import Registry
 from xbus.broker.back.run import Run
 from xbus.broker.back.slots import Absent, AnyOf
 from xbus.broker.back.supplies import Supplies
-from xbus.broker.journal.reading import LogEnvelope
+from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient
-from xbus.broker.journal.reading import LogEnvelope
+from xbus.broker.journal.log import LogEnvelope
 
 GATHER_SECONDS = 0.2
 """How long a new lane waits before it starts: recipients that come up together then share it."""

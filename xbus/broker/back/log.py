@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import xbus.broker.journal.catalog as catalog
 from xbus.broker.back.batch import Batch, join_small
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import LogEnvelope, LogEvent, read_at, read_head, read_log, read_segments
+from xbus.broker.journal.log import LogEnvelope, LogEvent, read_at, read_head, read_log, read_segments
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.graph import Graph
 from xbus.rpc.bell import Bell

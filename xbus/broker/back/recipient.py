@@ -9,7 +9,7 @@ from uuid import UUID
 from xbus.broker.back.batch import Batch, check_given
 from xbus.broker.back.failures import RecipientFailed, failure_of_call, nonsense, refusal
 from xbus.broker.journal.catalog import RoleEntry
-from xbus.broker.journal.reading import LogEvent
+from xbus.broker.journal.log import LogEvent
 from xbus.errors import CallError, ProtocolError, TimedOut
 from xbus.rpc.client import Client
 

@@ -24,7 +24,7 @@ from xbus.broker.back.run import Run
 from xbus.broker.back.slots import Absent
 from xbus.broker.back.supplies import Supplies
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import read_sealed
+from xbus.broker.journal.log import read_sealed
 from xbus.broker.journal.replies import Ask, read_asks, read_cancelled, read_held_replies
 from xbus.broker.journal.writes import MoveReply
 from xbus.clock import Clock

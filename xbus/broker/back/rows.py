@@ -9,7 +9,7 @@ from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
-from xbus.broker.journal.reading import read_due_deliveries
+from xbus.broker.journal.deliveries import read_due_deliveries
 from xbus.broker.journal.writes import Delivery
 
 POLL_SECONDS = 5.0

@@ -14,7 +14,7 @@ from xbus.broker.back.flow import together
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.slots import Absent
 from xbus.broker.back.stream import EventStream, Members
-from xbus.broker.journal.reading import LogEnvelope, LogEvent
+from xbus.broker.journal.log import LogEnvelope, LogEvent
 from xbus.graph import Graph
 
 

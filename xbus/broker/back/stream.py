@@ -10,7 +10,7 @@ from xbus.broker.back.batch import Batch
 from xbus.broker.back.failures import FailureClass, RecipientFailed
 from xbus.broker.back.flow import Inbox, Window, together
 from xbus.broker.back.recipient import Recipient
-from xbus.broker.journal.reading import LogEvent
+from xbus.broker.journal.log import LogEvent
 from xbus.graph import Graph, Node
 
 WINDOW_CALLS = 16

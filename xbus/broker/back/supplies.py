@@ -8,7 +8,7 @@ from xbus.broker.back.batch import Batch
 from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.slots import AnyOf, Slots, This
-from xbus.broker.journal.reading import LogEvent
+from xbus.broker.journal.log import LogEvent
 from xbus.graph import Graph
 
 

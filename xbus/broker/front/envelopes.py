@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from xbus.broker.journal.reading import StoredEnvelope
+from xbus.broker.journal.envelopes import StoredEnvelope
 from xbus.errors import Refused
 
 Writing: TypeAlias = asyncio.Future[Any]

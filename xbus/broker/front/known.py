@@ -14,8 +14,8 @@ from xbus.broker.front.live import Answers, LiveEnvelope
 from xbus.broker.front.repeats import PastEnvelope
 from xbus.broker.front.replies import Replies
 from xbus.broker.journal.catalog import EventType
+from xbus.broker.journal.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import StoredEnvelope, read_envelope
 from xbus.broker.journal.writes import StartEnvelope
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, XbusError

@@ -10,8 +10,8 @@ from xbus.broker.front.envelopes import envelope_unknown
 from xbus.broker.front.repeats import content_differs
 from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import StoredIntroduction, read_consumers
 from xbus.broker.journal.repeats import ParkedRole, Past, Standing
+from xbus.broker.journal.sessions import StoredIntroduction, read_consumers
 from xbus.broker.journal.writes import Repeat, RepeatedEvent
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable, Refused

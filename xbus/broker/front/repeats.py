@@ -6,8 +6,9 @@ from uuid import UUID
 from xbus.broker.front.envelopes import Ended, envelope_closed, event_unknown
 from xbus.broker.front.futures import done
 from xbus.broker.front.replies import Replies
+from xbus.broker.journal.envelopes import StoredEnvelope, StoredEvent
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import StoredEnvelope, StoredEvent, read_segments
+from xbus.broker.journal.log import read_segments
 from xbus.broker.journal.writes import Receipt
 from xbus.errors import Refused
 from xbus.rpc.codec import unpack_items

@@ -100,7 +100,7 @@ class Journal:
     async def read(
         self, statement: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """What one of the functions of ``reading.py`` or ``catalog.py`` finds, in a read transaction of its own.
+        """What a read finds, such as those of ``log.py`` and ``catalog.py``, in a read transaction of its own.
 
         Raises:
             JournalUnavailable: the database can't be read now.

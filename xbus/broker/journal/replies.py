@@ -1,4 +1,4 @@
-"""What front and back read of immediate replies. Each function is one short read, as those of ``reading.py``."""
+"""What front and back read of immediate replies. Each function is one short read."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.reading import LogEvent
+from xbus.broker.journal.log import LogEvent
 from xbus.states import EnvelopeState, ReplyState
 
 

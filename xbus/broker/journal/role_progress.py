@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.cursor import Cursor
+from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.event_states import DONE, OWED, RETRIED
-from xbus.broker.journal.reading import read_cursors
 from xbus.broker.journal.repeats import read_retries
 from xbus.states import DeliveryState
 

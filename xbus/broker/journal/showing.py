@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.cursor import Cursor
+from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.event_states import EventState, event_state
-from xbus.broker.journal.reading import read_cursors
 from xbus.broker.journal.role_progress import RoleProgress, role_progress
 from xbus.broker.journal.tracking import FailureSummary, list_failures
 from xbus.states import EnvelopeState, ReplyState

@@ -1,4 +1,4 @@
-"""What may be written to the journal, as values; ``statements.py`` says how each is carried out."""
+"""What may be written to the journal, as values; ``statements`` says how each is carried out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -17,8 +17,9 @@ from xbus.broker.back.back import Back
 from xbus.broker.back.delivering import Settings
 from xbus.broker.back.recipient import Abilities, Timeouts
 from xbus.broker.configuration import Configuration
+from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import read_consumers, read_cursors, read_registrations
+from xbus.broker.journal.sessions import read_consumers, read_registrations
 from xbus.broker.journal.writes import Receipt, Register, Write
 from xbus.errors import Refused, XbusError
 from xbus.rpc.bell import Bell

@@ -17,7 +17,7 @@ from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import LogEnvelope, LogEvent
+from xbus.broker.journal.log import LogEnvelope, LogEvent
 from xbus.clock import SystemClock
 from xbus.graph import Graph
 

@@ -13,7 +13,7 @@ from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.rows import DueRows
-from xbus.broker.journal.reading import LogEnvelope
+from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
 

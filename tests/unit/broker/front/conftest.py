@@ -15,8 +15,8 @@ from xbus.broker.front.checks import NewEvent
 from xbus.broker.front.envelopes import Ended, Limits
 from xbus.broker.front.front import Front
 from xbus.broker.front.replies import Replies
+from xbus.broker.journal.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import StoredEnvelope, read_envelope
 from xbus.broker.journal.writes import Receipt
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items

@@ -16,8 +16,9 @@ from xbus.broker.front.checks import Checks, NewEvent
 from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.front.repeating import ATTEMPTS, Repeating
 from xbus.broker.journal.configuration import Bus, EventType, Node, Profile, Service, apply, make_plan, read_stored
+from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.reading import LogEnvelope, read_cursors, read_log
+from xbus.broker.journal.log import LogEnvelope, read_log
 from xbus.broker.journal.role_progress import count_owed
 from xbus.broker.journal.showing import EnvelopeDetail, show_envelope
 from xbus.broker.journal.writes import Cancel, Delivery, DeliveryMove, Progress, Receipt, Register, Write

@@ -1,0 +1,95 @@
+"""Envelopes whatever became of them, as the front takes them up again. Each function is one short read."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.writes import Receipt
+from xbus.states import EnvelopeState
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event as the journal knows it; ``items`` and ``data_bytes`` are those of its segments.
+
+    Args:
+        damaged: whether segments are missing between those that are there: a write failed and one behind it did not.
+    """
+
+    event_id: UUID
+    number: int
+    type_name: str
+    items: int
+    data_bytes: int
+    damaged: bool
+    ended: bool
+    origin_id: UUID | None = None
+
+    @property
+    def segments_id(self) -> UUID:
+        """The event under whose id its items are stored: itself, or the one that it repeats."""
+        return self.origin_id or self.event_id
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEnvelope:
+    """An envelope as the journal knows it; ``receipt`` where it is received."""
+
+    envelope_id: UUID
+    emitter_id: int
+    state: EnvelopeState
+    events: tuple[StoredEvent, ...]
+    receipt: Receipt | None
+
+
+def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
+    """One envelope, whatever became of it; None where there is none of that id."""
+    row = connection.execute(sa.select(model.envelope).where(model.envelope.c.id == envelope_id)).one_or_none()
+    return None if row is None else _stored_envelope(connection, row)
+
+
+def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> StoredEnvelope:
+    envelope = row._mapping
+    statement = (
+        sa.select(
+            model.event.c.id,
+            model.event.c.number,
+            model.event_type.c.name,
+            sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0),
+            sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0),
+            sa.func.coalesce(sa.func.max(model.segment.c.first_index + model.segment.c["items"]), 0),
+            model.event.c["items"].is_not(None),
+            model.event.c.origin_id,
+        )
+        .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+        .outerjoin(
+            model.segment, model.segment.c.event_id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id)
+        )
+        .where(model.event.c.envelope_id == envelope["id"])
+        .group_by(
+            model.event.c.id,
+            model.event.c.number,
+            model.event_type.c.name,
+            model.event.c["items"],
+            model.event.c.origin_id,
+        )
+        .order_by(model.event.c.number)
+    )
+    events = tuple(
+        StoredEvent(event_id, number, type_name, int(items), int(size), int(items) != end, bool(ended), origin_id)
+        for event_id, number, type_name, items, size, end, ended, origin_id in connection.execute(statement)
+    )
+    state = EnvelopeState(envelope["state"])
+    receipt = None
+    if state is EnvelopeState.RECEIVED:
+        receipt = Receipt(
+            envelope["id"],
+            envelope["position"],
+            envelope["events"],
+            envelope["items"],
+            envelope["bytes"],
+            envelope["hash"],
+        )
+    return StoredEnvelope(envelope["id"], envelope["emitter_id"], state, events, receipt)

@@ -1,0 +1,165 @@
+"""The log, as the back delivers it and repeats are compared with it. Each function is one short read; none leaves a
+transaction open."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.segments import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """An event of a received envelope, as the back needs it."""
+
+    event_id: UUID
+    type_name: str
+    graph_id: int
+    items: int
+    origin_id: UUID | None = None
+
+    @property
+    def segments_id(self) -> UUID:
+        """The event under whose id its items are stored: itself, or the one that it repeats."""
+        return self.origin_id or self.event_id
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnvelope:
+    """A received envelope, as the back needs it.
+
+    Args:
+        only_roles: the roles that it is for; None for all that its graphs lead to.
+    """
+
+    envelope_id: UUID
+    position: int
+    events: tuple[LogEvent, ...]
+    only_roles: frozenset[int] | None = None
+
+    def is_for(self, role_id: int) -> bool:
+        """Whether a role may be owed it at all."""
+        return self.only_roles is None or role_id in self.only_roles
+
+
+def read_head(connection: sa.Connection) -> int:
+    """The position of the envelope sealed last; 0 before the first."""
+    head: int = connection.execute(sa.select(model.head.c.position)).scalar_one()
+    return head
+
+
+def read_log(connection: sa.Connection, after: int, limit: int) -> list[LogEnvelope]:
+    """The next received envelopes in position order.
+
+    Args:
+        after: a position; what is returned lies above it.
+        limit: how many envelopes at the most.
+    """
+    return _log_envelopes(
+        connection, sa.and_(model.envelope.c.position > after, model.envelope.c.position <= after + limit)
+    )
+
+
+def read_at(connection: sa.Connection, positions: Sequence[int]) -> list[LogEnvelope]:
+    """The received envelopes at some positions, in position order."""
+    return _log_envelopes(connection, model.envelope.c.position.in_(positions))
+
+
+def read_sealed(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list[LogEnvelope]:
+    """Those of some envelopes that are received, in position order."""
+    return _log_envelopes(
+        connection, sa.and_(model.envelope.c.id.in_(envelope_ids), model.envelope.c.position.is_not(None))
+    )
+
+
+def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[LogEnvelope]:
+    statement = (
+        sa.select(
+            model.envelope.c.id,
+            model.envelope.c.position,
+            model.event.c.id.label("event_id"),
+            model.event_type.c.name,
+            model.event.c.graph_id,
+            model.event.c["items"],
+            model.event.c.origin_id,
+        )
+        .outerjoin(model.event, model.event.c.envelope_id == model.envelope.c.id)
+        .outerjoin(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+        .where(which)
+        .order_by(model.envelope.c.position, model.event.c.number)
+    )
+    events: dict[tuple[UUID, int], list[LogEvent]] = {}
+    repeats: set[UUID] = set()
+    for envelope_id, position, event_id, type_name, graph_id, items, origin_id in connection.execute(statement):
+        of_envelope = events.setdefault((envelope_id, position), [])
+        if event_id is not None:
+            of_envelope.append(LogEvent(event_id, type_name, graph_id, items, origin_id))
+        if origin_id is not None:
+            repeats.add(envelope_id)
+    only_roles = read_only_roles(connection, repeats)
+    return [
+        LogEnvelope(envelope_id, position, tuple(found), only_roles.get(envelope_id))
+        for (envelope_id, position), found in events.items()
+    ]
+
+
+def read_only_roles(connection: sa.Connection, repeats: Collection[UUID]) -> dict[UUID, frozenset[int]]:
+    """The roles that envelopes are for, where they are for some roles only.
+
+    Args:
+        repeats: envelopes that repeat others; no other is for some roles only, so usually there are none to ask for.
+    """
+    if not repeats:
+        return {}
+    named = model.envelope_role.c
+    statement = sa.select(named.envelope_id, named.role_id).where(named.envelope_id.in_(repeats))
+    roles: dict[UUID, set[int]] = {}
+    for envelope_id, role_id in connection.execute(statement):
+        roles.setdefault(envelope_id, set()).add(role_id)
+    return {envelope_id: frozenset(found) for envelope_id, found in roles.items()}
+
+
+def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, max_bytes: int) -> list[Segment]:
+    """The next segments of an event, in index order.
+
+    Args:
+        from_index: the first index that is wanted; the segment that holds it comes first, also where it begins before.
+        max_bytes: segments are added until their data would exceed this; the first one always comes.
+
+    Returns:
+        Segments that follow each other; none at the event's end.
+    """
+    segment = model.segment.c
+    holds_it = (
+        sa.select(sa.func.max(segment.first_index))
+        .where(segment.event_id == event_id, segment.first_index <= from_index)
+        .scalar_subquery()
+    )
+    wanted = sa.and_(
+        segment.event_id == event_id,
+        segment.first_index >= holds_it,
+        segment.first_index + segment["items"] > from_index,
+    )
+    sizes = connection.execute(
+        sa.select(segment.first_index, sa.func.length(segment.data))
+        .where(wanted)
+        .order_by(segment.first_index)
+        .limit(256)
+    ).all()
+    if not sizes:
+        return []
+    last, total = sizes[0].first_index, 0
+    for first_index, size in sizes:
+        total += size
+        if total > max_bytes:
+            break
+        last = first_index
+    rows = connection.execute(
+        sa.select(segment.first_index, segment["items"], segment.data, segment.indices)
+        .where(wanted, segment.first_index <= last)
+        .order_by(segment.first_index)
+    )
+    return [Segment(first_index, items, bytes(data), indices) for first_index, items, data, indices in rows]
