@@ -69,13 +69,7 @@ def _replies() -> None:
         sa.ForeignKeyConstraint(["role_id"], ["role.id"], name="fk_reply_role_id"),
         comment="What the emitter of an event that wants an immediate reply was, or is to be, answered.",
     )
-    op.create_index(
-        "ix_reply_state",
-        "reply",
-        ["state"],
-        sqlite_where=sa.text("state IN ('asked', 'held')"),
-        postgresql_where=sa.text("state IN ('asked', 'held')"),
-    )
+    op.create_index("ix_reply_state", "reply", ["state"])
 
 
 def _recipients_and_failures() -> None:

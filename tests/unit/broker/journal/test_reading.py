@@ -1,0 +1,45 @@
+"""What is read again and again takes no longer the more the journal holds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.journal import memory_engine
+from xbus.broker.journal.deliveries import read_due_deliveries
+from xbus.broker.journal.log import read_at, read_log, read_sealed
+from xbus.broker.journal.replies import read_asks, read_cancelled, read_held_replies, read_replies
+from xbus.clock import SystemClock
+from xbus.ids import Ids
+
+GROWING = ("envelope", "event", "segment", "delivery", "reply", "failure", "history")
+SOME_ID = Ids(SystemClock()).new()
+
+
+@pytest.mark.parametrize(
+    ("read", "args"),
+    [
+        (read_log, (0, 10)),
+        (read_at, ([1, 2],)),
+        (read_sealed, ([SOME_ID],)),
+        (read_due_deliveries, (1, ["names"], 10)),
+        (read_asks, ()),
+        (read_held_replies, ()),
+        (read_replies, ([SOME_ID],)),
+        (read_cancelled, ([SOME_ID],)),
+    ],
+)
+def test_rows_are_found_by_an_index(read: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    steps: list[str] = []
+
+    def explain(connection: sa.Connection, _: Any, statement: str, parameters: Any, *__: Any) -> None:
+        cursor = connection.connection.cursor()
+        cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        steps.extend(row[3] for row in cursor.fetchall())
+
+    with memory_engine().connect() as connection:
+        sa.event.listen(connection, "before_cursor_execute", explain)
+        read(connection, *args)
+    assert steps
+    assert not [step for step in steps for table in GROWING if step.split()[:2] == ["SCAN", table]]
