@@ -9,6 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.statements.common import remember
 from xbus.errors import Refused
 from xbus.states import TRACKING_MOVES, TrackingState, predecessors
 
@@ -115,8 +116,7 @@ def track_failure(connection: sa.Connection, failure_id: int, state: TrackingSta
     may_move = sa.and_(failure.id == failure_id, failure.tracking.in_(predecessors(TRACKING_MOVES, state)))
     if connection.execute(sa.update(model.failure).where(may_move).values(tracking=state.value)).rowcount != 1:
         raise _refusal(connection, failure_id, state)
-    row = {"at": at, "subject": SUBJECT, "subject_id": str(failure_id), "move": state.value, "reason": comment}
-    connection.execute(sa.insert(model.history), row)
+    remember(connection, at, SUBJECT, str(failure_id), state.value, comment)
 
 
 def unknown_failure(failure_id: int) -> Refused:

@@ -2,10 +2,11 @@
 
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, select, update
 
+from xbus.broker.journal.statements.common import remember
 from xbus.errors import ConfigurationError
-from xbus.model import configuration, history
+from xbus.model import configuration
 
 
 def new_version(connection: Connection, move: str, reason: str, at: datetime, *, expected: int | None = None) -> None:
@@ -30,6 +31,4 @@ def new_version(connection: Connection, move: str, reason: str, at: datetime, *,
             code="stale_plan",
         )
     version = connection.execute(select(configuration.c.version)).scalar_one()
-    connection.execute(
-        insert(history).values(at=at, subject="configuration", subject_id=str(version), move=move, reason=reason)
-    )
+    remember(connection, at, "configuration", str(version), move, reason)

@@ -1,4 +1,5 @@
-"""How each write is carried out. All that changes the journal stands in this package."""
+"""How each write of the broker is carried out; what administrators change stands in ``configuration``, ``legacy`` and
+``tracking``."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast

@@ -127,7 +127,7 @@ def receive(connection: sa.Connection, receipt: writes.Receipt, at: datetime) ->
 def cancel(connection: sa.Connection, group: Sequence[writes.Cancel]) -> None:
     for write in group:
         _close_envelope(connection, _CANCEL_ENVELOPE, write.envelope_id, write.at, EnvelopeState.CANCELLED, {})
-        remember(connection, write, "envelope", str(write.envelope_id), EnvelopeState.CANCELLED, write.reason)
+        remember(connection, write.at, "envelope", str(write.envelope_id), EnvelopeState.CANCELLED, write.reason)
 
 
 def _close_envelope(

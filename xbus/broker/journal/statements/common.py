@@ -2,7 +2,7 @@
 
 from contextlib import closing
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -46,17 +46,10 @@ def exactly_one(result: sa.CursorResult[Any], otherwise: str) -> None:
         raise JournalError(otherwise)
 
 
-class Dated(Protocol):
-    """A write that knows when it was made."""
-
-    @property
-    def at(self) -> datetime: ...
-
-
 _INSERT_HISTORY = sa.insert(model.history)
 
 
-def remember(connection: sa.Connection, write: Dated, subject: str, subject_id: str, move: str, reason: str) -> None:
+def remember(connection: sa.Connection, at: datetime, subject: str, subject_id: str, move: str, reason: str) -> None:
     """Leave a row in the history, for the operator who asks later."""
-    row = {"at": write.at, "subject": subject, "subject_id": subject_id, "move": move, "reason": reason}
+    row = {"at": at, "subject": subject, "subject_id": subject_id, "move": move, "reason": reason}
     connection.execute(_INSERT_HISTORY, row)

@@ -69,7 +69,7 @@ def _move_delivery(connection: sa.Connection, write: writes.Progress, move: writ
         )
     if delivery.state is DeliveryState.PARKED:
         subject_id = f"{delivery.role_id} {delivery.envelope_id}"
-        remember(connection, write, "delivery", subject_id, delivery.state, delivery.cause)
+        remember(connection, write.at, "delivery", subject_id, delivery.state, delivery.cause)
 
 
 def _service_id(connection: sa.Connection, name: str | None) -> int | None:

@@ -79,4 +79,4 @@ def _settle_parked(connection: sa.Connection, write: writes.Repeat, role_id: int
     settled = connection.execute(_DELETE_PARKED, {"of_role": role_id, "of_envelope": write.origin_id})
     exactly_one(settled, f"the delivery of {write.origin_id} to role {role_id} is no longer parked")
     subject_id = f"{role_id} {write.origin_id}"
-    remember(connection, write, "delivery", subject_id, RETRIED, f"comes again as envelope {write.envelope_id}")
+    remember(connection, write.at, "delivery", subject_id, RETRIED, f"comes again as envelope {write.envelope_id}")
