@@ -13,7 +13,7 @@ from xbus.broker.journal.segments import Segment
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """An event of a received envelope, as the back needs it."""
+    """An event as the back delivers it: of a received envelope, or ahead of that where an immediate reply is wanted."""
 
     event_id: UUID
     type_name: str
