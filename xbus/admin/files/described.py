@@ -8,10 +8,10 @@ from xbus.admin.files.casting import Misfit
 from xbus.admin.files.descriptor import CsvLayout, FixedLayout, item_of_columns
 from xbus.admin.files.entry import Entry
 from xbus.admin.files.rows import rows
-from xbus.admin.files.text import Text, ended, remark
+from xbus.admin.files.text import Text, TextReader, ended
 
 
-class DescribedCsvReader:
+class DescribedCsvReader(TextReader):
     """Each row from ``first_row`` on as its columns say.
 
     Args:
@@ -20,10 +20,8 @@ class DescribedCsvReader:
     """
 
     def __init__(self, layout: CsvLayout, text: Text) -> None:
-        self.encoding = text.encoding
+        super().__init__(text)
         self._layout = layout
-        self._text = text
-        self._head: list[str] = []
 
     def __iter__(self) -> Iterator[Entry]:
         columns = self._layout.columns
@@ -41,22 +39,13 @@ class DescribedCsvReader:
                 except Misfit as misfit:
                     yield Entry(row.line, row.raw, fault=misfit.reason)
 
-    def remark(self, sentence: str) -> str:
-        return remark(sentence)
-
-    def head(self, sentence: str) -> str:
-        return "".join([remark(sentence), *self._head])
-
-    def tail(self) -> str:
-        return ""
-
 
 def _dialect(delimiter: str) -> type[csv.Dialect]:
     """Rows as pyjon.descriptors reads them: text behind a closing quote belongs to the field."""
     return type("_Dialect", (csv.excel,), {"delimiter": delimiter, "escapechar": "\\"})
 
 
-class FixedReader:
+class FixedReader(TextReader):
     """Each record from ``first_row`` on, cut at the widths of its fields.
 
     Args:
@@ -65,10 +54,8 @@ class FixedReader:
     """
 
     def __init__(self, layout: FixedLayout, text: Text) -> None:
-        self.encoding = text.encoding
+        super().__init__(text)
         self._layout = layout
-        self._text = text
-        self._head: list[str] = []
 
     def __iter__(self) -> Iterator[Entry]:
         return self._lines() if self._layout.piece is None else self._pieces(self._layout.piece)
@@ -112,12 +99,3 @@ class FixedReader:
             fields.append(record[begin : begin + width])
             begin += width
         return fields
-
-    def remark(self, sentence: str) -> str:
-        return remark(sentence)
-
-    def head(self, sentence: str) -> str:
-        return "".join([remark(sentence), *self._head])
-
-    def tail(self) -> str:
-        return ""

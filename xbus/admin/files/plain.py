@@ -8,24 +8,19 @@ from typing import Any, NoReturn
 
 from xbus.admin.files.entry import Entry, Unreadable
 from xbus.admin.files.rows import Row, rows
-from xbus.admin.files.text import Text, ended, remark
+from xbus.admin.files.text import TextReader, ended
 
 
 class _Strict(csv.excel):
     strict = True
 
 
-class CsvReader:
+class CsvReader(TextReader):
     """Each row as a map from the names in the first row to texts.
 
     Args:
         text: the file.
     """
-
-    def __init__(self, text: Text) -> None:
-        self.encoding = text.encoding
-        self._text = text
-        self._head = ""
 
     def __iter__(self) -> Iterator[Entry]:
         found = rows(self._text, _Strict)
@@ -46,29 +41,16 @@ class CsvReader:
             raise Unreadable(first.line, first.fault)
         if len(set(first.fields)) < len(first.fields):
             raise Unreadable(first.line, "a column is named twice")
-        self._head = first.raw()
+        self._head.append(first.raw())
         return first.fields
 
-    def remark(self, sentence: str) -> str:
-        return remark(sentence)
 
-    def head(self, sentence: str) -> str:
-        return remark(sentence) + self._head
-
-    def tail(self) -> str:
-        return ""
-
-
-class JsonReader:
+class JsonReader(TextReader):
     """Each line as the JSON value that it is; blank lines are nothing.
 
     Args:
         text: the file, whose lines end by LF only.
     """
-
-    def __init__(self, text: Text) -> None:
-        self.encoding = text.encoding
-        self._text = text
 
     def __iter__(self) -> Iterator[Entry]:
         for line in self._text.lines():
@@ -88,15 +70,6 @@ class JsonReader:
             return None, f"this is not JSON ({error})"
         except RecursionError:
             return None, "this JSON is nested too deeply"
-
-    def remark(self, sentence: str) -> str:
-        return remark(sentence)
-
-    def head(self, sentence: str) -> str:
-        return remark(sentence)
-
-    def tail(self) -> str:
-        return ""
 
 
 def _no_constant(name: str) -> NoReturn:

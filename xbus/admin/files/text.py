@@ -120,6 +120,29 @@ class Text:
             raise Unreadable(line, f"what follows is not text in {self._label}") from error
 
 
+class TextReader:
+    """What all readers of ``Text`` have in common: a file that holds only some of their entries is text too.
+
+    Args:
+        text: the file.
+    """
+
+    def __init__(self, text: Text) -> None:
+        self.encoding = text.encoding
+        self._text = text
+        self._head: list[str] = []
+        """Lines that stand before the entries."""
+
+    def remark(self, sentence: str) -> str:
+        return remark(sentence)
+
+    def head(self, sentence: str) -> str:
+        return "".join([remark(sentence), *self._head])
+
+    def tail(self) -> str:
+        return ""
+
+
 def ended(text: str) -> str:
     """A line with its end, which the last one of a file may lack."""
     return text if text.endswith(("\n", "\r")) else text + "\n"
