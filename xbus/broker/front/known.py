@@ -11,7 +11,7 @@ from uuid import UUID
 from xbus.broker.front.envelopes import Limits, OpenEnvelope
 from xbus.broker.front.futures import pass_on
 from xbus.broker.front.live import Answers, LiveEnvelope
-from xbus.broker.front.repeats import PastEnvelope
+from xbus.broker.front.past import PastEnvelope
 from xbus.broker.front.replies import Replies
 from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.envelopes import StoredEnvelope, read_envelope

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.front.envelopes import Ended, Limits, OpenEnvelope, OpenEvent, Writing
-from xbus.broker.front.repeats import check_same_items, content_differs
+from xbus.broker.front.past import check_same_items, content_differs
 from xbus.broker.front.replies import Replies
 from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.journal import Journal

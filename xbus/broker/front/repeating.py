@@ -7,7 +7,7 @@ from uuid import UUID
 import xbus.broker.journal.repeats as repeats
 from xbus.broker.front.checks import Checks
 from xbus.broker.front.envelopes import envelope_unknown
-from xbus.broker.front.repeats import content_differs
+from xbus.broker.front.past import content_differs
 from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.repeats import ParkedRole, Past, Standing
