@@ -148,17 +148,21 @@ async def test_events_with_and_without_replies_in_one_envelope(daemon: Daemon) -
 
 async def test_many_ask_at_once(daemon: Daemon) -> None:
     async with Desk(daemon.back) as desk, OldEmitter(daemon.front) as emitter:
+        envelope_ids: list[str] = []
 
         async def ask_and_end(item: bytes) -> Any:
             envelope_id, event_id, answer = await ask(emitter, item)
             while answer == REFUSED:  # those before it took all the time there is
                 answer = await emitter.call.end_event(emitter.token, envelope_id, event_id)
             assert await emitter.call.end_envelope(emitter.token, envelope_id) is True
+            envelope_ids.append(envelope_id)
             return answer
 
         items = [b"%d" % number for number in range(20)]
         assert await asyncio.gather(*map(ask_and_end, items)) == [replied(item) for item in items]
-        await eventually(lambda: len(desk.committed) == len(items), "all are committed")
+        await desk.wait_for(envelope_ids)
+        # Those of consumers that went before their commit may come too.
+        assert all(desk.committed.count(envelope_id) == 1 for envelope_id in envelope_ids)
 
 
 # -- no reply --------------------------------------------------------------------------------------------------------
@@ -369,7 +373,8 @@ async def test_a_crash_while_it_is_asked(sqlite_url: str, start_daemon: StartDae
         lost.cancel()
         assert await emitter.call.end_envelope(emitter.token, envelope_id) is True
         await become(sqlite_url, envelope_id, desk_1="done")
-        assert desk.verbs(envelope_id)[3:5] == ["stop_envelope", "start_event"]
+        again = desk.verbs(envelope_id)[3:]
+        assert again[: again.index("start_event")].count("stop_envelope") >= 1
 
 
 async def test_front_and_back_in_two_processes(

@@ -118,7 +118,8 @@ class Deliveries:
         """
         present = await self._muster.take(recipients, lambda recipient: self._may_get(recipient, envelope))
         if present:
-            again = envelope.envelope_id in self._holds.doubtful or any(row.attempts > 1 for row in rows.values())
+            is_doubtful = self._holds.is_doubtful(envelope.envelope_id, present)
+            again = is_doubtful or any(row.attempts > 1 for row in rows.values())
             self._start(envelope, present, rows, Run(envelope.envelope_id, present, self._supplies, again=again))
 
     def _start(
@@ -163,6 +164,7 @@ class Deliveries:
             self._in_flight[recipient.role.id].discard(envelope.position)
 
     def _settle(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery | None) -> None:
+        self._holds.believe(envelope.envelope_id, recipient.role.id)
         if row is None:
             self._ledger.settle(recipient.role.id, envelope.position)
         else:

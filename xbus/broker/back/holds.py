@@ -1,7 +1,7 @@
 """Envelopes that consumers hold open because they gave an immediate reply: no event loop."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -31,10 +31,9 @@ class Holds:
 
     def __init__(self) -> None:
         self._holds: dict[tuple[UUID, int], Hold] = {}
-        self.doubtful: set[UUID] = set()
-        """Envelopes that may still be held open since the last run of the broker: to be stopped before they come."""
+        self._doubtful: set[tuple[UUID, int]] = set()
         self.on_taken: Callable[[Hold], None] = lambda hold: None
-        """Told of each hold that ends, whatever follows."""
+        """Told of each hold that ends while its recipient is there, whatever follows."""
 
     def __bool__(self) -> bool:
         return bool(self._holds)
@@ -59,3 +58,23 @@ class Holds:
             del self._holds[envelope_id, recipient.role.id]
             self.on_taken(hold)
         return hold
+
+    def lose(self, recipient: Recipient) -> list[Hold]:
+        """End all that a recipient holds that has gone; its role may come back with all of it still open."""
+        lost = [hold for hold in self._holds.values() if hold.recipient is recipient]
+        for hold in lost:
+            del self._holds[hold.envelope_id, recipient.role.id]
+            self.doubt(hold.envelope_id, recipient.role.id)
+        return lost
+
+    def doubt(self, envelope_id: UUID, role_id: int) -> None:
+        """Note that an envelope may be open at a role, though nobody here holds it: it is stopped before it comes."""
+        self._doubtful.add((envelope_id, role_id))
+
+    def believe(self, envelope_id: UUID, role_id: int) -> None:
+        """Note that nothing is open of an envelope at a role any more."""
+        self._doubtful.discard((envelope_id, role_id))
+
+    def is_doubtful(self, envelope_id: UUID, recipients: Iterable[Recipient]) -> bool:
+        """Whether an envelope may be open at one of some recipients since they were here before."""
+        return any((envelope_id, recipient.role.id) in self._doubtful for recipient in recipients)

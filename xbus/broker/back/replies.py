@@ -8,7 +8,7 @@ seal like any other event, and the first reply stands.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -23,6 +23,7 @@ from xbus.broker.back.registry import Registry
 from xbus.broker.back.run import Run
 from xbus.broker.back.slots import Absent
 from xbus.broker.back.supplies import Supplies
+from xbus.broker.journal.deliveries import read_role_services
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import read_sealed
 from xbus.broker.journal.replies import Ask, read_asks, read_cancelled, read_held_replies
@@ -106,21 +107,31 @@ class Replies:
         self._expects = expects
         self._under_way: dict[UUID, asyncio.Task[None]] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
-        self._left_behind: defaultdict[int, list[MoveReply]] = defaultdict(list)
+        self._left_behind: defaultdict[int, defaultdict[UUID, list[MoveReply]]] = defaultdict(lambda: defaultdict(list))
         self._wake = asyncio.Event()
         holds.on_taken = self._let_go
 
     # -- what calls for a look -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Learn what the last run of the broker left held open."""
+        """Learn what the last run of the broker left open."""
         for reply in await self._journal.read(read_held_replies):
             if reply.role_id is not None:
                 move = MoveReply(reply.event_id, reply.envelope_id, ReplyState.GIVEN)
-                self._left_behind[reply.role_id].append(move)
-            self._holds.doubtful.add(reply.envelope_id)
-        self._holds.doubtful.update(ask.envelope_id for ask in await self._journal.read(read_asks))
+                self._leave_behind(reply.role_id, reply.envelope_id, move)
+        services = await self._journal.read(read_role_services)
+        for ask in await self._journal.read(read_asks):
+            # Whom it was handed to is not known before there is a reply.
+            graph = await self._log.graph(ask.event.graph_id)
+            for role_id, service in services.items():
+                if service in graph.consumer_services:
+                    self._leave_behind(role_id, ask.envelope_id)
         self._wake.set()
+
+    def _leave_behind(self, role_id: int, envelope_id: UUID, *moves: MoveReply) -> None:
+        """Note what a role may have open without a broker that knows of it, and what to write when it has not."""
+        self._left_behind[role_id][envelope_id] += moves
+        self._holds.doubt(envelope_id, role_id)
 
     def wake(self) -> None:
         """There may be something new."""
@@ -128,16 +139,28 @@ class Replies:
             self._wake.set()
 
     def arrived(self, recipient: Recipient) -> None:
-        """Tell a consumer to forget what it may hold open since the last run of the broker."""
-        for move in self._left_behind.pop(recipient.role.id, ()):
-            recipient.stop_envelope_soon(move.envelope_id)
-            self._tasks.create_task(self._write(move))
+        """Tell a consumer to forget what it may hold open since it was here before."""
+        for envelope_id, moves in self._left_behind.pop(recipient.role.id, {}).items():
+            self._tasks.create_task(self._have_forgotten(recipient, envelope_id, moves))
+
+    async def _have_forgotten(self, recipient: Recipient, envelope_id: UUID, moves: Sequence[MoveReply]) -> None:
+        try:
+            await recipient.stop_envelope(envelope_id)
+        except RecipientFailed:
+            # What stays in the journal is told again by the next run of the broker; to one that was lost, before that.
+            if recipient.is_closed:
+                self._leave_behind(recipient.role.id, envelope_id, *moves)
+            return
+        self._holds.believe(envelope_id, recipient.role.id)
+        for move in moves:
+            await self._write(move)
 
     def left(self, recipient: Recipient) -> None:
-        """What it held open is lost with it, and comes again after the seal."""
-        for hold in self._holds.all():
-            if hold.recipient is recipient:
-                self._holds.take(hold.envelope_id, recipient)
+        """What it held open is lost with it, and comes again after the seal; it may come back with all of it open."""
+        for hold in self._holds.lose(recipient):
+            _forget_expiry(hold)
+            hold.run.stop()
+            self._leave_behind(recipient.role.id, hold.envelope_id, *_given(hold))
 
     async def watch(self) -> None:
         """For ever: look for asks, and for the ends of envelopes that are held open."""
@@ -154,7 +177,12 @@ class Replies:
             self._give_up(hold)
 
     async def _look(self) -> None:
+        # What is answered while the asks are read may be found as one, though it is none any more. Its end wakes, so
+        # whoever asks again meanwhile is found by the next look.
+        being_answered = set(self._under_way)
         for ask in await self._log.read(read_asks):
+            if ask.event.event_id in being_answered and ask.event.event_id not in self._under_way:
+                continue
             if ask.cancelled:
                 self._call_off(ask)
             elif ask.event.event_id not in self._under_way:
@@ -216,20 +244,28 @@ class Replies:
     async def _deliver(self, ask: Ask) -> None:
         hold = await self._hold(ask)
         recipient = hold.recipient
+        event_id = ask.event.event_id
         try:
             reply = await self._ask(hold, ask)
-            hold.event_ids.append(ask.event.event_id)
+            is_held = self._is_open(hold)
+            if is_held:
+                hold.event_ids.append(event_id)
             await self._journal.write(
-                MoveReply(ask.event.event_id, ask.envelope_id, ReplyState.HELD, recipient.role.id, pack(reply))
+                MoveReply(event_id, ask.envelope_id, ReplyState.HELD, recipient.role.id, pack(reply))
             )
         except BaseException:
             self._give_up(hold)
+            # Where it was lost before, workers may have begun since.
+            hold.run.stop()
             raise
         self._ring()
-        if self._holds.get(ask.envelope_id, recipient) is not hold:
-            await self._write(MoveReply(ask.event.event_id, ask.envelope_id, ReplyState.GIVEN))
-            return
-        hold.expiry = asyncio.get_running_loop().call_later(self._hold_seconds, self._give_up, hold)
+        if not is_held:
+            await self._write(MoveReply(event_id, ask.envelope_id, ReplyState.GIVEN))
+        elif self._is_open(hold):
+            hold.expiry = asyncio.get_running_loop().call_later(self._hold_seconds, self._give_up, hold)
+
+    def _is_open(self, hold: Hold) -> bool:
+        return self._holds.get(hold.envelope_id, hold.recipient) is hold
 
     async def _reachable(self, ask: Ask) -> Recipient:
         """The consumer that is to reply, as soon as it and the workers before it are there.
@@ -269,14 +305,13 @@ class Replies:
             except Absent:
                 # It has gone before it had a slot free: whoever comes in its place is asked.
                 continue
-            again = ask.envelope_id in self._holds.doubtful
+            again = self._holds.is_doubtful(ask.envelope_id, [recipient])
             hold = Hold(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._supplies, again=again))
             self._holds.add(hold)
             return hold
 
     async def _ask(self, hold: Hold, ask: Ask) -> Any:
-        if hold.expiry is not None:
-            hold.expiry.cancel()
+        _forget_expiry(hold)
         try:
             return await hold.run.ask(ask.event)
         except Absent as absent:
@@ -295,10 +330,19 @@ class Replies:
             self._supplies.give_back(hold.recipient)
 
     def _let_go(self, hold: Hold) -> None:
-        if hold.expiry is not None:
-            hold.expiry.cancel()
-        for event_id in hold.event_ids:
-            self._spawn_write(MoveReply(event_id, hold.envelope_id, ReplyState.GIVEN))
+        _forget_expiry(hold)
+        work = self._note_given(hold)
+        try:
+            self._tasks.create_task(work)
+        except RuntimeError:
+            # The broker is ending: the next run finds it held, and tells the consumer once more to forget it.
+            work.close()
+
+    async def _note_given(self, hold: Hold) -> None:
+        # Not before the row of a hold that is carried on: until then a crash leaves it to be stopped.
+        await self._ledger.written()
+        for move in _given(hold):
+            await self._write(move)
 
     async def _fail(self, ask: Ask, failure: NoReply) -> None:
         log.info(
@@ -311,17 +355,18 @@ class Replies:
         )
         self._ring()
 
-    def _spawn_write(self, move: MoveReply) -> None:
-        work = self._write(move)
-        try:
-            self._tasks.create_task(work)
-        except RuntimeError:
-            # The broker is ending: the next run finds it held, and tells the consumer once more to forget it.
-            work.close()
-
     async def _write(self, move: MoveReply) -> None:
         try:
             await self._journal.write(move)
         except JournalError as error:
             # A row that stays as it was is looked at again, here or by the next run of the broker.
             log.warning("a reply is not moved: %s", error, extra={"action": "reply_unmoved"})
+
+
+def _forget_expiry(hold: Hold) -> None:
+    if hold.expiry is not None:
+        hold.expiry.cancel()
+
+
+def _given(hold: Hold) -> list[MoveReply]:
+    return [MoveReply(event_id, hold.envelope_id, ReplyState.GIVEN) for event_id in hold.event_ids]

@@ -16,7 +16,7 @@ from tests.unit.broker.back.test_back import Broker, running
 from xbus.broker.back import lanes, replies
 from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.replies import StoredReply, read_replies
+from xbus.broker.journal.replies import StoredReply, read_asks, read_replies
 from xbus.broker.journal.writes import AskReply, Cancel, MoveReply
 from xbus.errors import JournalUnavailable
 from xbus.rpc.codec import unpack
@@ -221,11 +221,58 @@ async def test_a_consumer_that_is_lost_after_its_reply_gets_it_again_after_the_s
         event_id = await wish.ask()
         await wish.answer(event_id)
         await broker.leave("store_1")
-        await wish.become(event_id, ReplyState.GIVEN)
         await wish.seal(event_id)
+        seen = len(broker.script.verbs("store_1"))
         await broker.register("store_1", **replying(NEW, "another"))
         await broker.until(lambda: broker.items("store_1") == [b"a wish", b"a wish"])
+        await wish.become(event_id, ReplyState.GIVEN)
         assert unpack((await wish.answer(event_id)).data or b"") == "granted"
+        again = broker.script.verbs("store_1")[seen:]
+        assert again.index("stop_envelope") < again.index("xbus.take_event"), "it may be the same process"
+
+
+async def test_what_a_lost_consumer_holds_is_forgotten_though_its_envelope_is_cancelled(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", **replying(NEW))
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        await wish.answer(event_id)
+        await broker.leave("store_1")
+        await wish.cancel()
+        seen = len(broker.script.verbs("store_1"))
+        await broker.register("store_1", **replying(NEW))
+        await wish.become(event_id, ReplyState.GIVEN)
+        assert broker.script.verbs("store_1")[seen:].count("stop_envelope") == 1
+
+
+async def test_an_ask_that_is_answered_while_asks_are_read_is_not_answered_again(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", has_immediate_reply=WISHES, xbus_take_event=lambda *_: answer)
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        await broker.until(lambda: "xbus.take_event" in broker.script.verbs("store_1"))
+        read = journal.read
+
+        async def read_late(statement: Any, *args: Any) -> Any:
+            found = await read(statement, *args)
+            if statement is read_asks and not answer.done():
+                answer.set_result([True, "granted"])
+                while (await read(read_replies, [event_id]))[event_id].state is ReplyState.ASKED:
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0.01)
+            return found
+
+        monkeypatch.setattr(journal, "read", read_late)
+        broker.ring()
+        await wish.become(event_id, ReplyState.HELD)
+        await wish.seal(event_id)
+        await broker.until(lambda: "end_envelope" in broker.script.verbs("store_1"))
+        assert broker.script.verbs("store_1").count("xbus.take_event") == 1
 
 
 async def test_a_crash_leaves_nothing_held(journal: Journal) -> None:
