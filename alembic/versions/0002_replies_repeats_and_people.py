@@ -105,6 +105,9 @@ def _recipients_and_failures() -> None:
         ),
     )
     op.create_index("ix_failure_tracking", "failure", ["tracking"])
+    op.drop_index("ix_delivery_state", "delivery")
+    op.create_index("ix_delivery_role_id", "delivery", ["role_id", "position"])
+    op.create_index("ix_delivery_envelope_id", "delivery", ["envelope_id"])
 
 
 def _people() -> None:

@@ -71,7 +71,8 @@ delivery = Table(
     Column("code", String(64), nullable=False, comment="Why it is here: the code of the last failure."),
     Column("cause", Text, nullable=False, comment="Why it is here, in a sentence."),
     Column("changed_at", Timestamp, nullable=False),
-    Index("ix_delivery_state", "state", "position"),
+    Index("ix_delivery_role_id", "role_id", "position"),
+    Index("ix_delivery_envelope_id", "envelope_id"),
     comment="An envelope that a consumer role did not get in its turn. The row goes when the envelope is settled.",
 )
 

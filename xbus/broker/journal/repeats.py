@@ -107,11 +107,12 @@ def read_standing(connection: sa.Connection, event_id: UUID) -> Standing | None:
     if past is None:
         return None
     # What is parked is read first: who finds nothing parked finds what became of it.
-    parked = _read_parked(connection, past.envelope_id)
+    parked = read_parked(connection, past.envelope_id)
     return Standing(past, parked, read_retries(connection, past.envelope_id))
 
 
-def _read_parked(connection: sa.Connection, envelope_id: UUID) -> tuple[ParkedRole, ...]:
+def read_parked(connection: sa.Connection, envelope_id: UUID) -> tuple[ParkedRole, ...]:
+    """The roles that an envelope is parked for, by id."""
     statement = (
         sa.select(model.role.c.id, model.role.c.login, model.role.c.service_id, model.role.c.removed_at.is_not(None))
         .join(model.delivery, model.delivery.c.role_id == model.role.c.id)

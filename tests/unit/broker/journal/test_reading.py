@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from tests.support.journal import memory_engine
 from xbus.broker.journal.deliveries import read_due_deliveries
 from xbus.broker.journal.log import read_at, read_log, read_sealed
+from xbus.broker.journal.repeats import read_parked
 from xbus.broker.journal.replies import read_asks, read_cancelled, read_held_replies, read_replies
 from xbus.clock import SystemClock
 from xbus.ids import Ids
@@ -31,6 +32,22 @@ SOME_ID = Ids(SystemClock()).new()
     ],
 )
 def test_rows_are_found_by_an_index(read: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    steps = plan(read, *args)
+    assert steps
+    assert not [step for step in steps for table in GROWING if step.split()[:2] == ["SCAN", table]]
+
+
+def test_what_is_due_is_not_sorted_each_time() -> None:
+    assert not [step for step in plan(read_due_deliveries, 1, ["names"], 10) if "ORDER BY" in step]
+
+
+def test_what_an_envelope_is_parked_for_is_found_by_the_envelope() -> None:
+    (step,) = [step for step in plan(read_parked, SOME_ID) if "delivery" in step]
+    assert "envelope_id=?" in step
+
+
+def plan(read: Callable[..., Any], *args: Any) -> list[str]:
+    """How SQLite goes about a read, step by step."""
     steps: list[str] = []
 
     def explain(connection: sa.Connection, _: Any, statement: str, parameters: Any, *__: Any) -> None:
@@ -41,5 +58,4 @@ def test_rows_are_found_by_an_index(read: Callable[..., Any], args: tuple[Any, .
     with memory_engine().connect() as connection:
         sa.event.listen(connection, "before_cursor_execute", explain)
         read(connection, *args)
-    assert steps
-    assert not [step for step in steps for table in GROWING if step.split()[:2] == ["SCAN", table]]
+    return steps
