@@ -20,6 +20,7 @@ from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
+from xbus.broker.back.replier import NoReply, replier
 from xbus.broker.back.run import Run
 from xbus.broker.back.slots import Absent
 from xbus.broker.back.supplies import Supplies
@@ -30,33 +31,15 @@ from xbus.broker.journal.replies import Ask, read_asks, read_cancelled, read_hel
 from xbus.broker.journal.writes import MoveReply
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
-from xbus.graph import Graph
 from xbus.rpc.codec import pack
 from xbus.states import ReplyState
 
 log = logging.getLogger(__name__)
 
-ARRIVAL_SECONDS = 1.0
-"""How often it is looked anyway whether a consumer has come."""
-
 RETRY_SECONDS = 1.0
 
 MAX_TOLD = 10
 """How many of a recipient's errors its emitter is told; all are kept as failures."""
-
-
-class NoReply(Exception):
-    """There will be no reply.
-
-    Args:
-        code: as ``docs/wire.md`` lists them.
-        cause: in a sentence.
-    """
-
-    def __init__(self, code: str, cause: str) -> None:
-        super().__init__(cause)
-        self.code = code
-        self.cause = cause
 
 
 class Replies:
@@ -267,36 +250,11 @@ class Replies:
     def _is_open(self, hold: Hold) -> bool:
         return self._holds.get(hold.envelope_id, hold.recipient) is hold
 
-    async def _reachable(self, ask: Ask) -> Recipient:
-        """The consumer that is to reply, as soon as it and the workers before it are there.
-
-        Raises:
-            NoReply: there are several, or it did not announce the event type.
-        """
-        graph = await self._log.graph(ask.event.graph_id)
-        while True:
-            consumers = self._consumers(graph)
-            if len(consumers) > 1:
-                logins = ", ".join(sorted(consumer.role.login for consumer in consumers))
-                raise NoReply("reply_ambiguous", f"more than one consumer is registered: {logins}")
-            for consumer in consumers:
-                if ask.event.type_name not in consumer.abilities.immediate_reply:
-                    raise NoReply(
-                        "reply_unsupported",
-                        f'{consumer.role.login} did not announce immediate replies to "{ask.event.type_name}"',
-                    )
-                workers = graph.leading_to({consumer.role.service}).worker_services
-                if all(self._registry.is_served(service) for service in workers):
-                    return consumer
-            await self._registry.arrival(ARRIVAL_SECONDS)
-
-    def _consumers(self, graph: Graph) -> list[Recipient]:
-        return [recipient for recipient in self._registry.all() if recipient.role.service in graph.consumer_services]
-
     async def _hold(self, ask: Ask) -> Hold:
         """What the consumer holds open of the envelope, begun now where that is nothing."""
+        graph = await self._log.graph(ask.event.graph_id)
         while True:
-            recipient = await self._reachable(ask)
+            recipient = await replier(ask.event.type_name, graph, self._registry)
             known = self._holds.get(ask.envelope_id, recipient)
             if known is not None:
                 return known
