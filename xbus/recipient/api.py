@@ -7,6 +7,7 @@ at once.
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -27,6 +28,9 @@ API_VERSION = 0.2
 
 MAX_BATCH_BYTES = 16_777_216
 """The largest batch of items out, until the broker tells its own limit."""
+
+MAX_INTRODUCED = 100
+"""How many connections are remembered that have asked for the metadata and for nothing else."""
 
 Answer: TypeAlias = "asyncio.Future[tuple[Any, ...]]"
 
@@ -68,13 +72,15 @@ class RecipientApi:
         self._on_worker_ready = on_worker_ready
         self._caller = caller
         self._broker = b""
+        self._introduced: deque[bytes] = deque(maxlen=MAX_INTRODUCED)
         self._start_date = clock.now()
         self._deliveries: dict[str, Delivery] = {}
 
     @verb("get_metadata")
     def get_metadata(self) -> dict[str, Any]:
-        """Who this is, and that it takes batches; whoever asks has connected anew and gives up all that is open."""
-        self._follow(self._caller())
+        """Who this is, and that it takes batches. The broker asks this first by each of its connections."""
+        if self._caller() != self._broker:
+            self._introduced.append(self._caller())
         return {
             "name": self._recipient.name or type(self._recipient).__name__,
             "version": float(self._recipient.version),
@@ -231,19 +237,24 @@ class RecipientApi:
         stopped = [self._stop(envelope_id) for envelope_id in list(self._deliveries)]
         await asyncio.gather(*stopped, return_exceptions=True)  # what failed is in the log already
 
-    def _follow(self, connection: bytes) -> None:
-        """Take calls from this connection only.
+    def _check_caller(self) -> None:
+        """Let the broker's calls pass, and those by its newest connection only.
 
-        What the broker sent by an earlier one may still be on its way: mixed with the next attempt it would make
-        events begin twice, or items come twice.
+        What it sent by an earlier one may still be on its way: mixed with the next attempt it would make events begin
+        twice, or items come twice. So with its first call about an envelope a connection by which somebody has asked
+        for the metadata takes the place of the one before, and what that has left open is rolled back.
+
+        Raises:
+            Failed: connection_superseded.
         """
-        if connection != self._broker:
-            self._broker = connection
+        caller = self._caller()
+        if caller in self._introduced:
+            while self._introduced.popleft() != caller:
+                pass
+            self._broker = caller
             for envelope_id in list(self._deliveries):
                 self._stop(envelope_id).add_done_callback(lambda stopped: stopped.cancelled() or stopped.exception())
-
-    def _check_caller(self) -> None:
-        if self._broker not in (b"", self._caller()):
+        if self._broker not in (b"", caller):
             raise Failed("the broker has connected anew", "call by the new connection", code="connection_superseded")
 
     def _attempt(self, delivery: Delivery, step: Callable[[], tuple[Any, ...]]) -> Answer:

@@ -14,6 +14,8 @@ from tests.integration.recipient.test_serving import Notes
 from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError, Failed, Refused
 from xbus.recipient import Event, Item, run, serve
+from xbus.rpc.client import Client
+from xbus.rpc.context import new_context
 
 
 async def test_it_registers_with_the_address_where_it_listens(broker: BrokerDouble, serve_recipient: Serve) -> None:
@@ -85,6 +87,13 @@ async def test_calls_by_an_earlier_connection_are_turned_away(broker: BrokerDoub
     await eventually(lambda: broker.registered, "the recipient registers anew")
 
     await broker.start_event("E", "e")
+    # Nobody becomes the broker by asking only.
+    context = new_context()
+    curious = Client(context, name="curious")
+    curious.connect(broker.uris[-1])
+    await curious.call("get_metadata", timeout=5)
+    curious.close()
+    context.destroy(linger=0)
     late_calls: list[tuple[Any, ...]] = [
         ("start_event", "E", "e", "test_event"),
         ("xbus.take_event", "E", "e", "test_event", [], True),
