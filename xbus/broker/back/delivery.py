@@ -58,6 +58,7 @@ class Deliveries:
         self._worker_grace = worker_grace
         self._runs: set[asyncio.Task[None]] = set()
         self._in_flight: dict[int, set[int]] = {}
+        self._taken_up: dict[int, set[int]] = {}
         self.on_retry: Callable[[int], None] = lambda role_id: None
         """Told of a role for which an envelope was set aside that may come again at once."""
 
@@ -127,6 +128,8 @@ class Deliveries:
     ) -> None:
         for recipient in recipients:
             self._in_flight.setdefault(recipient.role.id, set()).add(envelope.position)
+        for role_id in rows:
+            self._taken_up.setdefault(role_id, set()).add(envelope.position)
         work = self._carry_out(envelope, recipients, rows, run)
         task = self._tasks.create_task(work, name=f"run {envelope.position}")
         self._runs.add(task)
@@ -140,6 +143,16 @@ class Deliveries:
     def in_flight(self, role_id: int) -> frozenset[int]:
         """The positions of the envelopes that runs are bringing to a role just now."""
         return frozenset(self._in_flight.get(role_id, ()))
+
+    def taken_up(self, role_id: int) -> set[int]:
+        """What is not to be taken up of the rows of a role that are read from now on.
+
+        Returns:
+            The positions of the envelopes that runs are bringing to it, to which those are added that runs begin with
+            until this is called again: a run may begin and end while rows are read, and its row be found all the same.
+        """
+        self._taken_up[role_id] = set(self.in_flight(role_id))
+        return self._taken_up[role_id]
 
     # -- a run -----------------------------------------------------------------------------------------------------
 
@@ -159,9 +172,16 @@ class Deliveries:
             run.fail_all(own_fault(error))
         for recipient in recipients:
             self._supplies.give_back(recipient)
-        self._note_failures(envelope, recipients, rows, run.failures)
-        for recipient in recipients:
-            self._in_flight[recipient.role.id].discard(envelope.position)
+        retried = self._note_failures(envelope, recipients, rows, run.failures)
+        try:
+            if rows or run.failures:
+                # Whoever reads rows must not find one of this run as it was before.
+                await self._ledger.written()
+        finally:
+            for recipient in recipients:
+                self._in_flight[recipient.role.id].discard(envelope.position)
+        for role_id in retried:
+            self.on_retry(role_id)
 
     def _settle(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery | None) -> None:
         self._holds.believe(envelope.envelope_id, recipient.role.id)
@@ -180,7 +200,9 @@ class Deliveries:
         recipients: Sequence[Recipient],
         rows: Mapping[int, Delivery],
         failures: Mapping[int, RecipientFailed | Absent],
-    ) -> None:
+    ) -> list[int]:
+        """Note what went wrong, and what becomes of it; the ids of the roles for which it comes again at once."""
+        retried: list[int] = []
         for failure in dict.fromkeys(failures.values()):
             if isinstance(failure, RecipientFailed):
                 self._ledger.fail(envelope.envelope_id, failure)
@@ -193,7 +215,7 @@ class Deliveries:
             new = _after(attempt, why)
             self._ledger.move(row, new)
             if new.state is DeliveryState.RETRY:
-                self.on_retry(recipient.role.id)
+                retried.append(recipient.role.id)
             log.warning(
                 "not delivered: %s",
                 new.cause,
@@ -204,6 +226,7 @@ class Deliveries:
                     "code": new.code,
                 },
             )
+        return retried
 
     async def finish(self, seconds: float) -> None:
         """Wait for the runs that are under way; those that take longer are broken off, and come again."""

@@ -6,7 +6,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from xbus.broker.journal.writes import Failure
-from xbus.errors import ConnectionLost, Refused, XbusError
+from xbus.errors import ConnectionLost, Refused, TimedOut, XbusError
 
 MESSAGE_CHARACTERS = 1_000
 """What is kept of a message."""
@@ -31,9 +31,9 @@ class FailureClass(StrEnum):
     PERMANENT = "permanent"
     """The recipient refused, or answered nonsense: it would do so again."""
     TRANSIENT = "transient"
-    """It answered with an error, or not in time."""
+    """It answered with an error."""
     LOST = "lost"
-    """It went away in the midst of it."""
+    """It went away in the midst of it, or did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class RecipientFailed(Exception):
 
 def failure_of_call(role_id: int, verb: str, event_id: UUID | None, error: XbusError) -> RecipientFailed:
     """A failure from what the call raised."""
-    if isinstance(error, ConnectionLost):
+    if isinstance(error, ConnectionLost | TimedOut):
         failure_class = FailureClass.LOST
     elif isinstance(error, Refused):
         failure_class = FailureClass.PERMANENT

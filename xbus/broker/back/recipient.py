@@ -10,7 +10,7 @@ from xbus.broker.back.batch import Batch, check_given
 from xbus.broker.back.failures import RecipientFailed, failure_of_call, nonsense, refusal
 from xbus.broker.journal.catalog import RoleEntry
 from xbus.broker.journal.log import LogEvent
-from xbus.errors import CallError, ProtocolError, TimedOut
+from xbus.errors import CallError, Failed, ProtocolError
 from xbus.rpc.client import Client
 
 
@@ -244,7 +244,9 @@ class Recipient:
 
     def failed_to_be_ready(self, event_id: UUID) -> RecipientFailed:
         """The failure of a worker that did not say so, for want of which an event of the same envelope can't begin."""
-        error = TimedOut("it has not said that it is ready since the event before in the same envelope")
+        error = Failed(
+            "it has not said since the event before, in the same envelope, that it is ready", code="not_ready"
+        )
         return failure_of_call(self.role.id, "ready", event_id, error)
 
     async def owes_nothing(self) -> None:

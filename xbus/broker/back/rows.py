@@ -75,12 +75,11 @@ class DueRows:
 
     async def _deliver_page(self, recipient: Recipient) -> bool:
         """Deliver the oldest rows that are due; false where there are none."""
-        # A run may end while this waits and reads: its row may be found and yet be gone.
-        under_way = self._deliveries.in_flight(recipient.role.id)
+        taken_up = self._deliveries.taken_up(recipient.role.id)
         await self._ledger.written()
         served = sorted({other.role.service for other in self._registry.all() if other.role.worker})
         rows = await self._log.read(read_due_deliveries, recipient.role.id, served, PAGE_ROWS)
-        due = [row for row in rows if row.position not in under_way | self._deliveries.in_flight(row.role_id)]
+        due = [row for row in rows if row.position not in taken_up | self._deliveries.in_flight(row.role_id)]
         for row in due:
             await self._deliver(recipient, row)
         return bool(due)

@@ -27,7 +27,7 @@ ENVELOPE, EVENT = uuid.UUID(int=1), uuid.UUID(int=2)
     ("error", "failure_class", "code"),
     [
         (ConnectionLost("gone"), FailureClass.LOST, "connection_lost"),
-        (TimedOut("silent"), FailureClass.TRANSIENT, "timed_out"),
+        (TimedOut("silent"), FailureClass.LOST, "timed_out"),
         (Failed("broken", code="error_reply"), FailureClass.TRANSIENT, "error_reply"),
         (Refused("no", code="unknown_method"), FailureClass.PERMANENT, "unknown_method"),
     ],

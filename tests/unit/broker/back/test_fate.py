@@ -15,7 +15,7 @@ from xbus.broker.back.fate import (
     waiting_for,
 )
 from xbus.broker.journal.writes import Delivery
-from xbus.errors import ConnectionLost, Refused, TimedOut
+from xbus.errors import ConnectionLost, Failed, Refused
 from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
 
 ENVELOPE, EVENT = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -24,7 +24,7 @@ ENVELOPE, EVENT = uuid.UUID(int=1), uuid.UUID(int=2)
 def failed(failure_class: FailureClass) -> RecipientFailed:
     errors = {
         FailureClass.LOST: ConnectionLost("gone"),
-        FailureClass.TRANSIENT: TimedOut("silent"),
+        FailureClass.TRANSIENT: Failed("broken"),
         FailureClass.PERMANENT: Refused("no"),
     }
     return failure_of_call(7, "send_item", EVENT, errors[failure_class])

@@ -15,6 +15,7 @@ from tests.support.recipients import NEW, OLD
 from tests.unit.broker.back.test_back import Broker, running
 from xbus.broker.back import lanes, replies
 from xbus.broker.back.recipient import Abilities
+from xbus.broker.journal.deliveries import read_due_deliveries
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.replies import StoredReply, read_asks, read_replies
 from xbus.broker.journal.writes import AskReply, Cancel, MoveReply
@@ -392,3 +393,42 @@ async def test_who_comes_in_the_place_of_one_that_left_is_asked(journal: Journal
         await broker.register("store_1", **replying(NEW))
         await wish.become(event_id, ReplyState.HELD)
         never.cancel()
+
+
+async def test_what_begins_and_ends_while_rows_are_read_is_not_taken_up_again(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was held goes on in a run of its own, whose row a slow read finds as it was before the end."""
+    committing: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    looking, look, looked, answer = (asyncio.Event() for _ in range(4))
+    read = journal.read
+
+    async def slowly(statement: Any, *args: Any, **kwargs: Any) -> Any:
+        if statement is not read_due_deliveries or looking.is_set():
+            return await read(statement, *args, **kwargs)
+        looking.set()
+        await look.wait()
+        found = await read(statement, *args, **kwargs)
+        looked.set()
+        await answer.wait()
+        return found
+
+    async with running(journal) as broker:
+        await broker.register("names_1")
+        await broker.register("store_1", end_envelope=committing, **replying(NEW))
+        wish = Wish(broker)
+        event_id = await wish.ask()
+        await wish.become(event_id, ReplyState.HELD)
+        monkeypatch.setattr(journal, "read", slowly)
+        broker.back._delivering._rows.wake(broker.scribe.role_id("store_1"))
+        await looking.wait()
+        await wish.seal(event_id)
+        await broker.until_rows({"store_1": ("retry", 1, "reply_given")})
+        look.set()
+        await looked.wait()
+        committing.set_result([True, None])
+        await broker.until_rows({})
+        answer.set()
+        await broker.put(b"next")
+        await broker.until(lambda: broker.items("store_1") == [b"a wish", b"next"])
+    assert broker.script.verbs("store_1").count("stop_envelope") == 0

@@ -71,6 +71,9 @@ class Listed:
     def in_flight(self, role_id: int) -> frozenset[int]:
         return frozenset(self.under_way)
 
+    def taken_up(self, role_id: int) -> set[int]:
+        return set(self.under_way)
+
     async def workers_for(self, envelope: LogEnvelope, recipient: Recipient) -> list[str]:
         return self.needed
 
