@@ -195,7 +195,7 @@ async def test_a_silent_consumer_leaves_the_run_and_does_not_hold_the_others(
         # Not even the stop is answered.
         silent.behave |= {"send_item": never, "stop_envelope": never}
         first = await emitter.emit(b"0")
-        roles = await become(sqlite_url, first, c_1="parked", d_1="done")
+        roles = await become(sqlite_url, first, c_1="retry", d_1="done")
         assert roles["c_1"].code == "timed_out"
         later = [await emitter.emit(b"%d" % n) for n in (1, 2)]
         # It still owes an answer, so it gets nothing more; the other one does.
@@ -204,8 +204,11 @@ async def test_a_silent_consumer_leaves_the_run_and_does_not_hold_the_others(
         assert silent.got("stop_envelope") == [[first]]
         silent.behave.clear()
         await silent.register()
-        await silent.wait_for(later)
+        await silent.wait_for([first, *later])
+        await become(sqlite_url, first, c_1="done")
 
+    assert silent.verbs(first)[-4:] == ["start_event", "send_item", "end_event", "end_envelope"]
+    assert silent.verbs(first)[-5] == "stop_envelope"
     assert other.items() == [b"0", b"1", b"2"]
 
 
@@ -220,9 +223,13 @@ async def test_a_time_out_is_told_by_its_verb(verb: str, sqlite_url: str, start_
     ):
         silent.behave[verb] = never
         envelope_id = await emitter.emit(b"0")
-        roles = await become(sqlite_url, envelope_id, c_1="parked", d_1="done")
+        roles = await become(sqlite_url, envelope_id, c_1="retry", d_1="done")
         await eventually(lambda: silent.got("stop_envelope"), "it is stopped")
         assert other.committed == [envelope_id]
+        # It hangs no longer, and another of its kind takes its place.
+        async with OldConsumer(daemon.back, "c_1") as lively:
+            await lively.wait_for([envelope_id])
+            await become(sqlite_url, envelope_id, c_1="done")
     assert roles["c_1"].code == "timed_out"
     assert shown(sqlite_url, envelope_id).failures[0].verb == verb
 
