@@ -369,6 +369,12 @@ async def test_a_crash_while_it_is_asked(sqlite_url: str, start_daemon: StartDae
         desk.behave["end_event"] = lambda *_: (True, "quick")
         daemon.start()
         answering.set()
+        # Who asked before may be gone, so nobody is answered before they ask again.
+        other_id, _, answer = await ask(emitter, b"2")
+        assert answer == (True, "quick")
+        assert await emitter.call.end_envelope(emitter.token, other_id) is True
+        await become(sqlite_url, other_id, desk_1="done")
+        assert desk.verbs(envelope_id).count("start_event") == 1
         assert await emitter.call.end_event(emitter.token, envelope_id, event_id) == (True, "quick")
         lost.cancel()
         assert await emitter.call.end_envelope(emitter.token, envelope_id) is True

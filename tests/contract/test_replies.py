@@ -8,7 +8,7 @@ import pytest
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.replies import StoredReply, read_asks, read_cancelled, read_held_replies, read_replies
-from xbus.broker.journal.writes import AskReply, Cancel, MoveReply
+from xbus.broker.journal.writes import AskReply, CallOffAsks, Cancel, MoveReply
 from xbus.errors import JournalError
 from xbus.states import ReplyState
 
@@ -99,3 +99,17 @@ async def test_the_first_reply_stands(
         with pytest.raises(JournalError):
             await journal.write(write)
     assert (await reply_to(journal, event_id)).data == b"\x01"
+
+
+async def test_asks_are_called_off_and_replies_are_not(
+    journal: Journal, scribe: Scribe, asked: tuple[uuid.UUID, uuid.UUID]
+) -> None:
+    envelope_id, event_id = asked
+    answered, _ = scribe.start_event(envelope_id, 2, type_name="wishes")
+    await journal.write(AskReply(answered, envelope_id, LATER))
+    await journal.write(MoveReply(answered, envelope_id, ReplyState.HELD, scribe.role_id(), b"\x01"))
+    await journal.write(CallOffAsks("reply_failed", "nobody waits"))
+    assert await journal.read(read_asks) == []
+    called_off = await reply_to(journal, event_id)
+    assert (called_off.state, called_off.code, called_off.cause) == (ReplyState.FAILED, "reply_failed", "nobody waits")
+    assert (await reply_to(journal, answered)).state is ReplyState.HELD

@@ -127,6 +127,8 @@ async def _start(parts: Sequence[Part], configuration: Configuration, tasks: asy
     try:
         await configuration.refresh()
         for part in parts:
+            await part.recover()
+        for part in parts:
             await part.start()
     except XbusError as error:
         raise _NotStarted from error

@@ -61,6 +61,10 @@ class Part(Protocol):
     def bind(self) -> str:
         """Open its ports; nothing is read from them yet. Returns where clients connect to."""
 
+    async def recover(self) -> None:
+        """Take up what the last run left in the journal, before any part serves; the back before the front, which calls
+        off what the back must know of."""
+
     async def start(self) -> None:
         """Begin to serve."""
 
@@ -119,9 +123,12 @@ class FrontPart:
     def bind(self) -> str:
         return self._server.bind(self._shared.config.zmq.frontsocket)
 
+    async def recover(self) -> None:
+        await self._sessions.restore()
+        await self._replies.recover()
+
     async def start(self) -> None:
         self._bell.connect()
-        await self._sessions.restore()
         self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
         self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")
         self._shared.journal.on_room(self._server.resume)
@@ -196,8 +203,11 @@ class BackPart:
         self._bell.bind()
         return self._server.bind(self._shared.config.zmq.backsocket)
 
-    async def start(self) -> None:
+    async def recover(self) -> None:
         await self._sessions.restore()
+        await self._back.recover()
+
+    async def start(self) -> None:
         await self._back.start()
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         supervision = self._shared.config.supervision

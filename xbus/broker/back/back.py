@@ -69,6 +69,14 @@ class Back:
         """Whether a recipient serves a role now."""
         return self.registry.get(role_id) is not None
 
+    async def recover(self) -> None:
+        """Learn what recipients may hold open since the last run of the broker.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        await self._delivering.recover()
+
     async def start(self) -> None:
         """Begin to deliver, and connect to the recipients that the last run of the broker knew.
 

@@ -107,8 +107,16 @@ class Delivering:
         self._replying: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
+    async def recover(self) -> None:
+        """Learn what recipients may hold open since the last run of the broker.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        await self._replies.start()
+
     async def start(self) -> None:
-        """Take up what the last run of the broker left, and begin to deliver.
+        """Take up what the last run of the broker left undelivered, and begin to deliver.
 
         Raises:
             JournalUnavailable: the database can't be read now.
@@ -117,7 +125,6 @@ class Delivering:
         await self._log.refresh()
         self._keeping = self._tasks.create_task(self.ledger.keep(), name="ledger")
         await self._recover()
-        await self._replies.start()
         self._replying = self._tasks.create_task(self._replies.watch(), name="replies of consumers")
         self._following = self._tasks.create_task(self._log.follow(), name="log")
 

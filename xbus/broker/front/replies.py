@@ -8,7 +8,7 @@ from uuid import UUID
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.replies import StoredReply, read_replies
-from xbus.broker.journal.writes import AskReply
+from xbus.broker.journal.writes import AskReply, CallOffAsks
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, JournalUnavailable, Refused
 from xbus.rpc.bell import Bell
@@ -53,6 +53,14 @@ class Replies:
         self._seconds = seconds
         self._waiting: defaultdict[UUID, list[asyncio.Future[StoredReply]]] = defaultdict(list)
         self._anybody = asyncio.Event()
+
+    async def recover(self) -> None:
+        """Call off what the last run of the front asked for: those who waited there ask anew, or are gone.
+
+        Raises:
+            JournalUnavailable: the database can't be written now.
+        """
+        await self._journal.write(CallOffAsks("reply_failed", "the broker went down while it was waited for"))
 
     async def given(self, event_id: UUID) -> bytes | None:
         """The reply to an event that was given, in msgpack; None where there is none."""

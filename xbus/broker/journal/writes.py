@@ -123,6 +123,19 @@ class AskReply:
 
 
 @dataclass(frozen=True, slots=True)
+class CallOffAsks:
+    """Nobody waits for any reply: the front that was asked has gone down, and emitters ask the next one anew.
+
+    Args:
+        code: why there are none.
+        cause: the same in a sentence.
+    """
+
+    code: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class MoveReply:
     """What becomes of an immediate reply.
 
@@ -280,6 +293,7 @@ Write: TypeAlias = (
     | Repeat
     | Seal
     | Cancel
+    | CallOffAsks
     | AskReply
     | MoveReply
     | StartSession

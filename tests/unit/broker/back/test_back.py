@@ -153,6 +153,7 @@ async def running(
     prepared(broker)
     try:
         async with tasks:
+            await broker.back.recover()
             await broker.back.start()
             yield broker
             if clean:

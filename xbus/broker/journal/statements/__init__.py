@@ -27,6 +27,7 @@ _HANDLERS: dict[type, Handler] = {
     writes.Append: emission.insert_segments,
     writes.EndEvent: emission.end_events,
     writes.Cancel: closing.cancel,
+    writes.CallOffAsks: replies.call_off,
     writes.AskReply: replies.ask,
     writes.MoveReply: replies.move,
     writes.Progress: progress.progress,

@@ -9,13 +9,24 @@ from sqlalchemy import bindparam
 from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.statements.common import exactly_one
-from xbus.states import REPLY_MOVES, ReplyState, predecessors
+from xbus.states import REPLY_MOVES, ReplyState, check_move, predecessors
 
 _MOVE = sa.update(model.reply).where(
     model.reply.c.event_id == bindparam("of_event"),
     model.reply.c.state.in_(bindparam("from_states", expanding=True)),
 )
 _INSERT = sa.insert(model.reply)
+_CALL_OFF = (
+    sa.update(model.reply)
+    .where(model.reply.c.state == ReplyState.ASKED.value)
+    .values(state=ReplyState.FAILED.value, code=bindparam("why"), cause=bindparam("in_words"))
+)
+
+
+def call_off(connection: sa.Connection, group: Sequence[writes.CallOffAsks]) -> None:
+    check_move(REPLY_MOVES, ReplyState.ASKED, ReplyState.FAILED)
+    for write in group:
+        connection.execute(_CALL_OFF, {"why": write.code, "in_words": write.cause})
 
 
 def ask(connection: sa.Connection, group: Sequence[writes.AskReply]) -> None:
