@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from uuid import UUID
+from weakref import WeakValueDictionary
 
 from xbus.broker.back import fate
 from xbus.broker.back.failures import RecipientFailed, own_fault
@@ -59,6 +61,7 @@ class Deliveries:
         self._runs: set[asyncio.Task[None]] = set()
         self._in_flight: dict[int, set[int]] = {}
         self._taken_up: dict[int, set[int]] = {}
+        self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
         self.on_retry: Callable[[int], None] = lambda role_id: None
         """Told of a role for which an envelope was set aside that may come again at once."""
 
@@ -67,7 +70,8 @@ class Deliveries:
     async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
         aside for those whose workers are absent."""
-        recipients = [recipient for recipient in recipients if not self.deliver_held(envelope, recipient)]
+        self._carry_on_held(envelope)
+        recipients = [recipient for recipient in recipients if self._may_get(recipient, envelope)]
         going: list[Recipient] = []
         # All at once: the grace is for the envelope, not for each of its recipients.
         found = await asyncio.gather(*(self._missing_worker(envelope, recipient) for recipient in recipients))
@@ -109,6 +113,12 @@ class Deliveries:
         leading = [graph.leading_to({recipient.role.service}) for graph in graphs]
         return sorted(set().union(*(graph.worker_services for graph in leading)))
 
+    def _carry_on_held(self, envelope: LogEnvelope) -> None:
+        """Those who hold an envelope open go on with it first: their workers have a part of it already."""
+        for hold in self._holds.all():
+            if hold.envelope_id == envelope.envelope_id:
+                self.deliver_held(envelope, hold.recipient)
+
     async def launch(
         self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery]
     ) -> None:
@@ -117,6 +127,7 @@ class Deliveries:
         Args:
             rows: the delivery rows of those that don't get it in its turn, by role id, with this attempt counted.
         """
+        self._carry_on_held(envelope)
         present = await self._muster.take(recipients, lambda recipient: self._may_get(recipient, envelope))
         if present:
             is_doubtful = self._holds.is_doubtful(envelope.envelope_id, present)
@@ -163,9 +174,15 @@ class Deliveries:
             self._settle(envelope, recipient, rows.get(recipient.role.id))
 
         in_turn = [recipient.role.id for recipient in recipients if recipient.role.id not in rows]
+        # Runs of one envelope for several roles may need the same worker, which would get its events mixed.
+        turn = self._turns.setdefault(envelope.envelope_id, asyncio.Lock())
         try:
-            await self._ledger.reserve(in_turn, envelope.position)
-            await run.carry_out(envelope, settled)
+            await turn.acquire()
+            try:
+                await self._ledger.reserve(in_turn, envelope.position)
+                await run.carry_out(envelope, settled)
+            finally:
+                self._end_turn(turn, run)
         except Exception as error:
             # A fault of ours with this envelope: it is parked, and all others go on.
             log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})
@@ -182,6 +199,18 @@ class Deliveries:
                 self._in_flight[recipient.role.id].discard(envelope.position)
         for role_id in retried:
             self.on_retry(role_id)
+
+    def _end_turn(self, turn: asyncio.Lock, run: Run) -> None:
+        """Let the next run of the same envelope begin, as soon as nobody rolls back what this one has left."""
+        if run.is_stopped:
+            turn.release()
+        else:
+            self._supplies.spawn(self._end_turn_when_stopped(turn, run))
+
+    @staticmethod
+    async def _end_turn_when_stopped(turn: asyncio.Lock, run: Run) -> None:
+        await run.stopped()
+        turn.release()
 
     def _settle(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery | None) -> None:
         self._holds.believe(envelope.envelope_id, recipient.role.id)

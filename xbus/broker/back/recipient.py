@@ -197,9 +197,11 @@ class Recipient:
         except CallError as error:
             raise failure_of_call(self.role.id, "stop_envelope", None, error) from error
 
-    def stop_envelope_soon(self, envelope_id: UUID) -> None:
-        """The same without waiting; it is sent before this returns."""
-        self._stop(envelope_id).add_done_callback(lambda call: call.cancelled() or call.exception())
+    def stop_envelope_soon(self, envelope_id: UUID) -> "asyncio.Future[Any]":
+        """The same without waiting; it is sent before this returns. The future is done when it is answered, or not."""
+        stop = self._stop(envelope_id)
+        stop.add_done_callback(lambda call: call.cancelled() or call.exception())
+        return stop
 
     def _stop(self, envelope_id: UUID) -> "asyncio.Future[Any]":
         call = self._client.call("stop_envelope", str(envelope_id), timeout=self._timeouts.stop_envelope)

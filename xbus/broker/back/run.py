@@ -56,6 +56,7 @@ class Run:
         self._workers: dict[int, Recipient] = {}
         self._begun: dict[int, Recipient] = {}
         self._ahead: set[UUID] = set()
+        self._stops: list[asyncio.Future[Any]] = []
         self.failures: dict[int, RecipientFailed | Absent] = {}
         """Why each consumer that has not committed could not, by role id."""
 
@@ -96,9 +97,17 @@ class Run:
 
     def stop(self) -> None:
         """Tell all that have begun, and not committed, to forget the envelope."""
-        for recipient in self._begun.values():
-            recipient.stop_envelope_soon(self._envelope_id)
+        self._stops += [recipient.stop_envelope_soon(self._envelope_id) for recipient in self._begun.values()]
         self._begun.clear()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether all that were told to forget it have answered, or their time is over."""
+        return all(stop.done() for stop in self._stops)
+
+    async def stopped(self) -> None:
+        """Wait until it is."""
+        await asyncio.wait(self._stops)
 
     def fail_all(self, failure: RecipientFailed | Absent) -> None:
         """Note why all that have not committed yet could not."""

@@ -47,7 +47,7 @@ class Supplies:
     def dismiss(self, worker: Recipient) -> None:
         """Give a hired worker back, as soon as it is ready for another event."""
         worker.end_work()
-        self._spawn(self._free_when_ready(worker))
+        self.spawn(self._free_when_ready(worker))
 
     async def engage(self, consumer: Recipient) -> None:
         """Take a slot of a consumer, as soon as one is free.
@@ -59,7 +59,7 @@ class Supplies:
 
     def give_back(self, consumer: Recipient) -> None:
         """Give a consumer's slot back."""
-        self._spawn(self._free(consumer))
+        self.spawn(self._free(consumer))
 
     async def _free_when_ready(self, worker: Recipient) -> None:
         await worker.is_ready()
@@ -70,7 +70,8 @@ class Supplies:
         await recipient.owes_nothing()
         self._slots.free(recipient)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside, as long as the broker goes on."""
         try:
             self._tasks.create_task(work)
         except RuntimeError:

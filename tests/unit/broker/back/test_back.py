@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -236,6 +237,21 @@ async def test_two_workers_that_come_back_one_after_the_other(journal: Journal) 
             await broker.register(login)
         await broker.until(lambda: broker.items("store_1") == [b"fare"])
         await broker.until_rows({})
+
+
+async def test_runs_of_one_envelope_do_not_mix_at_a_worker(journal: Journal) -> None:
+    """Each of two roles has a row of its own by now, and the worker could do both at once."""
+    async with running(journal) as broker:
+        for login in ("store_1", "store_2"):
+            await broker.register(login)
+        await broker.put(b"flight", type_name="flights")
+        waiting = ("waiting", 0, "worker_absent")
+        await broker.until_rows({"store_1": waiting, "store_2": waiting})
+        await broker.register("names_1", replace(NEW, envelopes=4))
+        await broker.until_rows({})
+        assert broker.items("store_1") == broker.items("store_2") == [b"flight"]
+        verbs = [verb for verb in broker.script.verbs("names_1") if verb in ("xbus.take_event", "end_envelope")]
+        assert verbs == ["xbus.take_event", "end_envelope"] * 2
 
 
 async def test_a_consumer_that_was_away_goes_on_where_it_stood(journal: Journal) -> None:
