@@ -23,6 +23,12 @@ EXIT_CODES = (
     "Ends with 0 when all went well, with 1 when something must be mended first, which a line on standard error names "
     "with its cure, and with 2 when the command line is wrong."
 )
+EXIT_CODES_OF_START = (
+    "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
+    "names with its cure, with 2 when the command line is wrong, and with 3 when a part of it died; the log says why."
+)
+
+HELP = {"help_option_names": ["-h", "--help"]}
 
 DEMO_ADDED = """\
 The demo rows are added. Their passwords are known to everybody and for trying only:
@@ -41,7 +47,7 @@ config_option = click.option(
 )
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, context_settings=HELP)
 @config_option
 @click.option("--demo", is_flag=True, help="Add rows to try the bus with, passwords included.")
 def setup(path: Path, demo: bool) -> None:
@@ -49,7 +55,7 @@ def setup(path: Path, demo: bool) -> None:
     _run("setup_xbusbroker", path, lambda config: _set_up(config, demo))
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES_OF_START, context_settings=HELP)
 @config_option
 @click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Written when the broker is ready.")
 @click.option("--only", type=click.Choice(["front", "back"]), help="Run one of the two parts; both must run somewhere.")

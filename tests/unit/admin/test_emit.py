@@ -26,6 +26,7 @@ class NotedEmitter:
 
     def __init__(self, url: str, login: str, password: str) -> None:
         self.notes.append(("login", url, login, password))
+        self.sent = 0
 
     def __enter__(self) -> "NotedEmitter":
         return self
@@ -35,12 +36,14 @@ class NotedEmitter:
 
     @contextmanager
     def envelope(self) -> Iterator[Any]:
+        envelope = SimpleNamespace(event=self._event)
         try:
-            yield SimpleNamespace(event=self._event, receipt=Receipt("e1", 1234, 1, 2, b""))
+            yield envelope
         except BaseException:
             self.notes.append("cancelled")
             raise
         self.notes.append("sealed")
+        envelope.receipt = Receipt("e1", 1234, 1, self.sent, b"")
 
     @contextmanager
     def _event(self, type_name: str) -> Iterator[Any]:
@@ -51,6 +54,7 @@ class NotedEmitter:
         if self.refusal is not None and item in ({"id": "1"}, 1):
             raise self.refusal
         self.notes.append(item)
+        self.sent += 1
 
     def _flush(self) -> None:
         if self.broken is not None:
@@ -183,14 +187,22 @@ def test_collect_also_writes_them(noted: type[NotedEmitter], tmp_path: Path, pla
     result = run(*KNOWN, "--type", "flights", *words, **SECRET)
     assert result.exit_code == 0, result.output
     assert noted.notes[-2:] == [{"id": "0"}, "sealed"]
+    assert result.stdout == "1 item sent: envelope e1, position 1,234\n"
     fault = f"{path}:3: 2 fields, but the first line names 1"
     assert to.read_text() == (
         f"#xbus# bad lines of {path}: correct them below the remarks, and send this file\nid\n#xbus# {fault}\n2,x\n"
     )
     assert result.stderr.splitlines()[-2:] == [
         f"xbus: {fault}",
-        f"xbus: 1 bad lines were left out and are in {to}: correct them there and send that file",
+        f"xbus: 1 bad line was left out and is in {to}: correct it there and send that file",
     ]
+
+
+def test_several_collected_lines_are_counted(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    to = tmp_path / "bad.csv"
+    result = emit(tmp_path / "a.csv", "id\n0\n2,x\n3,y\n", *KNOWN, "--on-bad-line", "collect", str(to), **SECRET)
+    told = f"xbus: 2 bad lines were left out and are in {to}: correct them there and send that file"
+    assert result.stderr.splitlines()[-1] == told
 
 
 @pytest.mark.parametrize(

@@ -127,9 +127,11 @@ def emit(
             Emitter(address, login, password) as emitter,
         ):
             receipt = _send(emitter, event_types, files, bad, bar.update)
-    click.echo(f"{receipt.items:,} items sent: envelope {receipt.envelope_id}, position {receipt.position:,}")
+    sent = "1 item" if receipt.items == 1 else f"{receipt.items:,} items"
+    click.echo(f"{sent} sent: envelope {receipt.envelope_id}, position {receipt.position:,}")
     if bad.count:
-        _tell(f"{bad.count:,} bad lines were left out{_to_correct(bad_lines)}")
+        lines = "1 bad line was" if bad.count == 1 else f"{bad.count:,} bad lines were"
+        _tell(f"{lines} left out{_to_correct(bad_lines, bad.count)}")
 
 
 def _kinds(files: int, descriptors: Sequence[Descriptor]) -> Sequence[Descriptor | None]:
@@ -183,5 +185,8 @@ def _tell(sentence: str) -> None:
     click.echo(f"{cleared}xbus: {sentence}", err=True)
 
 
-def _to_correct(path: Path | None) -> str:
-    return f" and are in {path}: correct them there and send that file" if path else ""
+def _to_correct(path: Path | None, count: int) -> str:
+    if path is None:
+        return ""
+    are, them = ("is", "it") if count == 1 else ("are", "them")
+    return f" and {are} in {path}: correct {them} there and send that file"
