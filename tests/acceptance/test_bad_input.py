@@ -383,7 +383,7 @@ async def test_batches_are_refused_with_a_code(coded: tuple[Any, str, str, str])
     assert await code_of(send(*ids, 1, 2, _pack(b"1", b"2"))) == "content_differs"
     end = client.call.xbus.end_event
     assert await code_of(end(*ids, 3)) == "count_mismatch"
-    assert await end(*ids, 2) == {"items": 2, "reply": None}
+    assert await end(*ids, 2) == {"items": 2, "reply": None, "replied": False}
     assert await code_of(send(*ids, 2, 1, _pack(b"x"))) == "event_closed"
     assert await send(*ids, 0, 2, _pack(b"0", b"1")) == 2
 

@@ -16,7 +16,7 @@ from xbus.broker.journal import schema
 from xbus.states import ReplyState
 
 OPTIONS: Options = {
-    "front": {"immediate_reply_timeout": 0.7},
+    "front": {"immediate_reply_timeout": 2.5},
     "back": {"reply_hold_timeout": 30, "worker_grace": 0.1},
 }
 TYPES: dict[str, Nodes] = {

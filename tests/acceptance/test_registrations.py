@@ -88,3 +88,26 @@ async def test_of_many_registrations_at_once_one_serves_the_role(daemon: Daemon)
     assert not any(consumer.got("start_event") for consumer in consumers if consumer is not serving)
     for consumer in consumers:
         await consumer.leave()
+
+
+async def test_an_older_recipient_that_is_still_there_is_told_to_forget_what_it_has_open(
+    sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(sqlite_url, {"test_event": {"c": []}})
+    daemon = start_daemon(sqlite_url)
+    async with OldConsumer(daemon.back, "c_1") as older, OldEmitter(daemon.front) as emitter:
+        answering = asyncio.Event()
+
+        async def slow(*_: Any) -> Any:
+            await answering.wait()
+            return True, None
+
+        older.behave["end_event"] = slow
+        envelope_id = await emitter.emit(b"1")
+        await eventually(lambda: older.got("end_event"), "the older one is in the midst of it")
+        async with OldConsumer(daemon.back, "c_1") as newer:
+            await newer.wait_for([envelope_id])
+            await eventually(lambda: older.got("stop_envelope") == [[envelope_id]], "the older one is told")
+            answering.set()
+            assert older.committed == []
+            assert newer.committed == [envelope_id]

@@ -121,10 +121,11 @@ class AsyncEmitter:
             items: all items of the event.
 
         Returns:
-            What the consumer replied; None where the event type has no immediate reply.
+            What the consumer replied.
 
         Raises:
-            Refused: the event can't be taken; ``code`` says why, as ``reply_refused`` where the consumer refused it.
+            Refused: the event can't be taken; ``code`` says why, as ``reply_refused`` where the consumer refused it, or
+                ``no_reply`` where the event type has no immediate reply.
             Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the envelope within
                 ``retry_seconds``.
         """
@@ -132,6 +133,12 @@ class AsyncEmitter:
             async with envelope.event(type_name, len(items)) as event:
                 for item in items:
                     await event.send(item)
+            if not await event.has_reply():
+                raise Refused(
+                    f'events of type "{type_name}" are not answered by an immediate reply',
+                    "give the type immediate_reply = true with xbus apply, or send the event without asking",
+                    code="no_reply",
+                )
             return await event.reply()
 
     async def consumers(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -1,6 +1,7 @@
 """One event being sent: items in, batches out."""
 
 import asyncio
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -96,10 +97,17 @@ class AsyncEvent:
             Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the event within
                 ``retry_seconds``.
         """
+        return (await self._ended())["reply"]
+
+    async def has_reply(self) -> bool:
+        """Whether the event was answered by an immediate reply, be it None. As for the rest see ``reply``."""
+        return bool((await self._ended()).get("replied", True))
+
+    async def _ended(self) -> Mapping[str, Any]:
         if self._end is None:
             raise Refused("the event has not ended", "ask for the reply after its `with` block", code="event_open")
-        answer = await asyncio.shield(self._end)
-        return answer["reply"]
+        answer: Mapping[str, Any] = await asyncio.shield(self._end)
+        return answer
 
     def _arm_timer(self) -> None:
         loop = asyncio.get_running_loop()

@@ -99,10 +99,11 @@ class Emitter:
             items: all items of the event.
 
         Returns:
-            What the consumer replied; None where the event type has no immediate reply.
+            What the consumer replied.
 
         Raises:
-            Refused: the event can't be taken; ``code`` says why, as ``reply_refused`` where the consumer refused it.
+            Refused: the event can't be taken; ``code`` says why, as ``reply_refused`` where the consumer refused it, or
+                ``no_reply`` where the event type has no immediate reply.
             Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the envelope within
                 ``retry_seconds``.
         """

@@ -88,12 +88,6 @@ def clear(
 def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, Any]) -> None:
     with Emitter(address, login, password) as emitter:
         reply = emitter.ask(type_name, request)
-    if reply is None:
-        raise XbusError(
-            f'the request was sent, but no reply to event type "{type_name}" came',
-            "see that it has immediate_reply = true, and that its consumer replies",
-            code="no_reply",
-        )
     click.echo(_printable(json.dumps(reply, indent=2, default=_plain, ensure_ascii=False)))
 
 

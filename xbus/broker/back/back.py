@@ -20,6 +20,9 @@ from xbus.rpc.client import Client
 
 log = logging.getLogger(__name__)
 
+LONGEST_URI = 200
+"""What the log shows of an address, which may be anything."""
+
 Connect = Callable[[str, Callable[[], None]], Client]
 """Makes a client: from the address to connect to, and what to call when the connection is lost."""
 
@@ -115,7 +118,15 @@ class Back:
             Refused: the address can't be used, or the recipient did not introduce itself properly in time.
             JournalUnavailable: the registration can't be made durable now.
         """
-        recipient, said = await self._introduce(role_id, token_hash, uri)
+        try:
+            recipient, said = await self._introduce(role_id, token_hash, uri)
+        except Refused as error:
+            log.warning(
+                "recipient not registered: %s",
+                error,
+                extra={"action": "not_registered", "code": error.code, **self._who(role_id, uri)},
+            )
+            raise
         try:
             await self._journal.write(
                 Register(role_id, token_hash, uri, self._clock.now(), said.metadata, said.features)
@@ -126,6 +137,11 @@ class Back:
         if recipient.is_closed:
             raise Refused("the recipient was lost while it registered", "register again", code="recipient_unreachable")
         self.registry.add(recipient)
+
+    def _who(self, role_id: int, uri: str) -> dict[str, str]:
+        """Whom a line of the log is about."""
+        role = self._configuration.catalog.roles.get(role_id)
+        return {"role": str(role_id) if role is None else role.login, "uri": uri[:LONGEST_URI]}
 
     async def _introduce(self, role_id: int, token_hash: bytes, uri: str) -> tuple[Recipient, Introduction]:
         role = self._configuration.catalog.roles.get(role_id)
@@ -162,7 +178,7 @@ class Back:
             log.info(
                 "recipient not taken up again: %s",
                 error,
-                extra={"action": "not_restored", "role_id": registration.role_id},
+                extra={"action": "not_restored", **self._who(registration.role_id, registration.uri)},
             )
             return
         if self.is_registered(registration.role_id):

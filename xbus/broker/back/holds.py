@@ -17,6 +17,7 @@ class Hold:
         run: what was begun, and is to be ended or stopped.
         event_ids: the events that it gave replies to.
         expiry: ends it when the envelope's end does not come.
+        asking: whether an event of it is just being delivered: who does that ends the hold, if it is to end.
     """
 
     envelope_id: UUID
@@ -24,6 +25,7 @@ class Hold:
     run: Run
     event_ids: list[UUID] = field(default_factory=list)
     expiry: asyncio.TimerHandle | None = None
+    asking: bool = False
 
 
 class Holds:

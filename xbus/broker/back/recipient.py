@@ -91,6 +91,7 @@ class Recipient:
         self._client = client
         self._timeouts = timeouts
         self._known: dict[UUID, int] = {}
+        self._open: set[UUID] = set()
         self._at_work = False
         self._ready = asyncio.Event()
         self._ready.set()
@@ -98,6 +99,7 @@ class Recipient:
     async def start_event(self, envelope_id: UUID, event_id: UUID, type_name: str) -> None:
         """Tell of an event that begins."""
         self._known[event_id] = 0
+        self._open.add(envelope_id)
         call = self._client.call(
             "start_event", str(envelope_id), str(event_id), type_name, timeout=self._timeouts.start_event
         )
@@ -170,6 +172,7 @@ class Recipient:
         """
         for batch in batches:
             self._note_given(event.event_id, batch)
+        self._open.add(envelope_id)
         call = self._client.call(
             "xbus.take_event",
             str(envelope_id),
@@ -179,7 +182,10 @@ class Recipient:
             commit,
             timeout=self._timeouts.end_envelope if commit else self._timeouts.end_event,
         )
-        return self._end("take_event", event.event_id, await self._parts("take_event", event.event_id, call))
+        end = self._end("take_event", event.event_id, await self._parts("take_event", event.event_id, call))
+        if commit:
+            self._open.discard(envelope_id)
+        return end
 
     def forget(self, event_id: UUID) -> None:
         """Keep nothing of an event that is over."""
@@ -189,6 +195,7 @@ class Recipient:
         """Have all of an envelope committed."""
         call = self._client.call("end_envelope", str(envelope_id), timeout=self._timeouts.end_envelope)
         await self._detail("end_envelope", None, call)
+        self._open.discard(envelope_id)
 
     async def stop_envelope(self, envelope_id: UUID) -> None:
         """Have all that is open of an envelope forgotten, also where nothing is; wait until it is."""
@@ -204,6 +211,7 @@ class Recipient:
         return stop
 
     def _stop(self, envelope_id: UUID) -> "asyncio.Future[Any]":
+        self._open.discard(envelope_id)
         call = self._client.call("stop_envelope", str(envelope_id), timeout=self._timeouts.stop_envelope)
         call.add_done_callback(self._stopped)
         return call
@@ -256,8 +264,14 @@ class Recipient:
         await self._client.settled()
 
     def close(self) -> None:
-        """Call it no more; calls that wait for an answer fail as lost."""
+        """Call it no more; calls that wait for an answer fail as lost.
+
+        One that is there all the same, as when a newer one took its role or it logged out, is told to forget what it
+        has open. What is sent to one that is lost goes nowhere.
+        """
         self.is_closed = True
+        for envelope_id in list(self._open):
+            self.stop_envelope_soon(envelope_id)
         self._client.close()
         self.ready()
 

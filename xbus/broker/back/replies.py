@@ -157,7 +157,8 @@ class Replies:
         for task in self._under_way.values():
             task.cancel()
         for hold in self._holds.all():
-            self._give_up(hold)
+            if not hold.asking:
+                self._give_up(hold)
 
     async def _look(self) -> None:
         # What is answered while the asks are read may be found as one, though it is none any more. Its end wakes, so
@@ -199,7 +200,7 @@ class Replies:
         for hold in held:
             if hold.envelope_id in sealed:
                 self._deliveries.deliver_held(sealed[hold.envelope_id], hold.recipient)
-            elif hold.envelope_id in cancelled:
+            elif hold.envelope_id in cancelled and not hold.asking:
                 self._give_up(hold)
 
     # -- an answer -------------------------------------------------------------------------------------------------
@@ -270,6 +271,7 @@ class Replies:
 
     async def _ask(self, hold: Hold, ask: Ask) -> Any:
         _forget_expiry(hold)
+        hold.asking = True
         try:
             return await hold.run.ask(ask.event)
         except Absent as absent:
@@ -278,6 +280,8 @@ class Replies:
             self._ledger.fail(ask.envelope_id, failure)
             code = "reply_refused" if failure.code == "refused" else "reply_failed"
             raise NoReply(code, "; ".join(error.message for error in failure.errors[:MAX_TOLD])) from failure
+        finally:
+            hold.asking = False
 
     # -- the end of it ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from xbus.broker.answers import coded_answer
 from xbus.broker.front.checks import NewEvent
-from xbus.broker.front.envelopes import Limits
+from xbus.broker.front.envelopes import Ended, Limits
 from xbus.broker.front.front import Front
 from xbus.broker.front.verbs import known_envelope, known_event, new_id, reply_value
 from xbus.broker.journal.writes import Receipt
@@ -91,7 +91,7 @@ class FrontBatchVerbs:
     def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Any:
         emitter_id = self._sessions.owner(token)
         ended = self._front.end_event(emitter_id, *known_event(envelope_id, event_id), items)
-        return Later.of(ended).then(lambda end: {"items": end.items, "reply": reply_value(end)})
+        return Later.of(ended).then(_end_map)
 
     @verb("xbus.end_envelope")
     @coded_answer
@@ -112,6 +112,10 @@ class FrontBatchVerbs:
         made_id = new_id(envelope_id, "envelope_id")
         put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events])
         return Later.of(put).then(_receipt_map)
+
+
+def _end_map(end: Ended) -> dict[str, Any]:
+    return {"items": end.items, "reply": reply_value(end), "replied": end.reply is not None}
 
 
 def _as_text(started: Any) -> Any:

@@ -158,7 +158,11 @@ class KnownEnvelopes:
             del self._unsettled[envelope.state.envelope_id]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.create_task(work)
+        try:
+            self._tasks.create_task(work)
+        except RuntimeError:
+            # The broker is ending, and answers nobody any more.
+            work.close()
 
     def later(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Future[Any]":
         """The answer that ``work`` will give; its error is the caller's, and no death of a task."""

@@ -98,7 +98,11 @@ async def test_an_envelope_in_our_words(batches: FrontBatchVerbs) -> None:
     assert await answered(batches.start_event("token", envelope_id, event_id, "notes", 2)) == event_id
     data = pack_items([b"a", b"b"])
     assert await answered(batches.send_items("token", envelope_id, event_id, 0, 2, data)) == 2
-    assert await answered(batches.end_event("token", envelope_id, event_id, 2)) == {"items": 2, "reply": None}
+    assert await answered(batches.end_event("token", envelope_id, event_id, 2)) == {
+        "items": 2,
+        "reply": None,
+        "replied": False,
+    }
     receipt = await answered(batches.end_envelope("token", envelope_id, 1))
     assert {key: receipt[key] for key in ("envelope_id", "position", "events", "items")} == {
         "envelope_id": envelope_id,
