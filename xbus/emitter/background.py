@@ -7,6 +7,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+END_SECONDS = 1.0
+"""How long what was cancelled may take to its end."""
+
 
 class Background:
     """Runs coroutines for blocking callers; what they start, such as timers, runs on between the calls.
@@ -31,7 +34,17 @@ class Background:
             raise
 
     def close(self) -> None:
-        """Stop the loop and wait for the thread."""
+        """Let what was cancelled come to its end, stop the loop and wait for the thread."""
+        asyncio.run_coroutine_threadsafe(_end_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _end_all() -> None:
+    """End what an interrupted call has left running: closed under it, the loop would end it with a noise."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=END_SECONDS)
