@@ -1,167 +1,21 @@
 """The whole back over a journal in memory: recipients come and go, and get what they are owed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
-from tests.support.clock import StandingClock
-from tests.support.journal import Scribe, memory_engine
-from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, Call, Script, ScriptedClient, metadata
-from xbus import model
+from tests.support.back import running
+from tests.support.journal import memory_engine
+from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, Call, Script, metadata
 from xbus.broker.back import lanes, supplies
-from xbus.broker.back.back import Back
-from xbus.broker.back.delivering import Settings
-from xbus.broker.back.recipient import Abilities, Timeouts
-from xbus.broker.configuration import Configuration
-from xbus.broker.journal.deliveries import read_cursors
+from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.sessions import read_consumers, read_registrations
-from xbus.broker.journal.writes import Receipt, Register, Write
+from xbus.broker.journal.writes import Register, Write
 from xbus.errors import Refused, XbusError
-from xbus.rpc.bell import Bell
-from xbus.rpc.client import Client
-
-TIMEOUTS = Timeouts(1, 1, 1, 1, 1)
-
-
-class SilentBell:
-    """Rings when the test says so."""
-
-    def __init__(self) -> None:
-        self.rung = asyncio.Event()
-
-    async def wait(self, timeout: float) -> bool:
-        await self.rung.wait()
-        self.rung.clear()
-        return True
-
-    def ring(self) -> None:
-        """Nobody listens."""
-
-
-class Broker:
-    """A back, the journal under it, and recipients around it."""
-
-    def __init__(
-        self, journal: Journal, configuration: Configuration, scribe: Scribe, tasks: asyncio.TaskGroup
-    ) -> None:
-        self.journal = journal
-        self.scribe = scribe
-        self.script = Script()
-        self.clients: dict[str, ScriptedClient] = {}
-        self.lost: dict[str, Callable[[], None]] = {}
-        self._bell = SilentBell()
-        self.back = Back(
-            journal,
-            configuration,
-            cast(Bell, self._bell),
-            self._connect,
-            StandingClock(),
-            tasks=tasks,
-            timeouts=TIMEOUTS,
-            register_timeout=1,
-            settings=Settings(window_bytes=100_000, behind_after=1000, worker_grace=0, reply_hold=60),
-        )
-
-    def prepare(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:
-        """The recipient that the broker will find at ``tcp://login``."""
-        named = {verb.replace("xbus_", "xbus."): answer for verb, answer in answers.items()}
-        client = ScriptedClient(login, self.script, not login.startswith("store"), named)
-        client.metadata = metadata(abilities)
-        self.clients[f"tcp://{login}"] = client
-        return client
-
-    def _connect(self, uri: str, lost: Callable[[], None]) -> Client:
-        self.lost[uri] = lost
-        client = self.clients.get(uri)
-        if client is None:
-            raise Refused("nobody listens there", code="bad_address")
-        return cast(Client, client)
-
-    async def register(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:
-        client = self.prepare(login, abilities, **answers)
-        await self.back.register(self.scribe.role_id(login), login.encode(), f"tcp://{login}")
-        return client
-
-    async def leave(self, login: str) -> None:
-        recipient = self.back.registry.get(self.scribe.role_id(login))
-        assert recipient is not None
-        await self.back.unregister(recipient, "the test said so")
-
-    async def put(self, *items: bytes, type_name: str = "notes") -> Receipt:
-        receipt = await self.scribe.put(list(items), type_name=type_name)
-        self.ring()
-        return receipt
-
-    def ring(self) -> None:
-        """As the front does."""
-        self._bell.rung.set()
-
-    async def write(self, write: Write) -> None:
-        await self.journal.write(write)
-        self._bell.rung.set()
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        while not condition():
-            await asyncio.sleep(0)
-
-    async def until_together(self) -> None:
-        """All consumers read in one lane."""
-        all_lanes = self.back._delivering.lanes
-        await self.until(lambda: len(all_lanes._lanes) == 1)
-
-    def items(self, login: str) -> list[bytes]:
-        return [item for _, item in self.script.items(login)]
-
-    async def cursor(self, login: str = "store_1") -> int:
-        return (await self.journal.read(read_cursors))[self.scribe.role_id(login)].position
-
-    async def rows(self) -> dict[str, tuple[str, int, str]]:
-        """State, attempts and code of the rows of deliveries, by the login of their roles."""
-
-        def read(connection: sa.Connection) -> dict[str, tuple[str, int, str]]:
-            row = model.delivery.c
-            wanted = sa.select(model.role.c.login, row.state, row.attempts, row.code).join(
-                model.role, model.role.c.id == row.role_id
-            )
-            return {login: (state, attempts, code) for login, state, attempts, code in connection.execute(wanted)}
-
-        return await self.journal.read(read)
-
-    async def until_rows(self, expected: dict[str, tuple[str, int, str]]) -> None:
-        while await self.rows() != expected:
-            await asyncio.sleep(0)
-
-
-class Stop(Exception):
-    """Ends all that goes on."""
-
-
-@asynccontextmanager
-async def running(
-    journal: Journal, *, prepared: Callable[[Broker], object] = lambda broker: None, clean: bool = True
-) -> AsyncIterator[Broker]:
-    """A broker that runs; at the end it stops in order, or goes down as it is."""
-    configuration = Configuration(journal)
-    await configuration.refresh()
-    tasks = asyncio.TaskGroup()
-    broker = Broker(journal, configuration, await Scribe.of(journal), tasks)
-    prepared(broker)
-    try:
-        async with tasks:
-            await broker.back.recover()
-            await broker.back.start()
-            yield broker
-            if clean:
-                await broker.back.stop(1)
-            raise Stop
-    except* Stop:
-        pass
 
 
 @pytest.fixture

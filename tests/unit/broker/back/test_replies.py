@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.back import Broker, running
 from tests.support.clock import StandingClock
 from tests.support.journal import memory_engine
 from tests.support.recipients import NEW, OLD
-from tests.unit.broker.back.test_back import Broker, running
 from xbus.broker.back import lanes, replies
 from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.deliveries import read_due_deliveries
