@@ -22,11 +22,39 @@ class DeliveryState(StrEnum):
     WAITING = "waiting"
     """A worker that it needs is absent."""
     RETRY = "retry"
-    """It may have been handed over once without an answer; it comes again on its own."""
+    """An attempt went wrong, or may have: it comes again on its own, at the moment that its row says."""
+    HELD = "held"
+    """Its role wants order, and an envelope before it with the same ordering key has a row: that one comes first."""
     PARKED = "parked"
     """Its last attempt failed; a person decides."""
     SETTLED = "settled"
-    """Delivered, or parked and sent again as another envelope: the row goes."""
+    """Delivered, dropped by a person, or parked and sent again as another envelope: the row goes."""
+
+
+class ItemState(StrEnum):
+    """What became of an item that a recipient refused and that was parked alone, the rest of its event going on."""
+
+    PARKED = "parked"
+    """A person decides."""
+    RESUMED = "resumed"
+    """It was sent again, maybe corrected, as an envelope of its own."""
+    DROPPED = "dropped"
+    """A person decided that its role does without it."""
+
+
+class PresenceState(StrEnum):
+    """How a role's recipient is, as operators see it."""
+
+    ABSENT = "absent"
+    """No recipient serves the role."""
+    PRESENT = "present"
+    """One does."""
+    SILENT = "silent"
+    """It is registered and has missed pings or heartbeats."""
+    TROUBLED = "troubled"
+    """One envelope after the other fails at it: it is probed now and then, and no attempts are counted meanwhile."""
+    DETACHED = "detached"
+    """An operator took it off the bus: it is owed nothing until it is attached again."""
 
 
 class ReplyState(StrEnum):
@@ -64,12 +92,21 @@ ENVELOPE_MOVES: Mapping[EnvelopeState, frozenset[EnvelopeState]] = {
 }
 
 DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
-    DeliveryState.WAITING: frozenset({DeliveryState.WAITING, DeliveryState.RETRY}),
+    DeliveryState.WAITING: frozenset({DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.SETTLED}),
     DeliveryState.RETRY: frozenset(
         {DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.PARKED, DeliveryState.SETTLED}
     ),
-    DeliveryState.PARKED: frozenset({DeliveryState.RETRY, DeliveryState.SETTLED}),
+    DeliveryState.HELD: frozenset(
+        {DeliveryState.HELD, DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.SETTLED}
+    ),
+    DeliveryState.PARKED: frozenset({DeliveryState.RETRY, DeliveryState.HELD, DeliveryState.SETTLED}),
     DeliveryState.SETTLED: frozenset(),
+}
+
+ITEM_MOVES: Mapping[ItemState, frozenset[ItemState]] = {
+    ItemState.PARKED: frozenset({ItemState.RESUMED, ItemState.DROPPED}),
+    ItemState.RESUMED: frozenset(),
+    ItemState.DROPPED: frozenset(),
 }
 
 REPLY_MOVES: Mapping[ReplyState, frozenset[ReplyState]] = {

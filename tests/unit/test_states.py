@@ -52,7 +52,7 @@ def test_what_is_sealed_or_cancelled_never_changes() -> None:
 
 
 def test_a_parked_delivery_comes_again_on_its_own_or_as_another_envelope() -> None:
-    assert DELIVERY_MOVES[DeliveryState.PARKED] == {DeliveryState.RETRY, DeliveryState.SETTLED}
+    assert DELIVERY_MOVES[DeliveryState.PARKED] == {DeliveryState.RETRY, DeliveryState.HELD, DeliveryState.SETTLED}
 
 
 def test_nothing_follows_a_settled_delivery() -> None:

@@ -16,12 +16,13 @@ from xbus.model.configuration import (
     role,
     service,
 )
-from xbus.model.delivery import cursor, delivery, failure, history
+from xbus.model.delivery import correction, cursor, delivery, failure, history, parked_item, presence
 from xbus.model.journal import envelope, envelope_role, event, head, reply, segment, writer
 from xbus.model.session import registration, session
 
 __all__ = [
     "configuration",
+    "correction",
     "cursor",
     "delivery",
     "edge",
@@ -39,7 +40,9 @@ __all__ = [
     "input_descriptor",
     "metadata",
     "node",
+    "parked_item",
     "person",
+    "presence",
     "profile_event_type",
     "registration",
     "reply",

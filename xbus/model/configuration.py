@@ -8,12 +8,14 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Float,
     ForeignKey,
     Integer,
     LargeBinary,
     String,
     Table,
     UniqueConstraint,
+    false,
 )
 
 from xbus.model.base import Counter, Timestamp, metadata
@@ -62,6 +64,21 @@ event_type = Table(
         nullable=False,
         comment="Whether end_event waits for the consumer's reply.",
     ),
+    Column(
+        "bad_items",
+        String(16),
+        CheckConstraint("bad_items IN ('envelope', 'isolate')", name="bad_items"),
+        nullable=False,
+        server_default="envelope",
+        comment="What is parked where a recipient refuses items by their indices: the whole envelope, or those alone.",
+    ),
+    Column(
+        "max_isolated",
+        Integer,
+        nullable=False,
+        server_default="100",
+        comment="With more items than this refused in one event the whole envelope is parked all the same.",
+    ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="The name of a kind of data; all that the bus knows of what an event holds.",
 )
@@ -86,6 +103,21 @@ service = Table(
         nullable=False,
         comment="worker: answers items, one of its roles gets an event; consumer: ends the line, all its roles get it.",
     ),
+    Column(
+        "failures",
+        String(16),
+        CheckConstraint("failures IN ('shared', 'own')", name="failures"),
+        nullable=False,
+        server_default="shared",
+        comment="shared: a refusal by one of its consumers stops the envelope for all who lack it; own: it is nobody "
+        "else's matter.",
+    ),
+    Column("attempts", Integer, comment="How often an envelope is tried before it is parked; null for [back]'s."),
+    Column("first_delay", Float, comment="Seconds before the second attempt, doubled each time; null for [back]'s."),
+    Column("longest_delay", Float, comment="The most that a delay grows to, in seconds; null for [back]'s."),
+    Column(
+        "jitter", Float, comment="By which part a delay is made longer or shorter at random, 0 to 1; null for [back]'s."
+    ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="What a node of a graph asks for; its roles provide it.",
 )
@@ -97,6 +129,14 @@ role = Table(
     Column("login", String(255), nullable=False, unique=True),
     Column("password_hash", String(255), comment="Argon2; null until a password is set: nobody can log in."),
     Column("service_id", ForeignKey("service.id"), nullable=False),
+    Column(
+        "ordered",
+        Boolean(create_constraint=False),
+        nullable=False,
+        server_default=false(),
+        comment="Whether it gets one envelope at a time, those of one ordering key in position order.",
+    ),
+    Column("detached_at", Timestamp, comment="When an operator took it off the bus; null while it is owed envelopes."),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="One program that provides a service.",
 )

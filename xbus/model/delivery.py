@@ -58,7 +58,7 @@ delivery = Table(
     Column(
         "state",
         String(16),
-        CheckConstraint("state IN ('waiting', 'retry', 'parked')", name="state"),
+        CheckConstraint("state IN ('waiting', 'retry', 'held', 'parked')", name="state"),
         nullable=False,
         comment="xbus.states.DeliveryState.",
     ),
@@ -71,9 +71,69 @@ delivery = Table(
     Column("code", String(64), nullable=False, comment="Why it is here: the code of the last failure."),
     Column("cause", Text, nullable=False, comment="Why it is here, in a sentence."),
     Column("changed_at", Timestamp, nullable=False),
+    Column("due_at", Timestamp, comment="When the next attempt may begin, in state retry; null for at once."),
+    Column(
+        "ordering_key",
+        String(255),
+        comment="The envelope's ordering key, empty for none, where the role wants order; null where it does not.",
+    ),
     Index("ix_delivery_role_id", "role_id", "position"),
     Index("ix_delivery_envelope_id", "envelope_id"),
     comment="An envelope that a consumer role did not get in its turn. The row goes when the envelope is settled.",
+)
+
+correction = Table(
+    "correction",
+    metadata,
+    Column("id", Counter, primary_key=True, comment="Of several of one item the highest counts."),
+    Column("role_id", ForeignKey("role.id"), nullable=False, comment="The consumer role that gets the item so."),
+    Column("event_id", ForeignKey("event.id"), nullable=False, comment="An event of the envelope that is parked."),
+    Column("item_index", BigInteger, nullable=False, comment="Which item of the event, from 0."),
+    Column("before", LargeBinary, nullable=False, comment="The item as its emitter sent it."),
+    Column("after", LargeBinary, nullable=False, comment="The item as it is handed over instead."),
+    Column("at", Timestamp, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("ix_correction_event_id", "event_id", "role_id"),
+    comment="Items that a person corrected after a recipient had refused them; what the emitter sent never changes.",
+)
+
+parked_item = Table(
+    "parked_item",
+    metadata,
+    Column("role_id", ForeignKey("role.id"), primary_key=True, comment="The consumer role that goes without it."),
+    Column("event_id", ForeignKey("event.id"), primary_key=True),
+    Column("item_index", BigInteger, primary_key=True, comment="Which item of the event, from 0."),
+    Column("envelope_id", ForeignKey("envelope.id"), nullable=False, index=True),
+    Column(
+        "state",
+        String(16),
+        CheckConstraint("state IN ('parked', 'resumed', 'dropped')", name="state"),
+        nullable=False,
+        comment="xbus.states.ItemState. Whatever it is, the event goes to the role without the item.",
+    ),
+    Column("code", String(64), nullable=False, comment="Why it was parked: the code of the refusal."),
+    Column("cause", Text, nullable=False, comment="Why it was parked: what the recipient said."),
+    Column("changed_at", Timestamp, nullable=False),
+    Column("resumed_as", Uuid, comment="The envelope by which it was sent again; null in other states."),
+    Index("ix_parked_item_state", "state", "role_id"),
+    comment="Items that a recipient refused, of event types whose bad items are isolated: they are parked alone.",
+)
+
+presence = Table(
+    "presence",
+    metadata,
+    Column("role_id", ForeignKey("role.id"), primary_key=True),
+    Column("state", String(16), nullable=False, comment="xbus.states.PresenceState."),
+    Column("since", Timestamp, nullable=False, comment="When it came into that state."),
+    Column("seen_at", Timestamp, comment="When the broker last heard of its recipient; null before the first time."),
+    Column(
+        "work",
+        JSON(none_as_null=True),
+        comment="What it works on: a list of maps with envelope_id, position, verb, since, and what it tells of its "
+        "progress; null where it has nothing to do.",
+    ),
+    Column("noted_at", Timestamp, nullable=False, comment="When the broker wrote this row."),
+    comment="What the broker knows of each role's recipient, written now and then for those who operate the bus.",
 )
 
 failure = Table(

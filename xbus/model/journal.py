@@ -48,6 +48,28 @@ envelope = Table(
         "hashes of its segments in index order; null unless received.",
     ),
     Column("origin_id", Uuid, comment="The envelope that this one repeats; null for what an emitter sent."),
+    Column(
+        "ordering_key",
+        String(255),
+        comment="Roles that want order get envelopes of one key one after the other, in position order; null for none, "
+        "which is a key too.",
+    ),
+    Column(
+        "idempotency_key",
+        Text,
+        comment="What its emitter calls it, for good: its id was made of this and the emitter's. Null for none.",
+    ),
+    Column(
+        "content_hash",
+        LargeBinary(32),
+        comment="SHA-256 over its content however that is cut into segments, so that a repeat can be compared with it "
+        "when they are gone; only of a received envelope with an idempotency key.",
+    ),
+    Column(
+        "pruned_at",
+        Timestamp,
+        comment="When its events were removed, long after it was settled for all; null while they are here.",
+    ),
     Index(
         "ix_envelope_open", "state", sqlite_where=Column("state") == "open", postgresql_where=Column("state") == "open"
     ),
@@ -150,6 +172,14 @@ writer = Table(
         nullable=False,
         comment="The number of the last group of calls that was committed: tells after a lost connection whether a "
         "COMMIT took place.",
+    ),
+    Column(
+        "stored_bytes",
+        BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="By how many bytes it made the segments' data grow, or shrink by removing some. The sum over all rows "
+        "is what they take.",
     ),
     comment="One row for each process that writes to the journal.",
 )
