@@ -5,7 +5,7 @@ import contextlib
 import copy
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Delivery, DeliveryMove, Failure, Progress
 from xbus.clock import Clock
-from xbus.errors import JournalUnavailable
+from xbus.errors import JournalError, JournalUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +32,15 @@ RETRY_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Page:
-    """What is being written: not made anew before it is known whether it was."""
+    """What is being written: not made anew before it is known whether it was.
 
-    progress: Progress
+    Args:
+        parts: what is left of it to write, each part in a transaction of its own: usually it is one.
+        noted: how much was noted up to its end.
+        answer: of the part that comes first.
+    """
+
+    parts: list[Progress]
     noted: int
     answer: "asyncio.Future[Any] | None" = None
 
@@ -146,19 +152,22 @@ class Ledger:
         cursors = [copy.copy(self._cursors[role_id]) for role_id in self._dirty]
         progress = Progress(self._clock.now(), cursors, self._moves, self._failures)
         self._dirty, self._moves, self._failures = set(), [], []
-        return _Page(progress, self._noted)
+        return _Page([progress], self._noted)
 
     async def _write(self, page: "_Page") -> None:
-        while True:
+        while page.parts:
             if page.answer is None:
-                page.answer = self._journal.write(page.progress)
+                page.answer = self._journal.write(page.parts[0])
             try:
                 await asyncio.shield(page.answer)
-                break
+                page.parts = page.parts[1:]
             except JournalUnavailable as error:
-                page.answer = None
                 log.warning("progress not written: %s", error, extra={"action": "progress_unwritten"})
+                page.answer = None
                 await asyncio.sleep(RETRY_SECONDS)
+            except JournalError as error:
+                page.parts = [*_singly(page.parts[0], error), *page.parts[1:]]
+            page.answer = None
         async with self._changed:
             self._page = None
             self._written = page.noted
@@ -176,3 +185,17 @@ class Ledger:
             if handed_to < cursor.handed_to:
                 cursor.handed_to = handed_to
                 self._dirty.add(role_id)
+
+
+def _singly(progress: Progress, error: JournalError) -> list[Progress]:
+    """A part that was refused, in pieces, the cursors last: an operator has changed a delivery meanwhile, whose row is
+    then as they want it, and all else is to be written."""
+    pieces = [
+        *(replace(progress, cursors=(), deliveries=[move], failures=()) for move in progress.deliveries),
+        *(replace(progress, cursors=(), deliveries=(), failures=[failure]) for failure in progress.failures),
+        *(replace(progress, cursors=[cursor], deliveries=(), failures=()) for cursor in progress.cursors),
+    ]
+    if len(pieces) > 1:
+        return pieces
+    log.warning("progress refused: %s", error, extra={"action": "progress_refused"})
+    return []

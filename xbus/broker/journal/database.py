@@ -1,6 +1,7 @@
 """Engines for the two databases, and the one place where a driver's error becomes one of ours."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,11 +17,22 @@ from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for another process's write, such as an ``xbus apply``, before it gives up."""
 
+SWITCH_AGAIN_SECONDS = 0.01
+
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 """What SQLite's write-ahead log is cut back to after a checkpoint."""
 
 CHECKPOINT_PAGES = 8_000
 """How many pages of 4 KiB SQLite's log grows by before they are carried over, which costs two waits for the disk."""
+
+SIGNS_OF_LIFE = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""How long PostgreSQL may be silent, in seconds and milliseconds: a cable that was pulled sends no goodbye."""
 
 READ_ONLY = {"xbus_read_only": True}
 """Execution options of a connection that only reads: on SQLite it then doesn't ask for the write lock."""
@@ -44,7 +56,7 @@ def create_engine(url: str) -> sa.Engine:
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(parsed)
     if parsed.get_backend_name() == "postgresql":
-        return sa.create_engine(parsed, pool_pre_ping=False, connect_args={"connect_timeout": 5})
+        return sa.create_engine(parsed, pool_pre_ping=False, connect_args=SIGNS_OF_LIFE)
     raise ConfigurationError(
         f"the journal can't be kept in {parsed.get_backend_name()}", "give sqlalchemy.dburi a sqlite or postgresql URL"
     )
@@ -68,7 +80,7 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         connection.isolation_level = None
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        cursor.execute("PRAGMA journal_mode = WAL")
+        _switch_to_wal(cursor)
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -84,6 +96,23 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         cursor.close()
 
     return engine
+
+
+def _switch_to_wal(cursor: Any) -> None:
+    """Have the file written ahead, as it is from the first time on.
+
+    That first time SQLite does not wait for others who do the same: it says at once that the file is locked.
+    """
+    give_up_at = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up_at:
+                raise
+            time.sleep(SWITCH_AGAIN_SECONDS)
+        else:
+            return
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Delivery, DeliveryMove, Progress
 from xbus.clock import SystemClock
-from xbus.errors import JournalUnavailable
+from xbus.errors import JournalError, JournalUnavailable
 from xbus.states import DeliveryState
 
 STORE, AUDIT = 1, 2
@@ -275,3 +275,24 @@ def test_new_cursors_are_taken_up_and_known_ones_keep_their_place(ledger: Ledger
 
 def test_a_worker_has_no_cursor(ledger: Ledger) -> None:
     assert ledger.cursor(77) is None
+
+
+async def test_what_an_operator_changed_meanwhile_costs_only_that_move(
+    ledger: Ledger, journal: HeldJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger.settle(AUDIT, 1)
+    ledger.move(delivery(2), delivery(2, DeliveryState.SETTLED))
+    ledger.move(None, delivery(3))
+    writing = await begin(ledger.write())
+    lost = JournalError("the delivery is no longer retry")
+    for outcome in (lost, lost, None, None, None):
+        assert not writing.done()
+        await journal.answer(outcome)
+    await writing
+    assert journal.moves == [DeliveryMove(None, delivery(3))]
+    kept = journal.cursor(STORE)
+    assert kept is not None
+    assert kept.is_settled(2)
+    assert kept.is_settled(3)
+    assert "no longer retry" in caplog.text
+    await ledger.written()
