@@ -7,7 +7,14 @@ import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import Connection, func, select, update
 
-from xbus.broker.journal.catalog import read_catalog, read_credentials, read_graph, read_version
+from xbus.broker.journal.catalog import (
+    RetrySettings,
+    RoleEntry,
+    read_catalog,
+    read_credentials,
+    read_graph,
+    read_version,
+)
 from xbus.broker.journal.configuration import (
     Bus,
     Emitter,
@@ -87,6 +94,44 @@ def test_the_catalog_tells_front_and_back_what_is_in_use(connection: Connection)
             "worker_consumer": GraphNode("worker_consumer", "consumer_service", False),
         }
     )
+
+
+def test_what_services_roles_and_types_want_is_in_the_catalog(connection: Connection) -> None:
+    bus = replace(
+        demo_bus(),
+        services={
+            "consumer_service": Service("consumer_service", "consumer", "own", 3, 0.5, 60, 0.1),
+            "worker_service": Service("worker_service", "worker"),
+        },
+        roles={
+            "consumer_role": Role("consumer_role", "consumer_service", ordered=True),
+            "worker_role": Role("worker_role", "worker_service"),
+        },
+        event_types={"test_event": replace(demo_bus().event_types["test_event"], bad_items="isolate", max_isolated=7)},
+    )
+    change(connection, bus)
+    assert read_stored(connection).in_use == bus
+    roles = {entry.login: entry for entry in read_catalog(connection).roles.values()}
+    assert (roles["consumer_role"].ordered, roles["consumer_role"].own) == (True, True)
+    assert roles["consumer_role"].retry == RetrySettings(3, 0.5, 60, 0.1)
+    assert (roles["worker_role"].ordered, roles["worker_role"].own) == (False, False)
+    assert roles["worker_role"].retry == RetrySettings()
+    assert read_catalog(connection).event_types["test_event"].bad_items == "isolate"
+    assert read_catalog(connection).isolation == {"test_event": 7}
+
+
+def test_events_of_a_removed_type_are_isolated_still(connection: Connection) -> None:
+    types = {"test_event": replace(demo_bus().event_types["test_event"], bad_items="isolate")}
+    change(connection, replace(demo_bus(), event_types=types))
+    change(connection, Bus(), prune=True)
+    assert read_catalog(connection).isolation == {"test_event": 100}
+
+
+def test_only_who_it_is_and_what_it_serves_calls_for_another_recipient() -> None:
+    entry = RoleEntry(1, "store_1", "store", worker=False)
+    assert replace(entry, own=True, retry=RetrySettings(attempts=9)).is_served_like(entry)
+    assert not replace(entry, ordered=True).is_served_like(entry)
+    assert not replace(entry, service="archive").is_served_like(entry)
 
 
 def test_removed_entries_are_in_no_catalog_and_log_in_no_more(connection: Connection, passwords: Passwords) -> None:

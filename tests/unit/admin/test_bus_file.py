@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile
+from xbus.admin.bus_file.fields import MOST, YEAR
 from xbus.admin.bus_file.lines import locate
 from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Problem, Profile, Role, Section, Service
 from xbus.broker.journal.configuration.names import LONGEST_NAME
@@ -111,7 +112,10 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
         ),
         pytest.param(
             '[[service]]\nname = "x"\nkind = "worker"\nknd = 1\n',
-            (4, 'unknown key "knd"; there are name, kind'),
+            (
+                4,
+                'unknown key "knd"; there are name, kind, failures, attempts, first_delay, longest_delay, jitter',
+            ),
             id="unknown key",
         ),
         pytest.param('\n\n[[service]]\nname = "x"\n', (3, "kind is missing"), id="missing key"),
@@ -122,6 +126,34 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
             '[[event_type]]\nname = "x"\nimmediate_reply = "no"\n',
             (3, "immediate_reply must be true or false"),
             id="wrong type",
+        ),
+        pytest.param(
+            '[[service]]\nname = "x"\nkind = "consumer"\nfailures = "none"\n',
+            (4, 'failures must be "shared" or "own"'),
+            id="unknown failures",
+        ),
+        pytest.param(
+            '[[service]]\nname = "x"\nkind = "consumer"\nattempts = 0\n',
+            (4, "attempts must be a whole number from 1 to 1000000000"),
+            id="no attempt",
+        ),
+        pytest.param(
+            '[[service]]\nname = "x"\nkind = "consumer"\nfirst_delay = nan\n',
+            (4, "first_delay must be a number of seconds from 0 to 31622400, which is a year"),
+            id="no number",
+        ),
+        pytest.param(
+            '[[service]]\nname = "x"\nkind = "consumer"\njitter = true\n',
+            (4, "jitter must be a number from 0 to 1"),
+            id="a truth for a number",
+        ),
+        pytest.param(
+            '[[role]]\nlogin = "x"\nservice = "y"\nordered = 1\n', (4, "ordered must be true or false"), id="ordered"
+        ),
+        pytest.param(
+            '[[event_type]]\nname = "x"\nbad_items = "drop"\n',
+            (3, 'bad_items must be "envelope" or "isolate"'),
+            id="unknown bad_items",
         ),
         pytest.param(
             '[[emitter_profile]]\nname = "x"\nevent_types = [\n  "a",\n  1,\n]\n',
@@ -233,6 +265,20 @@ key = 1
 NAMES = st.text(min_size=1, max_size=12).filter(lambda name: name.isprintable() and name == name.strip())
 
 
+def services(name: str) -> st.SearchStrategy[Service]:
+    seconds = st.none() | st.floats(0, YEAR)
+    return st.builds(
+        Service,
+        st.just(name),
+        st.sampled_from(("worker", "consumer")),
+        st.sampled_from(("shared", "own")),
+        attempts=st.none() | st.integers(1, MOST),
+        first_delay=seconds,
+        longest_delay=seconds,
+        jitter=st.none() | st.floats(0, 1),
+    )
+
+
 @st.composite
 def buses(draw: st.DrawFn) -> Bus:
     """Entries of any names; a file needs no more sense than that to be written and read."""
@@ -240,11 +286,17 @@ def buses(draw: st.DrawFn) -> Bus:
     event_types = {}
     for name in draw(names):
         nodes = {node: Node(node, draw(NAMES), tuple(sorted(draw(names)))) for node in draw(names)}
-        event_types[name] = EventType(name, draw(st.booleans()), nodes)
+        event_types[name] = EventType(
+            name,
+            draw(st.booleans()),
+            nodes,
+            "isolate" if draw(st.booleans()) else "envelope",
+            draw(st.integers(1, MOST)),
+        )
     return Bus(
         event_types,
-        {name: Service(name, "worker" if draw(st.booleans()) else "consumer") for name in draw(names)},
-        {name: Role(name, draw(NAMES)) for name in draw(names)},
+        {name: draw(services(name)) for name in draw(names)},
+        {name: Role(name, draw(NAMES), draw(st.booleans())) for name in draw(names)},
         {name: Profile(name, frozenset(draw(names))) for name in draw(names)},
         {name: Emitter(name, draw(NAMES)) for name in draw(names)},
     )

@@ -1,11 +1,17 @@
 """What the tables of a bus file may hold."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from xbus.broker.journal.configuration import Section
+from xbus.broker.journal.configuration.entries import MAX_ISOLATED
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
+
+MOST = 1_000_000_000
+"""Of what is counted: what the database's columns take, and more than anybody means."""
+
+YEAR = 366 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -15,12 +21,14 @@ class Field:
     Args:
         is_right: whether a value is of the right type.
         wish: the rest of the sentence "<key> must be ...".
-        default: what an absent key means; None where it must be there.
+        default: what an absent key means.
+        required: whether it must be there.
     """
 
     is_right: Callable[[Any], bool]
     wish: str
     default: Any = None
+    required: bool = False
 
 
 Fields: TypeAlias = Mapping[str, Field]
@@ -35,18 +43,43 @@ def _is_list_of_tables(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
 
-NAME = Field(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it")
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= MOST
+
+
+def _is_number(value: Any, most: float) -> bool:
+    return type(value) in (int, float) and 0 <= value <= most
+
+
+NAME = Field(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it", required=True)
 NAMES = Field(_is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[])
-KIND = Field(lambda value: value in ("worker", "consumer"), '"worker" or "consumer"')
+KIND = Field(lambda value: value in ("worker", "consumer"), '"worker" or "consumer"', required=True)
+FAILURES = Field(lambda value: value in ("shared", "own"), '"shared" or "own"', default="shared")
+BAD_ITEMS = Field(lambda value: value in ("envelope", "isolate"), '"envelope" or "isolate"', default="envelope")
+COUNT = Field(_is_count, f"a whole number from 1 to {MOST}")
+SECONDS = Field(lambda value: _is_number(value, YEAR), f"a number of seconds from 0 to {YEAR}, which is a year")
+PART = Field(lambda value: _is_number(value, 1), "a number from 0 to 1")
 SWITCH = Field(lambda value: isinstance(value, bool), "true or false", default=False)
 TABLES = Field(_is_list_of_tables, "a list of tables: write [[event_type.node]]", default=[])
 
 NODE: Fields = {"name": NAME, "service": NAME, "to": NAMES}
 
+ISOLATION: Fields = {"bad_items": BAD_ITEMS, "max_isolated": replace(COUNT, default=MAX_ISOLATED)}
+
+FAILING: Fields = {
+    "failures": FAILURES,
+    "attempts": COUNT,
+    "first_delay": SECONDS,
+    "longest_delay": SECONDS,
+    "jitter": PART,
+}
+
+ORDER: Fields = {"ordered": SWITCH}
+
 SECTIONS: Mapping[Section, Fields] = {
-    Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES},
-    Section.SERVICE: {"name": NAME, "kind": KIND},
-    Section.ROLE: {"login": NAME, "service": NAME},
+    Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION},
+    Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING},
+    Section.ROLE: {"login": NAME, "service": NAME, **ORDER},
     Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES},
     Section.EMITTER: {"login": NAME, "profile": NAME},
 }

@@ -106,7 +106,7 @@ class _Reader:
             rows = self._entries(row["node"], (Section.EVENT_TYPE, index, "node"), (*place, "node"), NODE)
             nodes = {node["name"]: Node(node["name"], node["service"], tuple(sorted(node["to"]))) for _, node in rows}
             if len(nodes) == len(row["node"]):
-                yield EventType(row["name"], row["immediate_reply"], nodes)
+                yield EventType(nodes=nodes, **{key: value for key, value in row.items() if key != "node"})
             else:
                 self._unreadable.add(place)
 
@@ -148,7 +148,7 @@ class _Reader:
         for key in table.keys() - fields.keys():
             self._complain((*path, key), f'unknown key "{key}"; there are {", ".join(fields)}')
         for key, field in fields.items():
-            if key not in table and field.default is None:
+            if key not in table and field.required:
                 self._complain(path, f"{key} is missing")
             elif key in table and not field.is_right(table[key]):
                 self._complain((*path, key), f"{key} must be {field.wish}")

@@ -4,31 +4,41 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from xbus.admin.bus_file.fields import FAILING, ISOLATION, ORDER, Fields
 from xbus.broker.journal.configuration import Bus
+from xbus.broker.journal.configuration.entries import Entry
 
 
 def write(bus: Bus) -> str:
-    """The bus in TOML; entries in the order of ``bus``, keys and defaults all written out."""
+    """The bus in TOML; entries in the order of ``bus``, without what is so by default and what few buses say."""
     return "\n".join(_table(name, values) for name, values in _tables(bus))
 
 
 def _tables(bus: Bus) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for event_type in bus.event_types.values():
-        yield "event_type", {"name": event_type.name, "immediate_reply": event_type.immediate_reply}
+        values = {"name": event_type.name, "immediate_reply": event_type.immediate_reply}
+        yield "event_type", values | _said(event_type, ISOLATION)
         for node in event_type.nodes.values():
             to = {"to": node.to} if node.to else {}
             yield "event_type.node", {"name": node.name, "service": node.service, **to}
     for service in bus.services.values():
-        yield "service", {"name": service.name, "kind": service.kind}
+        yield "service", {"name": service.name, "kind": service.kind} | _said(service, FAILING)
     for role in bus.roles.values():
-        yield "role", {"login": role.login, "service": role.service}
+        yield "role", {"login": role.login, "service": role.service} | _said(role, ORDER)
     for profile in bus.profiles.values():
         yield "emitter_profile", {"name": profile.name, "event_types": sorted(profile.event_types)}
     for emitter in bus.emitters.values():
         yield "emitter", {"login": emitter.login, "profile": emitter.profile}
 
 
+def _said(entry: Entry, fields: Fields) -> dict[str, Any]:
+    """Those of some fields that are not as they are by default."""
+    values = {key: getattr(entry, key) for key in fields}
+    return {key: value for key, value in values.items() if value != fields[key].default}
+
+
 def _table(name: str, values: Mapping[str, Any]) -> str:
-    # JSON's texts, booleans and lists of texts are TOML's too; DEL is the one character that only JSON leaves as it is.
+    # JSON's texts, booleans, numbers and lists of texts are TOML's too; DEL is the one character that only JSON leaves
+    # as it is.
     lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
     return f"[[{name}]]\n{''.join(lines)}".replace("\x7f", "\\u007f")

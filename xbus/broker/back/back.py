@@ -106,7 +106,10 @@ class Back:
     async def _follow_configuration(self) -> None:
         await self._delivering.follow_configuration()
         for recipient in self.registry.all():
-            if self._configuration.catalog.roles.get(recipient.role.id) != recipient.role:
+            role = self._configuration.catalog.roles.get(recipient.role.id)
+            if role is not None and role.is_served_like(recipient.role):
+                recipient.role = role
+            else:
                 await self.unregister(recipient, "its role was changed or removed")
 
     # -- registrations ---------------------------------------------------------------------------------------------

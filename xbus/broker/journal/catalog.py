@@ -1,7 +1,7 @@
 """What is in use of the configuration, as the front and the back read it; removed rows are left out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlalchemy import Connection, func, select
@@ -23,12 +23,19 @@ from xbus.model import (
 
 @dataclass(frozen=True)
 class EventType:
-    """An event type and the version of its graph that events started now will take."""
+    """An event type and the version of its graph that events started now will take.
+
+    Args:
+        bad_items: what is parked where a recipient refuses items by their indices: the whole envelope, or those alone.
+        max_isolated: with more items than this refused in one event the whole envelope is parked all the same.
+    """
 
     id: int
     name: str
     immediate_reply: bool
     graph_id: int
+    bad_items: Literal["envelope", "isolate"]
+    max_isolated: int
 
 
 @dataclass(frozen=True)
@@ -41,23 +48,66 @@ class EmitterEntry:
 
 
 @dataclass(frozen=True)
+class RetrySettings:
+    """How a service wants failed envelopes to be tried again; None for what the configuration of the back says.
+
+    Args:
+        attempts: how often an envelope is tried before it is parked.
+        first_delay: seconds before the second attempt; doubled each time.
+        longest_delay: the most that a delay grows to, in seconds.
+        jitter: by which part a delay is made longer or shorter at random, 0 to 1.
+    """
+
+    attempts: int | None = None
+    first_delay: float | None = None
+    longest_delay: float | None = None
+    jitter: float | None = None
+
+
+@dataclass(frozen=True)
 class RoleEntry:
-    """A role, the name of the service that it provides, and whether that is a worker or a consumer."""
+    """A role, the name of the service that it provides, and what that wants.
+
+    Args:
+        worker: whether the service is a worker or a consumer.
+        ordered: whether a consumer gets one envelope at a time, those of one ordering key in position order.
+        own: whether the failures of a consumer are its own matter, and those of others not its.
+        retry: how a consumer wants failed envelopes to be tried again.
+    """
 
     id: int
     login: str
     service: str
     worker: bool
+    ordered: bool = False
+    own: bool = False
+    retry: RetrySettings = RetrySettings()
+
+    def is_served_like(self, other: "RoleEntry") -> bool:
+        """Whether a recipient that serves the role as it was may go on: all but these fields takes effect at once."""
+        return (self.login, self.service, self.worker, self.ordered) == (
+            other.login,
+            other.service,
+            other.worker,
+            other.ordered,
+        )
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """One version of the configuration: event types by name, emitters and roles by id."""
+    """One version of the configuration: event types by name, emitters and roles by id.
+
+    Args:
+        isolation: by an event type's name, how many refused items of one event are parked alone; of a type that is not
+            in here the whole envelope is parked. Types that were removed are in here too, as events of them may still
+            be on their way.
+    """
 
     version: int
     event_types: Mapping[str, EventType]
     emitters: Mapping[int, EmitterEntry]
     roles: Mapping[int, RoleEntry]
+    isolation: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def expects_replies(self) -> bool:
@@ -81,6 +131,7 @@ def read_catalog(connection: Connection) -> Catalog:
         event_types={entry.name: entry for entry in _event_types(connection)},
         emitters={entry.id: entry for entry in _emitters(connection)},
         roles={entry.id: entry for entry in _roles(connection)},
+        isolation=_isolation(connection),
     )
 
 
@@ -126,13 +177,25 @@ def _event_types(connection: Connection) -> list[EventType]:
         .subquery()
     )
     rows = connection.execute(
-        select(event_type.c.id, event_type.c.name, event_type.c.immediate_reply, graph.c.id.label("graph_id"))
+        select(
+            event_type.c.id,
+            event_type.c.name,
+            event_type.c.immediate_reply,
+            graph.c.id.label("graph_id"),
+            event_type.c.bad_items,
+            event_type.c.max_isolated,
+        )
         .join(newest, newest.c.event_type_id == event_type.c.id)
         .join(graph, (graph.c.event_type_id == event_type.c.id) & (graph.c.number == newest.c.number))
         .where(event_type.c.removed_at.is_(None))
         .order_by(event_type.c.name)
     )
-    return [EventType(row.id, row.name, row.immediate_reply, row.graph_id) for row in rows]
+    return [EventType(*row) for row in rows]
+
+
+def _isolation(connection: Connection) -> dict[str, int]:
+    isolating = select(event_type.c.name, event_type.c.max_isolated).where(event_type.c.bad_items == "isolate")
+    return {row.name: row.max_isolated for row in connection.execute(isolating)}
 
 
 def _emitters(connection: Connection) -> list[EmitterEntry]:
@@ -154,9 +217,31 @@ def _emitters(connection: Connection) -> list[EmitterEntry]:
 
 def _roles(connection: Connection) -> list[RoleEntry]:
     rows = connection.execute(
-        select(role.c.id, role.c.login, service.c.name, service.c.kind)
+        select(
+            role.c.id,
+            role.c.login,
+            role.c.ordered,
+            service.c.name,
+            service.c.kind,
+            service.c.failures,
+            service.c.attempts,
+            service.c.first_delay,
+            service.c.longest_delay,
+            service.c.jitter,
+        )
         .join(service, service.c.id == role.c.service_id)
         .where(role.c.removed_at.is_(None), service.c.removed_at.is_(None))
         .order_by(role.c.login)
     )
-    return [RoleEntry(role_id, login, service_name, kind == "worker") for role_id, login, service_name, kind in rows]
+    return [
+        RoleEntry(
+            row.id,
+            row.login,
+            row.name,
+            worker=row.kind == "worker",
+            ordered=row.ordered,
+            own=row.failures == "own",
+            retry=RetrySettings(row.attempts, row.first_delay, row.longest_delay, row.jitter),
+        )
+        for row in rows
+    ]

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xbus import graph as graphs
-from xbus.broker.journal.configuration.entries import Bus, EventType, Section
+from xbus.broker.journal.configuration.entries import Bus, EventType, Section, Service
 from xbus.broker.journal.configuration.reading import Stored
 
 Place: TypeAlias = tuple[str, ...]
 """Where in a bus something is said: section, name of the entry, then field, or ``node``, name of the node, field."""
+
+FAILURE_FIELDS = ("failures", "attempts", "first_delay", "longest_delay", "jitter")
+"""What a service says of failures."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ def find_problems(stored: Stored, bus: Bus, known: Collection[tuple[Section, str
     yield from _changed_kinds(stored, bus)
     yield from _changed_services(stored, bus)
     yield from _bad_event_types(stored, bus)
+    yield from _consumers_matters(stored, bus)
+    yield from _crossed_delays(bus)
 
 
 def _references(bus: Bus) -> Iterator[tuple[Place, Section, str]]:
@@ -78,6 +83,28 @@ def _changed_services(stored: Stored, bus: Bus) -> Iterator[Problem]:
         if present is not None and present.service != role.service:
             sentence = f'role "{role.login}" belongs to service "{present.service}" for good; take another login'
             yield Problem((Section.ROLE, role.login, "service"), sentence)
+
+
+def _consumers_matters(stored: Stored, bus: Bus) -> Iterator[Problem]:
+    """Who lacks an envelope is a consumer: its service says how it is tried again, and it alone can want order."""
+    services = stored.ever.with_all(bus).services
+    for service in bus.services.values():
+        for field in FAILURE_FIELDS:
+            if service.kind == "worker" and getattr(service, field) != getattr(Service(service.name, "worker"), field):
+                sentence = f"{field} is of meaning for consumers only: they are what envelopes are tried again for"
+                yield Problem((Section.SERVICE, service.name, field), sentence)
+    for role in bus.roles.values():
+        if role.ordered and role.service in services and services[role.service].kind == "worker":
+            sentence = "ordered is of meaning for consumers only: a worker gets events as its runs need it"
+            yield Problem((Section.ROLE, role.login, "ordered"), sentence)
+
+
+def _crossed_delays(bus: Bus) -> Iterator[Problem]:
+    for service in bus.services.values():
+        first, longest = service.first_delay, service.longest_delay
+        if first is not None and longest is not None and first > longest:
+            sentence = f"first_delay ({first:g} s) is longer than longest_delay ({longest:g} s)"
+            yield Problem((Section.SERVICE, service.name, "first_delay"), sentence)
 
 
 def _bad_event_types(stored: Stored, bus: Bus) -> Iterator[Problem]:

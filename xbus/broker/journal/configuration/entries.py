@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
+MAX_ISOLATED = 100
+"""How many items of an event are parked alone where its type does not say it."""
+
 
 class Section(StrEnum):
     """The kinds of entries, in the order in which they are shown; each may refer to others by name."""
@@ -33,27 +36,59 @@ class Node:
 
 @dataclass(frozen=True)
 class EventType:
-    """An event type with the current version of its graph: its nodes by name."""
+    """An event type with the current version of its graph.
+
+    Args:
+        name: of the type.
+        immediate_reply: whether ``end_event`` waits for what a consumer replies.
+        nodes: the graph's nodes by name.
+        bad_items: what is parked where a recipient refuses items by their indices: the whole envelope, or those alone.
+        max_isolated: with more items than this refused in one event the whole envelope is parked all the same.
+    """
 
     name: str
     immediate_reply: bool
     nodes: Mapping[str, Node]
+    bad_items: Literal["envelope", "isolate"] = "envelope"
+    max_isolated: int = MAX_ISOLATED
 
 
 @dataclass(frozen=True)
 class Service:
-    """What nodes ask for and roles provide."""
+    """What nodes ask for and roles provide; the last five fields are for consumers.
+
+    Args:
+        name: of the service.
+        kind: for good.
+        failures: whether a refusal by one of its consumers stops the envelope for all who lack it, or is its own.
+        attempts: how often an envelope is tried before it is parked; None for what ``[back]`` says, as below.
+        first_delay: seconds before the second attempt; doubled each time.
+        longest_delay: the most that a delay grows to, in seconds.
+        jitter: by which part a delay is made longer or shorter at random, 0 to 1.
+    """
 
     name: str
     kind: Literal["worker", "consumer"]
+    failures: Literal["shared", "own"] = "shared"
+    attempts: int | None = None
+    first_delay: float | None = None
+    longest_delay: float | None = None
+    jitter: float | None = None
 
 
 @dataclass(frozen=True)
 class Role:
-    """A program that provides a service."""
+    """A program that provides a service.
+
+    Args:
+        login: what it logs in with.
+        service: for good.
+        ordered: whether a consumer gets one envelope at a time, those of one ordering key in position order.
+    """
 
     login: str
     service: str
+    ordered: bool = False
 
 
 @dataclass(frozen=True)

@@ -65,22 +65,26 @@ def _chosen(table: Table, removed: bool) -> ColumnElement[bool]:
 def _event_types(connection: Connection, removed: bool) -> Iterator[EventType]:
     rows = connection.execute(select(event_type).where(_chosen(event_type, removed)).order_by(event_type.c.name))
     for row in rows.all():
-        yield EventType(row.name, row.immediate_reply, read_current_nodes(connection, row.id) or {})
+        nodes = read_current_nodes(connection, row.id) or {}
+        yield EventType(row.name, row.immediate_reply, nodes, row.bad_items, row.max_isolated)
 
 
 def _services(connection: Connection, removed: bool) -> Iterator[Service]:
     rows = connection.execute(select(service).where(_chosen(service, removed)).order_by(service.c.name))
-    return (Service(row.name, row.kind) for row in rows.all())
+    return (
+        Service(row.name, row.kind, row.failures, row.attempts, row.first_delay, row.longest_delay, row.jitter)
+        for row in rows.all()
+    )
 
 
 def _roles(connection: Connection, removed: bool) -> Iterator[Role]:
     rows = connection.execute(
-        select(role.c.login, service.c.name)
+        select(role.c.login, service.c.name, role.c.ordered)
         .join(service, service.c.id == role.c.service_id)
         .where(_chosen(role, removed))
         .order_by(role.c.login)
     )
-    return (Role(row.login, row.name) for row in rows.all())
+    return (Role(row.login, row.name, row.ordered) for row in rows.all())
 
 
 def _profiles(connection: Connection, removed: bool) -> Iterator[Profile]:

@@ -1,6 +1,7 @@
 """Carries out a plan: the statements that change the configuration."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -54,12 +55,12 @@ def apply(connection: Connection, plan: Plan, at: datetime) -> None:
 
 def _write(connection: Connection, change: Change, at: datetime) -> None:
     match change.entry:
-        case Service(name, kind):
-            _put(connection, service, name, kind=kind)
+        case Service() as entry:
+            _put(connection, service, **_columns(entry))
         case EventType() as entry:
             _write_event_type(connection, entry, at)
-        case Role(login, service_name):
-            _write_role(connection, login, service_name)
+        case Role() as entry:
+            _write_role(connection, entry)
         case Profile() as entry:
             _write_profile(connection, entry)
         case Emitter(login, profile):
@@ -74,7 +75,7 @@ def _remove(connection: Connection, change: Change, at: datetime) -> None:
 
 
 def _write_event_type(connection: Connection, entry: EventType, at: datetime) -> None:
-    event_type_id = _put(connection, event_type, entry.name, immediate_reply=entry.immediate_reply)
+    event_type_id = _put(connection, event_type, **_columns(entry, without="nodes"))
     if read_current_nodes(connection, event_type_id) != entry.nodes:
         _write_graph(connection, event_type_id, entry.nodes, at)
 
@@ -95,9 +96,9 @@ def _write_graph(connection: Connection, event_type_id: int, nodes: Mapping[str,
             connection.execute(insert(edge).values(parent_id=ids[entry.name], child_id=ids[child]))
 
 
-def _write_role(connection: Connection, login: str, service_name: str) -> None:
-    service_row = connection.execute(select(service).where(service.c.name == service_name)).one()
-    role_id = _put(connection, role, login, service_id=service_row.id)
+def _write_role(connection: Connection, entry: Role) -> None:
+    service_row = connection.execute(select(service).where(service.c.name == entry.service)).one()
+    role_id = _put(connection, role, entry.login, service_id=service_row.id, ordered=entry.ordered)
     if service_row.kind == "consumer":
         start_cursor(connection, role_id)
 
@@ -108,6 +109,11 @@ def _write_profile(connection: Connection, entry: Profile) -> None:
     for name in sorted(entry.event_types):
         event_type_id = _id(connection, event_type, name)
         connection.execute(insert(profile_event_type).values(profile_id=profile_id, event_type_id=event_type_id))
+
+
+def _columns(entry: EventType | Service, *, without: str = "") -> dict[str, Any]:
+    """An entry's fields, which are called as its table's columns are."""
+    return {field.name: getattr(entry, field.name) for field in fields(entry) if field.name != without}
 
 
 def _put(connection: Connection, table: Table, name: str, **values: Any) -> int:

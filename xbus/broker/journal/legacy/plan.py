@@ -1,8 +1,9 @@
 """What an import from an xbus.broker 0.2.0 comes to, worked out before anything is touched; pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
+from xbus.broker.journal.configuration.entries import Bus
 from xbus.broker.journal.configuration.plan import Move, Plan, make_plan
 from xbus.broker.journal.legacy.entries import Belongings, Descriptor, EmissionProfile, Owner, Person, Remark
 from xbus.broker.journal.legacy.fitting import fit
@@ -83,10 +84,23 @@ def plan_import(present: Present, wished: Translation) -> ImportPlan:
         if owner[0] == "person" or owner[1] in (bus.emitters if owner[0] == "emitter" else bus.roles)
     }
     return ImportPlan(
-        bus=make_plan(present.stored, bus),
+        bus=make_plan(present.stored, _as_it_is_here(present.stored.ever, bus)),
         belongings=tuple(_belongings(present, wished.belongings)),
         passwords=tuple(_passwords(present.passwords, wanted)),
         remarks=(*misfits, *wished.remarks, *_kept(present.passwords, wanted)),
+    )
+
+
+def _as_it_is_here(ever: Bus, bus: Bus) -> Bus:
+    """What an xbus.broker 0.2.0 knew nothing of is no wish of its: it stays as it was set here."""
+    return replace(
+        bus,
+        event_types={
+            name: replace(ever.event_types.get(name, entry), immediate_reply=entry.immediate_reply, nodes=entry.nodes)
+            for name, entry in bus.event_types.items()
+        },
+        services={name: ever.services.get(name, entry) for name, entry in bus.services.items()},
+        roles={login: ever.roles.get(login, entry) for login, entry in bus.roles.items()},
     )
 
 

@@ -86,6 +86,28 @@ def test_a_change_tells_what_differs() -> None:
     ]
 
 
+def test_what_a_file_does_not_say_is_as_it_is_by_default() -> None:
+    bus = demo_bus()
+    stubborn = Service("consumer_service", "consumer", "own", attempts=9, jitter=0.5)
+    picky = replace(bus.event_types["test_event"], bad_items="isolate", max_isolated=7)
+    strict = Role("consumer_role", "consumer_service", ordered=True)
+    stored = replace(
+        DEMO,
+        in_use=bus.with_all(
+            Bus(
+                event_types={"test_event": picky},
+                services={"consumer_service": stubborn},
+                roles={"consumer_role": strict},
+            )
+        ),
+    )
+    assert told(make_plan(stored, bus)) == [
+        'change event_type "test_event": bad_items, max_isolated',
+        'change service "consumer_service": failures, attempts, jitter',
+        'change role "consumer_role": ordered',
+    ]
+
+
 def test_what_was_removed_comes_back() -> None:
     stored = Stored(version=9, in_use=Bus(), removed=demo_bus())
     assert {change.move for change in make_plan(stored, demo_bus()).changes} == {"restore"}
@@ -116,6 +138,24 @@ def test_what_was_removed_comes_back() -> None:
                 "service/worker_service/kind",
                 'service "worker_service" is a worker and stays one; take another name for a consumer',
             ),
+        ),
+        (
+            Bus(services={"worker_service": Service("worker_service", "worker", attempts=3)}),
+            (
+                "service/worker_service/attempts",
+                "attempts is of meaning for consumers only: they are what envelopes are tried again for",
+            ),
+        ),
+        (
+            Bus(roles={"worker_role": Role("worker_role", "worker_service", ordered=True)}),
+            (
+                "role/worker_role/ordered",
+                "ordered is of meaning for consumers only: a worker gets events as its runs need it",
+            ),
+        ),
+        (
+            Bus(services={"x": Service("x", "consumer", first_delay=60, longest_delay=2.5)}),
+            ("service/x/first_delay", "first_delay (60 s) is longer than longest_delay (2.5 s)"),
         ),
         (
             Bus(roles={"worker_role": Role("worker_role", "consumer_service")}),

@@ -156,6 +156,15 @@ def test_a_service_of_another_kind_is_a_conflict_with_all_that_is_of_it() -> Non
     assert 'add role "names_1"' in plan.changes
 
 
+def test_what_the_old_bus_knew_nothing_of_stays_as_it_was_set_here() -> None:
+    set_here = Bus(
+        event_types={"flights": replace(BUS.event_types["flights"], bad_items="isolate")},
+        services={"store": Service("store", "consumer", "own", attempts=9)},
+        roles={"store_1": Role("store_1", "store", ordered=True)},
+    )
+    assert plan_import(here(BUS.with_all(set_here)), WISHED).bus.changes == ()
+
+
 def test_a_role_of_another_service_is_a_conflict_and_keeps_its_password() -> None:
     in_use = Bus(services={"else": Service("else", "consumer")}, roles={"store_1": Role("store_1", "else")})
     plan = plan_import(here(in_use), replace(WISHED, passwords={("role", "store_1"): HASH}))
