@@ -43,6 +43,14 @@ async def items_of(journal: Journal, envelope: LogEnvelope) -> list[list[bytes]]
     return found
 
 
+async def test_what_comes_again_keeps_its_ordering_key(journal: Journal, scribe: Scribe) -> None:
+    first = await scribe.put([b"a"], ordering_key="client 7")
+    await journal.write(await scribe.again(first.envelope_id))
+    wanted = sa.select(model.envelope.c.ordering_key)
+    keys = await journal.read(lambda connection: list(connection.execute(wanted).scalars()))
+    assert keys == ["client 7", "client 7"]
+
+
 async def test_what_comes_again_is_received_with_the_same_content(journal: Journal, scribe: Scribe) -> None:
     first = await scribe.put([b"a", b"bc"], [], [b"d"])
     repeat = await scribe.again(first.envelope_id)

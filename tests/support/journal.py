@@ -149,9 +149,12 @@ class Scribe:
     def role_id(self, login: str = "store_1") -> int:
         return next(entry.id for entry in self.catalog.roles.values() if entry.login == login)
 
-    def start_envelope(self) -> tuple[uuid.UUID, "asyncio.Future[None]"]:
+    def start_envelope(
+        self, ordering_key: str | None = None, idempotency_key: str | None = None
+    ) -> tuple[uuid.UUID, "asyncio.Future[None]"]:
         envelope_id = uuid.uuid4()
-        return envelope_id, self.journal.write(StartEnvelope(envelope_id, self.emitter_id(), NOW))
+        start = StartEnvelope(envelope_id, self.emitter_id(), NOW, ordering_key, idempotency_key)
+        return envelope_id, self.journal.write(start)
 
     def start_event(
         self, envelope_id: uuid.UUID, number: int = 1, type_name: str = "notes"
@@ -172,10 +175,10 @@ class Scribe:
     def seal(self, envelope_id: uuid.UUID, events: int, items: int) -> "asyncio.Future[Receipt]":
         return self.journal.write(Seal(envelope_id, events, items, NOW))
 
-    async def put(self, *events: Sequence[bytes], type_name: str = "notes") -> Receipt:
+    async def put(self, *events: Sequence[bytes], type_name: str = "notes", ordering_key: str | None = None) -> Receipt:
         """A whole envelope, each event with these items."""
         answers: list[asyncio.Future[Any]] = []
-        envelope_id, started = self.start_envelope()
+        envelope_id, started = self.start_envelope(ordering_key)
         answers.append(started)
         for number, items in enumerate(events, start=1):
             event_id, started = self.start_event(envelope_id, number, type_name)

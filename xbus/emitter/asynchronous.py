@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
-from xbus.emitter.envelope import AsyncEnvelope
+from xbus.emitter.envelope import AsyncEnvelope, envelope_options
 from xbus.emitter.ledger import Call
 from xbus.emitter.line import Line
 from xbus.emitter.options import OptionKeywords, Options
@@ -86,16 +86,22 @@ class AsyncEmitter:
         self._line = None
         await self._exit.aclose()
 
-    def envelope(self) -> AsyncEnvelope:
-        """Begin an envelope, to be used in ``async with``."""
-        return AsyncEnvelope(self._open_line)
+    def envelope(self, *, ordering_key: str | None = None) -> AsyncEnvelope:
+        """Begin an envelope, to be used in ``async with``.
 
-    async def put(self, type_name: str, items: Iterable[object]) -> Receipt:
+        Args:
+            ordering_key: roles that want order get envelopes of one key one after the other, whatever becomes of those
+                of other keys; None is a key too.
+        """
+        return AsyncEnvelope(self._open_line, ordering_key)
+
+    async def put(self, type_name: str, items: Iterable[object], *, ordering_key: str | None = None) -> Receipt:
         """Send a whole envelope of one event; in a single call where it fits into one batch.
 
         Args:
             type_name: the event type.
             items: all its items, kept in memory until the bus has them.
+            ordering_key: as at ``envelope``.
 
         Raises:
             Refused: the envelope can't be taken; ``code`` says why.
@@ -106,8 +112,8 @@ class AsyncEmitter:
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
         if len(batches) > 1:
-            return await self._put_batches(type_name, packed)
-        return await self._put_at_once(line, type_name, packed)
+            return await self._put_batches(type_name, packed, ordering_key)
+        return await self._put_at_once(line, type_name, packed, ordering_key)
 
     async def ask(self, type_name: str, *items: object) -> Any:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it::
@@ -194,10 +200,11 @@ class AsyncEmitter:
         finally:
             line.end(stream)
 
-    async def _put_at_once(self, line: Line, type_name: str, items: list[bytes]) -> Receipt:
+    async def _put_at_once(self, line: Line, type_name: str, items: list[bytes], ordering_key: str | None) -> Receipt:
         data = pack_items(items)
         event = [line.new_id(), type_name, len(items), data]
-        call = Call("xbus.put_envelope", (line.new_id(), [event]), self._options.answer_seconds, size=len(data))
+        arguments = (line.new_id(), [event], *envelope_options(ordering_key))
+        call = Call("xbus.put_envelope", arguments, self._options.answer_seconds, size=len(data))
         stream = line.new_stream()
         try:
             await stream.room()
@@ -205,8 +212,9 @@ class AsyncEmitter:
         finally:
             line.end(stream)
 
-    async def _put_batches(self, type_name: str, items: list[bytes]) -> Receipt:
-        async with self.envelope() as envelope, envelope.event(type_name, len(items)) as event:
+    async def _put_batches(self, type_name: str, items: list[bytes], ordering_key: str | None) -> Receipt:
+        sending = self.envelope(ordering_key=ordering_key)
+        async with sending as envelope, envelope.event(type_name, len(items)) as event:
             for item in items:
                 await event.send(item)
         return envelope.receipt

@@ -17,13 +17,15 @@ class AsyncEnvelope:
 
     Args:
         line: what the emitter's envelopes share.
+        ordering_key: roles that want order get envelopes of one key one after the other; None is a key too.
 
     Attributes:
         id: the envelope's UUID as text.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, ordering_key: str | None = None) -> None:
         self.id = line.new_id()
+        self._options = envelope_options(ordering_key)
         self._line = line
         self._stream = line.new_stream()
         self._events = 0
@@ -44,7 +46,7 @@ class AsyncEnvelope:
 
     async def __aenter__(self) -> "AsyncEnvelope":
         seconds = self._line.options.answer_seconds
-        self._stream.submit(Call("xbus.start_envelope", (self.id,), seconds, durable=False))
+        self._stream.submit(Call("xbus.start_envelope", (self.id, *self._options), seconds, durable=False))
         return self
 
     async def __aexit__(
@@ -88,3 +90,8 @@ class AsyncEnvelope:
                 "envelope not cancelled",
                 extra={"action": "emitter_cancel_failed", "envelope_id": self.id, "code": error.code},
             )
+
+
+def envelope_options(ordering_key: str | None) -> tuple[dict[str, str], ...]:
+    """The options of an envelope as the last argument of the call that begins it; nothing where there are none."""
+    return () if ordering_key is None else ({"ordering_key": ordering_key},)

@@ -70,22 +70,28 @@ class Emitter:
         finally:
             self._close_background()
 
-    def envelope(self) -> "Envelope":
-        """Begin an envelope, to be used in ``with``: leaving the block seals it, an exception cancels it."""
-        return Envelope(self._running, self._emitter.envelope())
+    def envelope(self, *, ordering_key: str | None = None) -> "Envelope":
+        """Begin an envelope, to be used in ``with``: leaving the block seals it, an exception cancels it.
 
-    def put(self, type_name: str, items: Iterable[object]) -> Receipt:
+        Args:
+            ordering_key: roles that want order get envelopes of one key one after the other, whatever becomes of those
+                of other keys; None is a key too.
+        """
+        return Envelope(self._running, self._emitter.envelope(ordering_key=ordering_key))
+
+    def put(self, type_name: str, items: Iterable[object], *, ordering_key: str | None = None) -> Receipt:
         """Send a whole envelope of one event; in a single call where it fits into one batch.
 
         Args:
             type_name: the event type.
             items: all its items, kept in memory until the bus has them.
+            ordering_key: as at ``envelope``.
 
         Raises:
             Refused: the envelope can't be taken; ``code`` says why.
             Failed: the bus did not take it within ``retry_seconds``.
         """
-        return self._running.run(self._emitter.put(type_name, items))
+        return self._running.run(self._emitter.put(type_name, items, ordering_key=ordering_key))
 
     def ask(self, type_name: str, *items: object) -> Any:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it::

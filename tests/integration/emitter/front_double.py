@@ -27,6 +27,7 @@ class Event:
 class Envelope:
     events: dict[str, Event] = field(default_factory=dict)
     state: str = "open"
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 class FrontDouble:
@@ -145,11 +146,14 @@ class FrontDouble:
         return self._called("renew", lambda: True)
 
     @verb("xbus.start_envelope")
-    def start_envelope(self, token: str, envelope_id: str) -> Any:
+    def start_envelope(self, token: str, envelope_id: str, options: dict[str, Any] | None = None) -> Any:
         self._check(token)
-        return self._called(
-            "start_envelope", lambda: self.envelopes.setdefault(envelope_id, Envelope()) and envelope_id
-        )
+
+        def answer() -> str:
+            self.envelopes.setdefault(envelope_id, Envelope(options=options or {}))
+            return envelope_id
+
+        return self._called("start_envelope", answer)
 
     @verb("xbus.start_event")
     def start_event(self, token: str, envelope_id: str, event_id: str, type_name: str, estimate: int) -> Any:
@@ -253,13 +257,16 @@ class FrontDouble:
         return self._called("cancel_envelope", answer)
 
     @verb("xbus.put_envelope")
-    def put_envelope(self, token: str, envelope_id: str, events: list[Any]) -> Any:
+    def put_envelope(
+        self, token: str, envelope_id: str, events: list[Any], options: dict[str, Any] | None = None
+    ) -> Any:
         self._check(token)
 
         def answer() -> dict[str, Any]:
             self.envelopes[envelope_id] = Envelope(
                 {id_: Event(type_name, unpack_items(data, items), True) for id_, type_name, items, data in events},
                 "sealed",
+                options or {},
             )
             return self._receipt(envelope_id)
 

@@ -106,6 +106,15 @@ async def test_a_large_put_goes_in_batches(front: FrontDouble) -> None:
     assert "put_envelope" not in front.calls
 
 
+async def test_an_ordering_key_goes_with_what_begins_the_envelope(front: FrontDouble) -> None:
+    async with emitter(front) as sender:
+        async with sender.envelope(ordering_key="client 7"):
+            pass
+        await sender.put("test_event", [b"one"], ordering_key="client 7")
+        await sender.put("test_event", [b"x" * 900] * 12, ordering_key="client 7")
+    assert [envelope.options for envelope in front.envelopes.values()] == [{"ordering_key": "client 7"}] * 3
+
+
 async def test_the_reply_of_an_event_is_there_after_its_end(front: FrontDouble) -> None:
     async with emitter(front) as sender, sender.envelope() as envelope:
         async with envelope.event("test_event") as event:

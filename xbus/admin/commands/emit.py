@@ -18,7 +18,7 @@ from xbus.admin.files import (
 )
 from xbus.admin.program import config_option
 from xbus.admin.secret import password_file_option, password_of
-from xbus.emitter import Emitter, Event, Receipt
+from xbus.emitter import Emitter, Envelope, Event, Receipt
 from xbus.errors import Refused
 
 OF_THE_ITEM = frozenset({"bad_items", "item_too_large"})
@@ -88,6 +88,7 @@ def _read_descriptor(value: str) -> Descriptor:
     help="Send nothing (stop, the default), leave bad lines out (skip), or also write them into FILE (collect).",
 )
 @click.option(_FILE, "bad_lines", type=click.Path(path_type=Path), hidden=True)
+@click.option("--ordering-key", metavar="TEXT", help="Roles that want order get envelopes of one key in their order.")
 @click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
 @password_file_option
 @click.option("--url", help="The front's address; the configuration file tells it too.")
@@ -99,6 +100,7 @@ def emit(
     encoding: str | None,
     policy: str,
     bad_lines: Path | None,
+    ordering_key: str | None,
     login: str,
     password_file: Path | None,
     url: str | None,
@@ -126,7 +128,8 @@ def emit(
             click.progressbar(length=sum(file.size for file in files), label=label, file=sys.stderr) as bar,
             Emitter(address, login, password) as emitter,
         ):
-            receipt = _send(emitter, event_types, files, bad, bar.update)
+            envelope = emitter.envelope(ordering_key=ordering_key)
+            receipt = _send(envelope, event_types, files, bad, bar.update)
     sent = "1 item" if receipt.items == 1 else f"{receipt.items:,} items"
     click.echo(f"{sent} sent: envelope {receipt.envelope_id}, position {receipt.position:,}")
     if bad.count:
@@ -150,13 +153,13 @@ def _policy(policy: str, bad_lines: Path | None) -> StopAtBadLine:
 
 
 def _send(
-    emitter: Emitter,
+    envelope: Envelope,
     event_types: Sequence[str],
     files: Sequence[ItemFile],
     bad: StopAtBadLine,
     on_bytes: Callable[[int], object],
 ) -> Receipt:
-    with emitter.envelope() as envelope:
+    with envelope:
         for event_type, file in zip(event_types, files, strict=True):
             with envelope.event(event_type) as event:
                 _send_file(event, file, bad, on_bytes)

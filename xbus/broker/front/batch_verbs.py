@@ -8,6 +8,7 @@ from typing import Any
 
 from xbus.broker.answers import coded_answer
 from xbus.broker.front.checks import NewEvent
+from xbus.broker.front.envelope_options import EnvelopeOptions
 from xbus.broker.front.envelopes import Ended, Limits
 from xbus.broker.front.front import Front
 from xbus.broker.front.verbs import known_envelope, known_event, new_id, reply_value
@@ -66,10 +67,11 @@ class FrontBatchVerbs:
 
     @verb("xbus.start_envelope")
     @coded_answer
-    def start_envelope(self, token: str, envelope_id: str) -> Any:
+    def start_envelope(self, token: str, envelope_id: str, options: dict[str, Any] | None = None) -> Any:
         emitter_id = self._sessions.owner(token)
-        started = self._front.start_envelope(emitter_id, new_id(envelope_id, "envelope_id"), is_new=False)
-        return _as_text(started)
+        made_id = new_id(envelope_id, "envelope_id")
+        ordering_key = EnvelopeOptions.of(options).ordering_key
+        return _as_text(self._front.start_envelope(emitter_id, made_id, is_new=False, ordering_key=ordering_key))
 
     @verb("xbus.start_event")
     @coded_answer
@@ -107,10 +109,13 @@ class FrontBatchVerbs:
 
     @verb("xbus.put_envelope")
     @coded_answer
-    def put_envelope(self, token: str, envelope_id: str, events: list[Any]) -> Any:
+    def put_envelope(
+        self, token: str, envelope_id: str, events: list[Any], options: dict[str, Any] | None = None
+    ) -> Any:
         emitter_id = self._sessions.owner(token)
         made_id = new_id(envelope_id, "envelope_id")
-        put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events])
+        ordering_key = EnvelopeOptions.of(options).ordering_key
+        put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events], ordering_key)
         return Later.of(put).then(_receipt_map)
 
 

@@ -49,16 +49,19 @@ class Front:
         """Whether an emitter is in the midst of sending."""
         return self._envelopes.holds_open(emitter_id)
 
-    def start_envelope(self, emitter_id: int, envelope_id: UUID, *, is_new: bool) -> Any:
+    def start_envelope(
+        self, emitter_id: int, envelope_id: UUID, *, is_new: bool, ordering_key: str | None = None
+    ) -> Any:
         """Open an envelope; it promises nothing and need not be waited for. A repeat changes nothing.
 
         Args:
+            ordering_key: roles that want order get envelopes of one key one after the other; None is a key too.
             is_new: whether the id was made here and now, so that the journal can't know it.
         """
 
         def start(known: Known | None) -> UUID:
             if known is None:
-                self._envelopes.open(emitter_id, envelope_id)
+                self._envelopes.open(emitter_id, envelope_id, ordering_key)
             else:
                 _check_owner(known, emitter_id, envelope_id)
             return envelope_id
@@ -106,8 +109,13 @@ class Front:
         """Give an envelope up; answered with True. See ``LiveEnvelope.cancel``."""
         return self._call(emitter_id, envelope_id, self._cancel)
 
-    def put_envelope(self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent]) -> Any:
+    def put_envelope(
+        self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], ordering_key: str | None = None
+    ) -> Any:
         """Take a whole envelope in one call; answered with its receipt, and so is a repeat.
+
+        Args:
+            ordering_key: as at ``start_envelope``.
 
         Raises:
             Refused: as the single calls would; then nothing of it is kept.
@@ -118,7 +126,7 @@ class Front:
                 _check_owner(known, emitter_id, envelope_id)
                 return self._envelopes.later(self._put_again(known, events))
             self._checks.whole(emitter_id, envelope_id, events)
-            envelope = self._envelopes.open(emitter_id, envelope_id)
+            envelope = self._envelopes.open(emitter_id, envelope_id, ordering_key)
             unheard(self._fill(envelope, events))
             return self._seal(envelope, len(events))
 

@@ -77,10 +77,10 @@ class KnownEnvelopes:
         """Whether an emitter is in the midst of sending."""
         return any(envelope.emitter_id == emitter_id for envelope in self._live.values())
 
-    def open(self, emitter_id: int, envelope_id: UUID) -> LiveEnvelope:
+    def open(self, emitter_id: int, envelope_id: UUID, ordering_key: str | None = None) -> LiveEnvelope:
         """Begin an envelope that there is not."""
         envelope = self._keep(OpenEnvelope(envelope_id, emitter_id))
-        envelope.write(StartEnvelope(envelope_id, emitter_id, self._clock.now()))
+        envelope.write(StartEnvelope(envelope_id, emitter_id, self._clock.now(), ordering_key))
         return envelope
 
     def with_envelope(self, envelope_id: UUID, act: Act) -> Any:

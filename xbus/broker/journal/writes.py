@@ -15,9 +15,13 @@ Indices: TypeAlias = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class StartEnvelope:
+    """An envelope begins; ``ordering_key`` and ``idempotency_key`` as in ``model.envelope``."""
+
     envelope_id: UUID
     emitter_id: int
     at: datetime
+    ordering_key: str | None = None
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

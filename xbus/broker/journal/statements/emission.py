@@ -47,6 +47,8 @@ def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvel
                 "emitter_id": write.emitter_id,
                 "state": EnvelopeState.OPEN,
                 "opened_at": write.at,
+                "ordering_key": write.ordering_key,
+                "idempotency_key": write.idempotency_key,
             }
             for write in group
         ],

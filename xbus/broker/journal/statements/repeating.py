@@ -51,6 +51,7 @@ def _repeat_open(connection: sa.Connection, write: writes.Repeat) -> sa.RowMappi
         "state": EnvelopeState.OPEN,
         "opened_at": write.at,
         "origin_id": write.origin_id,
+        "ordering_key": origin["ordering_key"],
     }
     connection.execute(_INSERT_ENVELOPE, envelope)
     if write.events:
