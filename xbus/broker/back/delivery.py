@@ -18,6 +18,7 @@ from xbus.broker.back.run import Run
 from xbus.broker.back.slots import Absent, AnyOf
 from xbus.broker.back.supplies import Supplies
 from xbus.broker.journal.log import LogEnvelope
+from xbus.broker.journal.overlays import EventOverlay, read_overlays
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
 
@@ -127,12 +128,20 @@ class Deliveries:
         Args:
             rows: the delivery rows of those that don't get it in its turn, by role id, with this attempt counted.
         """
+        supplies = await self._supplies_for(envelope, rows)
         self._carry_on_held(envelope)
         present = await self._muster.take(recipients, lambda recipient: self._may_get(recipient, envelope))
         if present:
             is_doubtful = self._holds.is_doubtful(envelope.envelope_id, present)
-            again = is_doubtful or any(row.attempts > 1 for row in rows.values())
-            self._start(envelope, present, rows, Run(envelope.envelope_id, present, self._supplies, again=again))
+            again = is_doubtful or any(fate.may_have_begun(row) for row in rows.values())
+            self._start(envelope, present, rows, Run(envelope.envelope_id, present, supplies, again=again))
+
+    async def _supplies_for(self, envelope: LogEnvelope, rows: Mapping[int, Delivery]) -> Supplies:
+        """What a run lives on: only a role that gets an envelope on its own may get it otherwise than it was sent."""
+        overlays: dict[UUID, EventOverlay] = {}
+        for role_id in rows:
+            overlays |= await self._log.read(read_overlays, role_id, envelope.envelope_id)
+        return self._supplies.overlaid(overlays)
 
     def _start(
         self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery], run: Run

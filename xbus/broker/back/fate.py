@@ -7,6 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from xbus.broker.back.failures import FailureClass, RecipientFailed
+from xbus.broker.journal.deliveries import RESUMED
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
 
@@ -55,6 +56,15 @@ def waiting_for(delivery: Delivery, service: str) -> Delivery:
 def next_attempt(delivery: Delivery) -> Delivery:
     """It is about to be handed over once more: counted before, so that a crash can't lose count."""
     return replace(delivery, state=DeliveryState.RETRY, attempts=delivery.attempts + 1, service=None)
+
+
+def may_have_begun(attempt: Delivery) -> bool:
+    """Whether its recipient may have something left of an earlier attempt, which is to be forgotten first.
+
+    Args:
+        attempt: the delivery, with the coming attempt counted.
+    """
+    return attempt.attempts > 1 or attempt.code == RESUMED
 
 
 def after_failure(attempt: Delivery, failure: RecipientFailed) -> Delivery:

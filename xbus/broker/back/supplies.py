@@ -1,14 +1,18 @@
 """What runs live on: graphs and items from the log, and workers that are hired and given back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from copy import copy
 from typing import Any
+from uuid import UUID
 
 from xbus.broker.back.batch import Batch
 from xbus.broker.back.log import Log
+from xbus.broker.back.overlaid import overlaid
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.slots import AnyOf, Slots, This
 from xbus.broker.journal.log import LogEvent
+from xbus.broker.journal.overlays import EventOverlay
 from xbus.graph import Graph
 
 
@@ -26,7 +30,16 @@ class Supplies:
         self._log = log
         self._slots = slots
         self._tasks = tasks
+        self._overlays: Mapping[UUID, EventOverlay] = {}
         self.window_bytes = window_bytes
+
+    def overlaid(self, overlays: Mapping[UUID, EventOverlay]) -> "Supplies":
+        """The same for a run that is to bring some events otherwise than they were sent, by event id."""
+        if not overlays:
+            return self
+        supplies = copy(self)
+        supplies._overlays = overlays
+        return supplies
 
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""
@@ -34,7 +47,9 @@ class Supplies:
 
     def items(self, event: LogEvent) -> AsyncIterator[Batch]:
         """An event's items, in index order."""
-        return self._log.items(event)
+        overlay = self._overlays.get(event.event_id)
+        items = self._log.items(event)
+        return items if overlay is None else overlaid(items, overlay)
 
     async def hire(self, services: Sequence[str]) -> list[Recipient]:
         """A free worker of each service, all at once.

@@ -9,6 +9,9 @@ from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
 
+RESUMED = "resumed"
+"""The code of a delivery that a person has taken up again; its attempts are counted anew."""
+
 
 def read_cursors(connection: sa.Connection) -> dict[int, Cursor]:
     """Where each consumer role stands, by role id."""

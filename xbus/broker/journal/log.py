@@ -80,6 +80,7 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
         sa.select(
             model.envelope.c.id,
             model.envelope.c.position,
+            model.envelope.c.origin_id.is_not(None),
             model.event.c.id.label("event_id"),
             model.event_type.c.name,
             model.event.c.graph_id,
@@ -93,11 +94,13 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
     )
     events: dict[tuple[UUID, int], list[LogEvent]] = {}
     repeats: set[UUID] = set()
-    for envelope_id, position, event_id, type_name, graph_id, items, origin_id in connection.execute(statement):
+    for envelope_id, position, is_repeat, event_id, type_name, graph_id, items, origin_id in connection.execute(
+        statement
+    ):
         of_envelope = events.setdefault((envelope_id, position), [])
         if event_id is not None:
             of_envelope.append(LogEvent(event_id, type_name, graph_id, items, origin_id))
-        if origin_id is not None:
+        if is_repeat:
             repeats.add(envelope_id)
     only_roles = read_only_roles(connection, repeats)
     return [

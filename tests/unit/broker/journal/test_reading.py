@@ -9,12 +9,13 @@ import sqlalchemy as sa
 from tests.support.journal import memory_engine
 from xbus.broker.journal.deliveries import read_due_deliveries
 from xbus.broker.journal.log import read_at, read_log, read_sealed
+from xbus.broker.journal.overlays import read_overlays
 from xbus.broker.journal.repeats import read_parked
 from xbus.broker.journal.replies import read_asks, read_cancelled, read_held_replies, read_replies
 from xbus.clock import SystemClock
 from xbus.ids import Ids
 
-GROWING = ("envelope", "event", "segment", "delivery", "reply", "failure", "history")
+GROWING = ("envelope", "event", "segment", "delivery", "reply", "failure", "history", "correction", "parked_item")
 SOME_ID = Ids(SystemClock()).new()
 
 
@@ -25,6 +26,7 @@ SOME_ID = Ids(SystemClock()).new()
         (read_at, ([1, 2],)),
         (read_sealed, ([SOME_ID],)),
         (read_due_deliveries, (1, ["names"], 10)),
+        (read_overlays, (1, SOME_ID)),
         (read_asks, ()),
         (read_held_replies, ()),
         (read_replies, ([SOME_ID],)),
