@@ -23,6 +23,8 @@ class NotedEmitter:
     """What sending the item 1 leads to."""
     broken: ClassVar[XbusError | None]
     """What became of an earlier batch."""
+    options: ClassVar[dict[str, Any]]
+    """What was said of the envelope."""
 
     def __init__(self, url: str, login: str, password: str) -> None:
         self.notes.append(("login", url, login, password))
@@ -35,7 +37,8 @@ class NotedEmitter:
         pass
 
     @contextmanager
-    def envelope(self) -> Iterator[Any]:
+    def envelope(self, **options: Any) -> Iterator[Any]:
+        self.options.update(options)
         envelope = SimpleNamespace(event=self._event)
         try:
             yield envelope
@@ -67,6 +70,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> type[NotedEmitter]:
         notes: ClassVar[list[Any]] = []
         refusal: ClassVar[XbusError | None] = None
         broken: ClassVar[XbusError | None] = None
+        options: ClassVar[dict[str, Any]] = {}
 
     monkeypatch.setattr(command, "Emitter", Fresh)
     for variable in ("XBUS_CONFIG", "XBUS_LOGIN", "XBUS_PASSWORD"):
@@ -96,6 +100,11 @@ def test_a_file_is_one_envelope(noted: type[NotedEmitter], tmp_path: Path) -> No
         "sealed",
     ]
     assert result.stdout == "2 items sent: envelope e1, position 1,234\n"
+
+
+def test_what_is_said_of_the_envelope_goes_with_it(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    emit(tmp_path / "a.jsonl", "1", "--login", "me", "--ordering-key", "client 7", XBUS_PASSWORD="secret")
+    assert noted.options == {"ordering_key": "client 7"}
 
 
 def test_login_and_password_come_from_where_they_are_said(noted: type[NotedEmitter], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from xbus.admin.files import (
 )
 from xbus.admin.program import config_option
 from xbus.admin.secret import password_file_option, password_of
-from xbus.emitter import Emitter, Envelope, Event, Receipt
+from xbus.emitter import Emitter, Envelope, Event
 from xbus.errors import Refused
 
 OF_THE_ITEM = frozenset({"bad_items", "item_too_large"})
@@ -126,10 +126,10 @@ def emit(
         label = f"Sending {paths[0].name}" if len(paths) == 1 else f"Sending {len(paths)} files"
         with (
             click.progressbar(length=sum(file.size for file in files), label=label, file=sys.stderr) as bar,
-            Emitter(address, login, password) as emitter,
+            Emitter(address, login, password) as emitter,emitter.envelope(ordering_key=ordering_key) as envelope
         ):
-            envelope = emitter.envelope(ordering_key=ordering_key)
-            receipt = _send(envelope, event_types, files, bad, bar.update)
+            _send(envelope, event_types, files, bad, bar.update)
+    receipt = envelope.receipt
     sent = "1 item" if receipt.items == 1 else f"{receipt.items:,} items"
     click.echo(f"{sent} sent: envelope {receipt.envelope_id}, position {receipt.position:,}")
     if bad.count:
@@ -158,13 +158,11 @@ def _send(
     files: Sequence[ItemFile],
     bad: StopAtBadLine,
     on_bytes: Callable[[int], object],
-) -> Receipt:
-    with envelope:
-        for event_type, file in zip(event_types, files, strict=True):
-            with envelope.event(event_type) as event:
-                _send_file(event, file, bad, on_bytes)
-        bad.finish()
-    return envelope.receipt
+) -> None:
+    for event_type, file in zip(event_types, files, strict=True):
+        with envelope.event(event_type) as event:
+            _send_file(event, file, bad, on_bytes)
+    bad.finish()
 
 
 def _send_file(event: Event, file: ItemFile, bad: StopAtBadLine, on_bytes: Callable[[int], object]) -> None:

@@ -17,7 +17,8 @@ def test_nothing_need_be_said(options: dict[Any, Any] | None) -> None:
 def test_each_option_takes_a_text_up_to_its_length(name: str) -> None:
     longest = "é" * LONGEST[name]
     assert EnvelopeOptions.of({name: longest}) == EnvelopeOptions(**{name: longest})
-    for wrong in ("", longest + "é", "zero\0", b"bytes", 7, True, []):
+    wrongs: list[Any] = ["", longest + "é", "zero\0", b"bytes", 7, True, []]
+    for wrong in wrongs:
         with pytest.raises(Refused, match=name) as refusal:
             EnvelopeOptions.of({name: wrong})
         assert refusal.value.code == "wrong_arguments"
