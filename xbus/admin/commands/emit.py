@@ -126,7 +126,8 @@ def emit(
         label = f"Sending {paths[0].name}" if len(paths) == 1 else f"Sending {len(paths)} files"
         with (
             click.progressbar(length=sum(file.size for file in files), label=label, file=sys.stderr) as bar,
-            Emitter(address, login, password) as emitter,emitter.envelope(ordering_key=ordering_key) as envelope
+            Emitter(address, login, password) as emitter,
+            emitter.envelope(ordering_key=ordering_key) as envelope,
         ):
             _send(envelope, event_types, files, bad, bar.update)
     receipt = envelope.receipt
