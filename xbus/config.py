@@ -16,6 +16,9 @@ from xbus.errors import ConfigurationError
 LARGEST_NUMBER = 2**53
 """No option needs more, and up to here a float keeps whole numbers exact."""
 
+LARGEST_DAYS = 36_500
+"""A hundred years."""
+
 
 def _switch(value: str) -> bool:
     try:
@@ -32,6 +35,22 @@ def _count(value: str) -> int:
         raise ValueError("is not a whole number") from None
     if not 1 <= number <= LARGEST_NUMBER:
         raise ValueError(f"is not between 1 and {LARGEST_NUMBER}")
+    return number
+
+
+def _limit(value: str) -> int:
+    """As :func:`_count`, or 0 for no limit."""
+    return 0 if value == "0" else _count(value)
+
+
+def _days(value: str) -> float:
+    """A number of days, or 0 for ever."""
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("is not a number of days") from None
+    if not 0 <= number <= LARGEST_DAYS:  # false for "nan" as well
+        raise ValueError(f"is not a number of days between 0 and {LARGEST_DAYS}")
     return number
 
 
@@ -145,6 +164,7 @@ class Front:
     max_envelope_items: int = option(100_000_000, _count)
     max_envelope_bytes: int = option(16 * 1024**3, _count)
     immediate_reply_timeout: float = option(30.0, _seconds)
+    open_envelope_timeout: float = option(86400.0, _seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +186,12 @@ class Back:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """How much is written at once, in bytes."""
+    """How much is written at once and kept, in bytes, and for how many days."""
 
     max_pending_bytes: int = option(64 * 1024**2, _count)
     max_segment_bytes: int = option(1024**2, _count)
+    max_bytes: int = option(0, _limit)
+    keep_settled_days: float = option(30.0, _days)
 
 
 @dataclass(frozen=True, slots=True)

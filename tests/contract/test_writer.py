@@ -23,6 +23,7 @@ from xbus.broker.journal.database import create_engine
 from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import read_head
+from xbus.broker.journal.retention import read_stored_bytes
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 
 
@@ -376,3 +377,14 @@ async def test_an_sqlite_file_is_in_wal_and_synced_at_each_commit(sqlite_url: st
 
         assert await journal.read(pragmas) == ("wal", 2, 1)
         assert await journal.read(read_version) == 1
+
+
+async def test_how_much_is_stored_is_counted_with_it(journal: Journal, scribe: Scribe) -> None:
+    before = await journal.read(read_stored_bytes)
+    receipts = [await scribe.put([b"x" * 100], [b"y"]), await scribe.put([b"z" * 50_000])]
+    stored = sum(receipt.data_bytes for receipt in receipts)
+    assert await journal.read(read_stored_bytes) - before == stored == journal.stored_bytes
+    envelope_id, _ = scribe.start_envelope()
+    with pytest.raises(JournalError):
+        await scribe.append(envelope_id, uuid.uuid4(), 0, [b"nowhere"])
+    assert await journal.read(read_stored_bytes) - before == stored == journal.stored_bytes

@@ -19,6 +19,7 @@ from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.front.repeating import Repeating
 from xbus.broker.front.replies import Replies
 from xbus.broker.front.verbs import FrontVerbs
+from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.sessions import Sessions
 from xbus.clock import Clock
@@ -86,6 +87,7 @@ class FrontPart:
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
         self._stopping = False
         self._replies = Replies(shared.journal, self._bell, shared.clock, config.immediate_reply_timeout)
+        self._space = Space(shared.journal, shared.config.journal.max_bytes)
         self._front = Front(
             shared.journal,
             shared.configuration,
@@ -94,6 +96,7 @@ class FrontPart:
             self._replies,
             self._bell.ring,
             shared.tasks,
+            self._space,
         )
         repeating = Repeating(
             shared.journal,
@@ -126,11 +129,13 @@ class FrontPart:
     async def recover(self) -> None:
         await self._sessions.restore()
         await self._replies.recover()
+        await self._space.refresh()
 
     async def start(self) -> None:
         self._bell.connect()
         self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
         self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")
+        self._shared.tasks.create_task(self._space.watch(), name="space")
         self._shared.journal.on_room(self._server.resume)
         self._server.start()
 

@@ -11,6 +11,7 @@ from xbus.broker.front.envelopes import Limits, envelope_unknown
 from xbus.broker.front.futures import unheard
 from xbus.broker.front.known import Known, KnownEnvelopes
 from xbus.broker.front.replies import Replies
+from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Receipt
 from xbus.clock import Clock
@@ -27,6 +28,7 @@ class Front:
         replies: gets immediate replies.
         ring: called whenever an envelope was sealed, or one was cancelled that a recipient may hold open.
         tasks: where what calls leave running runs.
+        space: says whether there is space for more.
     """
 
     def __init__(
@@ -38,8 +40,10 @@ class Front:
         replies: Replies,
         ring: Callable[[], None],
         tasks: asyncio.TaskGroup,
+        space: Space,
     ) -> None:
         self._ring = ring
+        self._space = space
         self._checks = Checks(configuration, limits)
         self._envelopes = KnownEnvelopes(
             journal, clock, limits, self._checks.event_type, self._checks.wants_reply, replies, tasks
@@ -61,6 +65,7 @@ class Front:
 
         def start(known: Known | None) -> UUID:
             if known is None:
+                self._space.check_new()
                 self._envelopes.open(emitter_id, envelope_id, ordering_key)
             else:
                 _check_owner(known, emitter_id, envelope_id)
@@ -85,6 +90,7 @@ class Front:
             Refused: batch_too_large, item_too_large, bad_items, and those of ``LiveEnvelope.append``.
         """
         self._checks.batch(items, data)
+        self._space.check_more()
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, first_index, items, data))
 
     def append_item(self, emitter_id: int, envelope_id: UUID, event_id: UUID, item: bytes) -> Any:
@@ -94,6 +100,7 @@ class Front:
             Refused: item_too_large, and those of ``LiveEnvelope.append``.
         """
         self._checks.item_size(len(item))
+        self._space.check_more()
         packed = pack_items([item])
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
 
@@ -126,6 +133,7 @@ class Front:
                 _check_owner(known, emitter_id, envelope_id)
                 return self._envelopes.later(self._put_again(known, events))
             self._checks.whole(emitter_id, envelope_id, events)
+            self._space.check_new()
             envelope = self._envelopes.open(emitter_id, envelope_id, ordering_key)
             unheard(self._fill(envelope, events))
             return self._seal(envelope, len(events))

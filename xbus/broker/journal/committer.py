@@ -14,7 +14,7 @@ from xbus import model
 from xbus.broker.journal.database import check_durable, journal_errors
 from xbus.broker.journal.statements import carry_out
 from xbus.broker.journal.statements.common import Prepared
-from xbus.broker.journal.writes import StartEvent, Write
+from xbus.broker.journal.writes import Append, StartEvent, Write
 from xbus.errors import EventIdTaken, JournalError, JournalUnavailable, XbusError
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,8 @@ class Committer:
         self._taken_in: dict[UUID, EventIdTaken] = {}
         self.faults = 0
         """How many faults there have been; what a maker of calls knows once it has their answers."""
+        self.stored_bytes = 0
+        """How much data was stored since it began, as far as that is known."""
 
     def begin_epoch(self, connection: sa.Connection) -> None:
         """Take over this committer's row: a process that still writes under the old epoch can no more.
@@ -187,11 +189,12 @@ class Committer:
         self._group_number += 1
         committing = False
         answers: list[Any] = []
+        group = [cast(Write, call.what) for call in calls]
+        data_bytes = sum(len(write.data) for write in group if type(write) is Append)
         try:
             with journal_errors(), self._connected().begin():
-                group = [cast(Write, call.what) for call in calls]
                 answers = carry_out(self._connected(), group, self._max_segment_bytes)
-                self._stamp()
+                self._stamp(data_bytes)
                 committing = True
         except JournalUnavailable:
             self._disconnect()
@@ -204,11 +207,21 @@ class Committer:
                 return [UNDECIDED] * len(calls)
             if not committed:
                 raise
+        self.stored_bytes += data_bytes
         return answers
 
-    def _stamp(self) -> None:
-        """Number the group, unless another process has taken over: then this one may write no more."""
-        values = {"of_name": self._name, "of_epoch": self._epoch, "number": self._group_number}
+    def _stamp(self, data_bytes: int) -> None:
+        """Number the group, unless another process has taken over: then this one may write no more.
+
+        Args:
+            data_bytes: how much it stores.
+        """
+        values = {
+            "of_name": self._name,
+            "of_epoch": self._epoch,
+            "number": self._group_number,
+            "data_bytes": data_bytes,
+        }
         if _STAMP.execute(self._connected(), values) != 1:
             raise Superseded(f"another broker now writes to this journal as {self._name}")
 
@@ -270,7 +283,10 @@ _OF_WRITER = model.writer.c.name == bindparam("of_name")
 _STAMP = Prepared(
     sa.update(model.writer)
     .where(_OF_WRITER, model.writer.c.epoch == bindparam("of_epoch"))
-    .values(group_number=bindparam("number"))
+    .values(
+        group_number=bindparam("number"),
+        stored_bytes=model.writer.c.stored_bytes + bindparam("data_bytes", type_=sa.BigInteger),
+    )
 )
 _READ_WRITER = sa.select(model.writer.c.epoch, model.writer.c.group_number).where(_OF_WRITER)
 _LOCK_WRITER = _READ_WRITER.with_for_update()

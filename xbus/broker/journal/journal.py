@@ -137,6 +137,25 @@ class Journal:
         """Whether more should be written; false while too much is not yet committed: let those who send wait."""
         return self._writer.has_room
 
+    @property
+    def pending_bytes(self) -> int:
+        """How much waits to be committed."""
+        return self._writer.pending_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """How much data of items this process has stored since it began, as far as that is known."""
+        return self._writer.stored_bytes
+
+    async def run(self, errand: Callable[[sa.Connection], T]) -> T:
+        """Do something else on the write connection, in its turn and in a transaction of its own.
+
+        Raises:
+            JournalUnavailable: the database can't do it now; nothing was kept, unless that broke off its COMMIT.
+        """
+        done: T = await self._writer.run(errand)
+        return done
+
     def on_room(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called whenever ``has_room`` turns true again."""
         self._room_listeners.append(listener)

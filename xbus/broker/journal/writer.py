@@ -97,6 +97,16 @@ class Writer:
         """Whether more should be submitted; false means: let those who send wait."""
         return not self._full
 
+    @property
+    def pending_bytes(self) -> int:
+        """How much waits to be committed."""
+        return self._pending_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """How much data it has stored since it began, as far as that is known."""
+        return self._committer.stored_bytes
+
     async def ended(self) -> None:
         """Wait until the thread has ended.
 

@@ -15,6 +15,7 @@ from xbus.broker.front.checks import NewEvent
 from xbus.broker.front.envelopes import Ended, Limits
 from xbus.broker.front.front import Front
 from xbus.broker.front.replies import Replies
+from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Receipt
@@ -132,7 +133,7 @@ def replies(journal: Journal, rings: Rings) -> Replies:
 async def front(journal: Journal, configuration: Configuration, replies: Replies, rings: Rings) -> AsyncIterator[Front]:
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(replies.watch())
-        yield Front(journal, configuration, StandingClock(), LIMITS, replies, rings.ring, tasks)
+        yield Front(journal, configuration, StandingClock(), LIMITS, replies, rings.ring, tasks, Space(journal, 0))
         watching.cancel()
 
 

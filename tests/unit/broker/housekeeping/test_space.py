@@ -1,0 +1,74 @@
+"""What may come in, by how much the journal holds."""
+
+from typing import Any, cast
+
+import pytest
+
+from xbus.broker.housekeeping.space import Space
+from xbus.broker.journal.journal import Journal
+from xbus.errors import Failed
+
+
+class Holding:
+    """A journal that holds so much."""
+
+    def __init__(self) -> None:
+        self.elsewhere = 0
+        self.stored_bytes = 0
+        self.pending_bytes = 0
+
+    async def read(self, _: Any) -> int:
+        return self.elsewhere + self.stored_bytes
+
+
+@pytest.fixture
+def holding() -> Holding:
+    return Holding()
+
+
+@pytest.fixture
+def told() -> list[str | None]:
+    return []
+
+
+@pytest.fixture
+def space(holding: Holding, told: list[str | None]) -> Space:
+    return Space(cast(Journal, holding), 1000, told.append)
+
+
+def refused(check: Any) -> bool:
+    try:
+        check()
+    except Failed as refusal:
+        assert refusal.code == "journal_full"
+        assert "1000" in refusal.cause or "1100" in refusal.cause
+        return True
+    return False
+
+
+async def test_new_envelopes_up_to_the_limit_and_open_ones_a_tenth_beyond(space: Space, holding: Holding) -> None:
+    holding.elsewhere = 400
+    await space.refresh()
+    holding.stored_bytes = 500
+    for pending, new_refused, more_refused in ((100, False, False), (101, True, False), (200, True, False)):
+        holding.pending_bytes = pending
+        assert (refused(space.check_new), refused(space.check_more)) == (new_refused, more_refused)
+    holding.pending_bytes = 201
+    assert refused(space.check_new)
+    assert refused(space.check_more)
+
+
+async def test_it_opens_again_a_little_below_the_limit(space: Space, holding: Holding, told: list[str | None]) -> None:
+    for held, new_refused in ((1001, True), (990, True), (951, True), (950, False), (990, False)):
+        holding.elsewhere = held
+        await space.refresh()
+        assert refused(space.check_new) is new_refused
+    assert [cause is None for cause in told] == [False, True]
+
+
+async def test_without_a_limit_all_may_come(holding: Holding) -> None:
+    space = Space(cast(Journal, holding), 0)
+    holding.elsewhere = 2**60
+    space.check_new()
+    space.check_more()
+    await space.watch()

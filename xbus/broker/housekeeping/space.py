@@ -1,0 +1,106 @@
+"""How much the journal may hold: over the limit nothing new is begun, what is open may end, and all is delivered."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.retention import read_stored_bytes
+from xbus.errors import Failed, JournalUnavailable
+
+log = logging.getLogger(__name__)
+
+CODE = "journal_full"
+
+REFRESH_SECONDS = 1.0
+"""How often it is read what other processes stored, and what was removed."""
+
+REOPEN_SHARE = 0.95
+"""A journal that was full takes new envelopes again below this part of its limit."""
+
+FINISH_SHARE = 1.1
+"""Envelopes that are open may grow up to this part of the limit."""
+
+
+class Space:
+    """Lets emitters' calls pass while there is space for what they bring.
+
+    Args:
+        journal: entered.
+        max_bytes: what the segments' data may take together; 0 for no limit.
+        on_change: told in a sentence that the journal is full, and with None that it is no longer.
+    """
+
+    def __init__(
+        self, journal: Journal, max_bytes: int, on_change: Callable[[str | None], None] = lambda cause: None
+    ) -> None:
+        self._journal = journal
+        self._max_bytes = max_bytes
+        self._on_change = on_change
+        self._elsewhere = 0
+        self._full = False
+
+    @property
+    def live_bytes(self) -> int:
+        """What the segments' data take, with what is on its way to be stored."""
+        return self._elsewhere + self._journal.stored_bytes + self._journal.pending_bytes
+
+    def check_new(self) -> None:
+        """Let a new envelope pass.
+
+        Raises:
+            Failed: journal_full.
+        """
+        if self._max_bytes and self._look():
+            raise self._refusal("a new envelope", self._max_bytes)
+
+    def check_more(self) -> None:
+        """Let items of an envelope pass that is open already.
+
+        Raises:
+            Failed: journal_full.
+        """
+        if self._max_bytes and self.live_bytes > self._max_bytes * FINISH_SHARE:
+            raise self._refusal("more items", int(self._max_bytes * FINISH_SHARE))
+
+    def _look(self) -> bool:
+        """Whether the journal is full now."""
+        live = self.live_bytes
+        if self._full != (live > self._max_bytes * (REOPEN_SHARE if self._full else 1)):
+            self._full = not self._full
+            extra = {"action": CODE if self._full else "journal_has_space", "live_bytes": live}
+            if self._full:
+                log.warning("the journal is full: new envelopes are refused", extra=extra)
+            else:
+                log.info("the journal has space again", extra=extra)
+            self._on_change(self._cause(live) if self._full else None)
+        return self._full
+
+    def _cause(self, live: int) -> str:
+        return f"the journal holds {live} bytes of items, and max_bytes is {self._max_bytes}"
+
+    def _refusal(self, what: str, limit: int) -> Failed:
+        return Failed(
+            f"the journal holds {self.live_bytes} bytes of items and takes {what} up to {limit}",
+            "repeat the call when recipients have got what waits for them, or raise max_bytes",
+            code=CODE,
+        )
+
+    async def refresh(self) -> None:
+        """Read how much there is.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        stored_here = self._journal.stored_bytes
+        self._elsewhere = await self._journal.read(read_stored_bytes) - stored_here
+        self._look()
+
+    async def watch(self) -> None:
+        """For ever: refresh; an unreachable database only delays it. Without a limit there is nothing to do."""
+        while self._max_bytes:
+            try:
+                await self.refresh()
+            except JournalUnavailable as error:
+                log.debug("space not read: %s", error, extra={"action": "space_unread"})
+            await asyncio.sleep(REFRESH_SECONDS)
