@@ -19,6 +19,7 @@ from xbus.broker.back.verbs import BackVerbs
 from xbus.broker.front.batch_verbs import FrontBatchVerbs
 from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.front.verbs import FrontVerbs
+from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.journal.configuration import Bus, Stored, make_plan
 from xbus.broker.journal.configuration.demo import add_demo_rows
 from xbus.broker.journal.connection import writing
@@ -159,9 +160,10 @@ def section(page: Path, heading: str) -> str:
     [
         (("Front, as in 0.2.0", "Front, added"), (FrontVerbs, FrontBatchVerbs, RepeatVerbs, RepeatBatchVerbs)),
         (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs)),
+        (("Front and back",), (HealthVerbs,)),
         (("Recipients",), (RecipientApi,)),
     ],
-    ids=["front", "back", "recipients"],
+    ids=["front", "back", "both", "recipients"],
 )
 def test_every_verb_is_described(headings: tuple[str, ...], classes: tuple[type, ...]) -> None:
     described = {

@@ -9,6 +9,7 @@ from xbus.admin.commands.emit import emit
 from xbus.admin.commands.envelope import envelope
 from xbus.admin.commands.export import export
 from xbus.admin.commands.failure import failure
+from xbus.admin.commands.health import health
 from xbus.admin.commands.import_legacy import import_legacy
 from xbus.admin.commands.password import password
 from xbus.admin.commands.recipient import recipient
@@ -29,5 +30,17 @@ def main() -> None:
     """
 
 
-for command in (apply, clearing, descriptor, emit, envelope, export, failure, import_legacy, password, recipient):
+for command in (
+    apply,
+    clearing,
+    descriptor,
+    emit,
+    envelope,
+    export,
+    failure,
+    health,
+    import_legacy,
+    password,
+    recipient,
+):
     main.add_command(command)

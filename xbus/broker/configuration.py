@@ -7,11 +7,15 @@ from collections.abc import Callable
 from xbus.broker.journal.catalog import Catalog, read_catalog, read_version
 from xbus.broker.journal.journal import Journal
 from xbus.errors import JournalUnavailable
+from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 """How often the version of the configuration is looked at: one row."""
+
+UNREADABLE = "journal_unreadable"
+"""The problem that health is told of."""
 
 
 class Configuration:
@@ -19,10 +23,12 @@ class Configuration:
 
     Args:
         journal: where it is kept.
+        health: told when it can't be read: each look is a sign of whether the database is there.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, health: Health | None = None) -> None:
         self._journal = journal
+        self._health = health
         self._listeners: list[Callable[[], None]] = []
         self.catalog = Catalog(version=-1, event_types={}, emitters={}, roles={})
 
@@ -51,3 +57,8 @@ class Configuration:
                 await self.refresh()
             except JournalUnavailable as error:
                 log.warning("configuration not read: %s", error, extra={"action": "configuration_unread"})
+                if self._health is not None:
+                    self._health.trouble(UNREADABLE, "the database can't be read now", "see that it runs")
+            else:
+                if self._health is not None:
+                    self._health.over(UNREADABLE)

@@ -6,13 +6,15 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Literal
 
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
+from xbus.broker.mishaps import Mishaps
 from xbus.broker.parts import PARTS, Part, Shared
 from xbus.clock import SystemClock
 from xbus.config import Config
@@ -20,6 +22,7 @@ from xbus.errors import ConfigurationError, XbusError
 from xbus.ids import Ids
 from xbus.passwords import Passwords
 from xbus.rpc.context import new_context
+from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +46,40 @@ def run(config: Config, *, only: Literal["front", "back"] | None, ready_file: Pa
         XbusError: it can't start.
     """
     _check_apart(config, only)
+    last_resort = _LastResort(config.daemon.stop_timeout)
     try:
-        asyncio.run(_serve(config, list(PARTS) if only is None else [only], ready_file))
+        asyncio.run(_serve(config, list(PARTS) if only is None else [only], ready_file, last_resort))
     except BaseExceptionGroup as group:
         return _exit_code(group)
+    finally:
+        last_resort.cancel()
     return STOPPED
+
+
+class _LastResort:
+    """Ends the process where a part of it has died, and the others can't be ended in order: nothing stays half alive.
+
+    A thread may wait for a database that does not answer any more.
+
+    Args:
+        seconds: how long they may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    def begin(self) -> None:
+        self._timer.start()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    @staticmethod
+    def _end() -> None:
+        log.critical("what is left of the broker does not end: it is broken off", extra={"action": "broken_off"})
+        logging.shutdown()
+        os._exit(BROKEN)
 
 
 class _Stopped(Exception):
@@ -59,14 +91,14 @@ class _NotStarted(Exception):
 
 
 def _exit_code(group: BaseExceptionGroup[BaseException]) -> int:
-    ends = list(_leaves(group))
-    for end in ends:
+    for end in _leaves(group):
         if isinstance(end, _NotStarted) and end.__cause__ is not None:
             raise end.__cause__
-    deaths = [end for end in ends if not isinstance(end, _Stopped)]
-    for death in deaths:
-        log.critical("a part of the broker died: %s", death, exc_info=death, extra={"action": "died"})
-    return BROKEN if deaths else STOPPED
+    return BROKEN if _deaths(group) else STOPPED
+
+
+def _deaths(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    return [end for end in _leaves(group) if not isinstance(end, _Stopped | _NotStarted)]
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -93,25 +125,28 @@ def _check_apart(config: Config, only: str | None) -> None:
         )
 
 
-async def _serve(config: Config, names: Sequence[str], ready_file: Path | None) -> None:
+async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, last_resort: _LastResort) -> None:
+    mishaps = Mishaps()
     clock = SystemClock()
     context = new_context()
     writer = "broker" if len(names) > 1 else names[0]
+    health = Health(writer, clock)
     journal = Journal.open(
         config.database.url,
         writer,
         max_segment_bytes=config.journal.max_segment_bytes,
         max_pending_bytes=config.journal.max_pending_bytes,
     )
-    configuration = Configuration(journal)
+    configuration = Configuration(journal, health)
     tasks = asyncio.TaskGroup()
-    shared = Shared(config, context, journal, configuration, clock, Ids(clock), Passwords(), tasks)
+    shared = Shared(config, context, journal, configuration, clock, Ids(clock), Passwords(), health, tasks)
     parts = [PARTS[name](shared) for name in names]
     try:
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
         addresses = {part.name: part.bind() for part in parts}
-        async with journal, tasks:
+        async with journal, _told(last_resort), tasks:
             with _stop_signals() as stop:
+                tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(journal.ended(), name="journal")
                 await _start(parts, configuration, tasks)
                 _spare_collector()
@@ -121,6 +156,19 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None) 
             raise _Stopped
     finally:
         context.destroy(linger=0)
+
+
+@asynccontextmanager
+async def _told(last_resort: _LastResort) -> AsyncIterator[None]:
+    """Tell at once which parts of the broker died, as the journal is still to be closed."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        for death in _deaths(group):
+            log.critical("a part of the broker died: %r", death, exc_info=death, extra={"action": "died"})
+        if _deaths(group):
+            last_resort.begin()
+        raise
 
 
 async def _start(parts: Sequence[Part], configuration: Configuration, tasks: asyncio.TaskGroup) -> None:

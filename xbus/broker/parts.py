@@ -19,6 +19,7 @@ from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.front.repeating import Repeating
 from xbus.broker.front.replies import Replies
 from xbus.broker.front.verbs import FrontVerbs
+from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.sessions import Sessions
@@ -31,6 +32,7 @@ from xbus.rpc.client import Client
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server
+from xbus.supervision.health import Health
 from xbus.supervision.pinger import Pinger
 
 MESSAGE_OVERHEAD_BYTES = 64 * 1024
@@ -51,6 +53,7 @@ class Shared:
     clock: Clock
     ids: Ids
     passwords: Passwords
+    health: Health
     tasks: asyncio.TaskGroup
 
 
@@ -116,6 +119,7 @@ class FrontPart:
                 ),
                 RepeatVerbs(repeating, self._sessions),
                 RepeatBatchVerbs(repeating, self._sessions),
+                HealthVerbs(shared.health),
             ),
             name="front",
             max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,
@@ -182,6 +186,7 @@ class BackPart:
             Dispatch(
                 BackVerbs(self._back, self._sessions),
                 BackBatchVerbs(self._back, self._sessions, config.session_seconds, max_batch_bytes),
+                HealthVerbs(shared.health),
             ),
             name="back",
             max_message_bytes=MESSAGE_OVERHEAD_BYTES,

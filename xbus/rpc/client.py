@@ -201,8 +201,8 @@ class Client:
     def _answered(self, frames: list[bytes]) -> None:
         try:
             reply = decode_reply(frames)
-        except ProtocolError as error:
-            extra = {"action": "unreadable_reply", "cause": error.cause}
+        except (ProtocolError, RecursionError) as error:
+            extra = {"action": "unreadable_reply", "cause": str(error)}
             log.warning("%s: the server sends what is no reply", self.name, extra=extra)
             return
         call = self._forget(reply.id)

@@ -1,0 +1,98 @@
+"""``xbus health``."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from xbus.admin.address import broker_address
+from xbus.admin.output import block, one_json
+from xbus.admin.program import NOT_NOW, REFUSED, config_option
+from xbus.errors import CallError, ProtocolError
+from xbus.rpc.client import Client
+from xbus.rpc.context import new_context
+
+ANSWER_SECONDS = 5.0
+
+HEADS = ("CODE", "ABOUT", "SINCE", "CAUSE", "NEXT STEP")
+
+
+@click.command()
+@config_option
+@click.option("--url", metavar="URL", help="Ask at this address only, the front's or the back's.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each process of the broker.")
+def health(config_path: Path | None, url: str | None, as_json: bool) -> None:
+    """Ask the broker how it is.
+
+    \b
+    Exit codes:
+      0  it is healthy
+      1  it has a problem, which is told with its next step
+      3  it can't be reached
+    """
+    sides: tuple[Literal["front", "back"], ...] = ("front", "back")
+    addresses = [url] if url is not None else [broker_address(side, None, config_path) for side in sides]
+    answers = asyncio.run(_ask(addresses))
+    reports = _processes(answers)
+    for report in reports:
+        click.echo(one_json(report) if as_json else "\n".join(_told(report)))
+    for address, answer in zip(addresses, answers, strict=True):
+        if isinstance(answer, CallError):
+            click.echo(f"xbus: no answer from {address} ({answer.cause})", err=True)
+    click.get_current_context().exit(_exit_code(reports, len(answers) > sum(isinstance(it, dict) for it in answers)))
+
+
+def _exit_code(reports: list[dict[str, Any]], is_silent: bool) -> int:
+    if not all(report["healthy"] for report in reports):
+        return REFUSED
+    return NOT_NOW if is_silent else 0
+
+
+async def _ask(addresses: list[str]) -> list[dict[str, Any] | CallError]:
+    context = new_context()
+    try:
+        return await asyncio.gather(*(_ask_one(Client(context, name=address), address) for address in addresses))
+    finally:
+        context.destroy(linger=0)
+
+
+async def _ask_one(client: Client, address: str) -> dict[str, Any] | CallError:
+    try:
+        client.connect(address)
+        answer = await client.call("xbus.health", timeout=ANSWER_SECONDS)
+    except CallError as error:
+        return error
+    finally:
+        client.close()
+    if not (isinstance(answer, dict) and {"healthy", "name", "since", "problems"} <= answer.keys()):
+        raise ProtocolError(f"what answers at {address} is no broker of this version", "see that the address is right")
+    return answer
+
+
+def _processes(answers: list[dict[str, Any] | CallError]) -> list[dict[str, Any]]:
+    """What was told, once for each process: one that runs both parts tells the same twice."""
+    reports = {answer["name"]: answer for answer in answers if isinstance(answer, dict)}
+    return list(reports.values())
+
+
+def _told(report: dict[str, Any]) -> list[str]:
+    since = _moment(report["since"])
+    if report["healthy"]:
+        return [f"The {report['name']} is healthy since {since}."]
+    rows = [
+        (
+            problem["code"],
+            problem.get("about") or None,
+            _moment(problem["since"]),
+            problem["cause"],
+            problem["next_step"] or None,
+        )
+        for problem in report["problems"]
+    ]
+    return [f"The {report['name']} is not healthy since {since}.", *block("PROBLEMS", HEADS, rows)]
+
+
+def _moment(text: str) -> str:
+    """A moment to the second, as other commands show it."""
+    return f"{text[:10]} {text[11:19]}Z"

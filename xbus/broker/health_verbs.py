@@ -1,0 +1,21 @@
+"""The verb of both sockets that tells how the broker is; it needs no login, and no database."""
+
+from typing import Any
+
+from xbus.rpc.dispatch import verb
+from xbus.supervision.health import Health
+
+
+class HealthVerbs:
+    """One method, named as the verb.
+
+    Args:
+        health: of this process.
+    """
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    @verb("xbus.health")
+    def health(self) -> dict[str, Any]:
+        return self._health.report()

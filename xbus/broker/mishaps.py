@@ -1,0 +1,43 @@
+"""What goes wrong outside of any task, in a callback of the event loop, ends the broker all the same."""
+
+import asyncio
+import logging
+from typing import Any, NoReturn
+
+from xbus.errors import XbusError
+
+log = logging.getLogger(__name__)
+
+
+class Mishaps:
+    """Takes the place of the loop's exception handler.
+
+    A callback that raises leaves what it was about half done: a reader that reads no more, a caller that is never
+    answered. asyncio would only log it. To be made in the running loop.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._first: asyncio.Future[BaseException] = self._loop.create_future()
+        self._loop.set_exception_handler(self._note)
+
+    async def watch(self) -> NoReturn:
+        """Wait for the first mishap, and raise it: to be run as a task of the broker."""
+        raise await self._first
+
+    def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not _is_fatal(context):
+            loop.default_exception_handler(context)
+        elif self._first.done():
+            log.critical("a callback died: %s", error, exc_info=error, extra={"action": "died"})
+        else:
+            self._first.set_result(error)  # type: ignore[arg-type]  # a fatal one has an error
+
+
+def _is_fatal(context: dict[str, Any]) -> bool:
+    """Whether something died: a callback, or a task that nobody awaits. A refusal that nobody asked for is no death."""
+    error = context.get("exception")
+    if error is None:
+        return False
+    return "handle" in context or (isinstance(context.get("future"), asyncio.Task) and not isinstance(error, XbusError))

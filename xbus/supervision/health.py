@@ -1,0 +1,94 @@
+"""What is wrong with a process of the broker just now, as its parts report it; no database, no waiting."""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from xbus.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that an operator should look at.
+
+    Args:
+        code: a stable name in snake case.
+        about: what it concerns, where a code can hold for several at once: a role's login; empty elsewhere.
+        cause: what is wrong, one sentence without a final full stop.
+        since: when it began.
+        next_step: what to do about it.
+    """
+
+    code: str
+    about: str
+    cause: str
+    since: datetime
+    next_step: str
+
+
+class Health:
+    """The problems of the moment. Parts may report from any thread.
+
+    Args:
+        name: which process this is: ``front``, ``back``, or ``broker`` for both in one.
+        clock: tells since when.
+
+    Example:
+        >>> health.trouble("journal_unavailable", "the database is away", "see that it runs")     # doctest: +SKIP
+        >>> health.over("journal_unavailable")                                                     # doctest: +SKIP
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name = name
+        self._clock = clock
+        self._since = clock.now()
+        self._problems: dict[tuple[str, str], Problem] = {}
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self._problems
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong, the oldest first."""
+        return sorted(self._problems.copy().values(), key=lambda problem: problem.since)
+
+    def trouble(self, code: str, cause: str, next_step: str = "", *, about: str = "") -> None:
+        """Report a problem; one that is known already keeps its beginning, and says the new cause."""
+        known = self._problems.get((code, about))
+        now = self._clock.now()
+        if known is None:
+            log.warning("trouble: %s", cause, extra={"action": "trouble", "code": code, "about": about})
+        if self.healthy:
+            self._since = now
+        self._problems[code, about] = Problem(code, about, cause, now if known is None else known.since, next_step)
+
+    def over(self, code: str, *, about: str = "") -> None:
+        """Report that a problem is no more; one that was not known changes nothing."""
+        if self._problems.pop((code, about), None) is None:
+            return
+        log.info("trouble is over", extra={"action": "trouble_over", "code": code, "about": about})
+        if self.healthy:
+            self._since = self._clock.now()
+
+    def report(self) -> dict[str, Any]:
+        """What the verb ``xbus.health`` answers."""
+        return {
+            "healthy": self.healthy,
+            "name": self.name,
+            "since": self._since.isoformat(),
+            "problems": [
+                {
+                    "code": problem.code,
+                    "about": problem.about,
+                    "cause": problem.cause,
+                    "since": problem.since.isoformat(),
+                    "next_step": problem.next_step,
+                }
+                for problem in self.problems
+            ],
+        }
