@@ -140,6 +140,7 @@ def _deliveries() -> None:
         op.create_check_constraint(op.f("ck_delivery_state"), "delivery", DELIVERY_STATES)
         op.add_column("delivery", due_at)
         op.add_column("delivery", ordering_key)
+        _index_ordering_keys()
         return
     # SQLite changes no check of a table that is there; nothing refers to this one, so it can be made anew.
     op.rename_table("delivery", "old_delivery")
@@ -169,6 +170,15 @@ def _deliveries() -> None:
     op.drop_table("old_delivery")
     op.create_index("ix_delivery_role_id", "delivery", ["role_id", "position"])
     op.create_index("ix_delivery_envelope_id", "delivery", ["envelope_id"])
+    _index_ordering_keys()
+
+
+def _index_ordering_keys() -> None:
+    is_ordered = sa.text("ordering_key IS NOT NULL")
+    columns = ["role_id", "ordering_key", "position"]
+    op.create_index(
+        "ix_delivery_ordering_key", "delivery", columns, sqlite_where=is_ordered, postgresql_where=is_ordered
+    )
 
 
 def _items() -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
+    text,
 )
 
 from xbus.model.base import Counter, Timestamp, metadata
@@ -78,6 +79,15 @@ delivery = Table(
         comment="The envelope's ordering key, empty for none, where the role wants order; null where it does not.",
     ),
     Index("ix_delivery_role_id", "role_id", "position"),
+    # The rows of one key in their order; those of roles that want none are not in it.
+    Index(
+        "ix_delivery_ordering_key",
+        "role_id",
+        "ordering_key",
+        "position",
+        sqlite_where=text("ordering_key IS NOT NULL"),
+        postgresql_where=text("ordering_key IS NOT NULL"),
+    ),
     Index("ix_delivery_envelope_id", "envelope_id"),
     comment="An envelope that a consumer role did not get in its turn. The row goes when the envelope is settled.",
 )

@@ -33,12 +33,14 @@ class LogEnvelope:
 
     Args:
         only_roles: the roles that it is for; None for all that its graphs lead to.
+        ordering_key: those of one key keep their order; None is a key like any other.
     """
 
     envelope_id: UUID
     position: int
     events: tuple[LogEvent, ...]
     only_roles: frozenset[int] | None = None
+    ordering_key: str | None = None
 
     def is_for(self, role_id: int) -> bool:
         """Whether a role may be owed it at all."""
@@ -80,6 +82,7 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
         sa.select(
             model.envelope.c.id,
             model.envelope.c.position,
+            model.envelope.c.ordering_key,
             model.envelope.c.origin_id.is_not(None),
             model.event.c.id.label("event_id"),
             model.event_type.c.name,
@@ -92,20 +95,18 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
         .where(which)
         .order_by(model.envelope.c.position, model.event.c.number)
     )
-    events: dict[tuple[UUID, int], list[LogEvent]] = {}
+    events: dict[tuple[UUID, int, str | None], list[LogEvent]] = {}
     repeats: set[UUID] = set()
-    for envelope_id, position, is_repeat, event_id, type_name, graph_id, items, origin_id in connection.execute(
-        statement
-    ):
-        of_envelope = events.setdefault((envelope_id, position), [])
+    for envelope_id, position, key, is_repeat, event_id, *event in connection.execute(statement):
+        of_envelope = events.setdefault((envelope_id, position, key), [])
         if event_id is not None:
-            of_envelope.append(LogEvent(event_id, type_name, graph_id, items, origin_id))
+            of_envelope.append(LogEvent(event_id, *event))
         if is_repeat:
             repeats.add(envelope_id)
     only_roles = read_only_roles(connection, repeats)
     return [
-        LogEnvelope(envelope_id, position, tuple(found), only_roles.get(envelope_id))
-        for (envelope_id, position), found in events.items()
+        LogEnvelope(envelope_id, position, tuple(found), only_roles.get(envelope_id), key)
+        for (envelope_id, position, key), found in events.items()
     ]
 
 

@@ -240,6 +240,7 @@ class Delivery:
         position: the envelope's.
         attempts: how often it was handed over so far.
         service: the worker service that is waited for, if any.
+        ordering_key: the envelope's, "" for none, where the role wants order; None where it does not.
     """
 
     role_id: int
@@ -250,6 +251,7 @@ class Delivery:
     code: str
     cause: str
     service: str | None = None
+    ordering_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +291,18 @@ class Progress:
     failures: Sequence[Failure] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class FollowOrder:
+    """The deliveries that have rows are as the roles want them now: of ordered roles each has its ordering key, and for
+    others none is held.
+
+    Args:
+        ordered: the consumer roles that want order; all others don't.
+    """
+
+    ordered: Sequence[int]
+
+
 Write: TypeAlias = (
     StartEnvelope
     | StartEvent
@@ -308,6 +322,7 @@ Write: TypeAlias = (
     | Introduce
     | Unregister
     | Progress
+    | FollowOrder
 )
 
 

@@ -10,6 +10,7 @@ from tests.support.journal import memory_engine
 from xbus.broker.journal.deliveries import read_due_deliveries
 from xbus.broker.journal.log import read_at, read_log, read_sealed
 from xbus.broker.journal.overlays import read_overlays
+from xbus.broker.journal.ordering import read_held_keys, read_key_rows, read_states
 from xbus.broker.journal.repeats import read_parked
 from xbus.broker.journal.replies import read_asks, read_cancelled, read_held_replies, read_replies
 from xbus.clock import SystemClock
@@ -27,6 +28,9 @@ SOME_ID = Ids(SystemClock()).new()
         (read_sealed, ([SOME_ID],)),
         (read_due_deliveries, (1, ["names"], 10)),
         (read_overlays, (1, SOME_ID)),
+        (read_held_keys, ([1, 2],)),
+        (read_key_rows, (1, "a", 10)),
+        (read_states, (1, [1, 2])),
         (read_asks, ()),
         (read_held_replies, ()),
         (read_replies, ([SOME_ID],)),
@@ -41,6 +45,12 @@ def test_rows_are_found_by_an_index(read: Callable[..., Any], args: tuple[Any, .
 
 def test_what_is_due_is_not_sorted_each_time() -> None:
     assert not [step for step in plan(read_due_deliveries, 1, ["names"], 10) if "ORDER BY" in step]
+
+
+def test_the_rows_of_a_key_are_found_by_the_key() -> None:
+    (step,) = [step for step in plan(read_key_rows, 1, "a", 10) if "delivery" in step]
+    assert "ordering_key=?" in step
+    assert not [step for step in plan(read_key_rows, 1, "a", 10) if "ORDER BY" in step]
 
 
 def test_what_an_envelope_is_parked_for_is_found_by_the_envelope() -> None:

@@ -31,6 +31,7 @@ _HANDLERS: dict[type, Handler] = {
     writes.AskReply: replies.ask,
     writes.MoveReply: replies.move,
     writes.Progress: progress.progress,
+    writes.FollowOrder: progress.follow_order,
     # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
     writes.Repeat: repeating.repeat,
     writes.Seal: closing.seal,

@@ -43,6 +43,23 @@ def progress(connection: sa.Connection, group: Sequence[writes.Progress]) -> Non
             connection.execute(_INSERT_FAILURE, [_failure_row(write, failure) for failure in write.failures])
 
 
+def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder]) -> None:
+    delivery = model.delivery.c
+    of_envelope = (
+        sa.select(sa.func.coalesce(model.envelope.c.ordering_key, ""))
+        .where(model.envelope.c.id == delivery.envelope_id)
+        .scalar_subquery()
+    )
+    for write in group:
+        is_ordered = delivery.role_id.in_(write.ordered)
+        without_key = sa.update(model.delivery).where(is_ordered, delivery.ordering_key.is_(None))
+        connection.execute(without_key.values(ordering_key=of_envelope))
+        with_key = sa.update(model.delivery).where(~is_ordered, delivery.ordering_key.is_not(None))
+        is_held = delivery.state == DeliveryState.HELD
+        state = sa.case((is_held, DeliveryState.RETRY.value), else_=delivery.state)
+        connection.execute(with_key.values(ordering_key=None, state=state))
+
+
 def _move_delivery(connection: sa.Connection, write: writes.Progress, move: writes.DeliveryMove) -> None:
     delivery = move.new
     values = {
@@ -52,6 +69,7 @@ def _move_delivery(connection: sa.Connection, write: writes.Progress, move: writ
         "attempts": delivery.attempts,
         "code": delivery.code,
         "cause": delivery.cause,
+        "ordering_key": delivery.ordering_key,
         "changed_at": write.at,
     }
     key = {"of_role": delivery.role_id, "of_envelope": delivery.envelope_id, "old_state": move.old}

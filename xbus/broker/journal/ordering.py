@@ -1,0 +1,74 @@
+"""The deliveries of roles that want order, key by key. Each function is one short read."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.writes import Delivery
+from xbus.states import DeliveryState
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKey:
+    """An ordering key of which a role has delivery rows: from the lowest position to the highest."""
+
+    role_id: int
+    ordering_key: str
+    lowest: int
+    highest: int
+
+
+def read_held_keys(connection: sa.Connection, role_ids: Collection[int]) -> list[HeldKey]:
+    """All keys of which ordered roles have rows."""
+    delivery = model.delivery.c
+    statement = (
+        sa.select(
+            delivery.role_id, delivery.ordering_key, sa.func.min(delivery.position), sa.func.max(delivery.position)
+        )
+        .where(delivery.role_id.in_(role_ids), delivery.ordering_key.is_not(None))
+        .group_by(delivery.role_id, delivery.ordering_key)
+    )
+    return [HeldKey(*row) for row in connection.execute(statement)]
+
+
+def read_key_rows(connection: sa.Connection, role_id: int, ordering_key: str, limit: int) -> list[Delivery]:
+    """The rows of one key, lowest position first.
+
+    Args:
+        limit: how many at the most.
+    """
+    delivery = model.delivery.c
+    statement = (
+        sa.select(
+            delivery.role_id,
+            delivery.envelope_id,
+            delivery.position,
+            delivery.state,
+            delivery.attempts,
+            delivery.code,
+            delivery.cause,
+            delivery.ordering_key,
+            model.service.c.name,
+        )
+        .outerjoin(model.service, model.service.c.id == delivery.service_id)
+        .where(delivery.role_id == role_id, delivery.ordering_key == ordering_key)
+        .order_by(delivery.position)
+        .limit(limit)
+    )
+    return [
+        Delivery(
+            role_id, envelope_id, position, DeliveryState(state), attempts, code, cause, service, ordering_key=key
+        )
+        for role_id, envelope_id, position, state, attempts, code, cause, key, service in connection.execute(statement)
+    ]
+
+
+def read_states(connection: sa.Connection, role_id: int, positions: Sequence[int]) -> dict[int, DeliveryState]:
+    """The states of a role's rows at some positions, by position; one that has no row is not among them."""
+    delivery = model.delivery.c
+    statement = sa.select(delivery.position, delivery.state).where(
+        delivery.role_id == role_id, delivery.position.in_(positions)
+    )
+    return {position: DeliveryState(state) for position, state in connection.execute(statement)}
