@@ -39,7 +39,7 @@ async def rows_of(journal: Journal, role_id: int) -> Sequence[tuple[int, str, st
 
 
 async def test_the_log_tells_ordering_keys(journal: Journal, scribe: Scribe) -> None:
-    first, second = await put(scribe, "invoice 7", None)
+    first, _ = await put(scribe, "invoice 7", None)
     assert [envelope.ordering_key for envelope in await journal.read(read_log, 0, 10)] == ["invoice 7", None]
     assert [envelope.ordering_key for envelope in await journal.read(read_at, [first.position])] == ["invoice 7"]
 
@@ -81,7 +81,7 @@ async def test_rows_get_keys_when_their_role_wants_order_and_lose_them_when_it_w
     assert await rows_of(journal, store) == [(first.position, PARKED, "a"), (second.position, RETRY, "")]
     assert await rows_of(journal, others.role_id) == [(first.position, PARKED, None)]
 
-    third, fourth = await put(scribe, "a", "a")
+    (third,) = await put(scribe, "a")
     await note(journal, row(scribe, third, "a", HELD))
     await journal.write(FollowOrder([]))
     assert await rows_of(journal, store) == [

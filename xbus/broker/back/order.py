@@ -20,6 +20,8 @@ class First(Enum):
 
     UNKNOWN = auto()
     """It is to be read: the one before it has just been settled, or it has been changed by a person."""
+    FREE = auto()
+    """It was held, and nothing holds it any more."""
     ON_ITS_OWN = auto()
     """It waits for its time, for a worker, or for the end of its run."""
     PARKED = auto()
@@ -40,7 +42,7 @@ class Order:
 
     def __init__(self) -> None:
         self._keys: dict[int, dict[str, _Key]] = {}
-        self._unknown: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        self._to_read: defaultdict[int, dict[str, None]] = defaultdict(dict)
 
     def want(self, role_ids: Collection[int]) -> set[int]:
         """Take it that these roles want order, and no others.
@@ -51,7 +53,7 @@ class Order:
         new = set(role_ids) - self._keys.keys()
         for role_id in self._keys.keys() - set(role_ids):
             del self._keys[role_id]
-            self._unknown.pop(role_id, None)
+            self._to_read.pop(role_id, None)
         self._keys.update({role_id: {} for role_id in new})
         return new
 
@@ -75,10 +77,10 @@ class Order:
             return True
         return known.first is First.UNKNOWN and known.lowest < row.position
 
-    def unknown(self, role_id: int) -> list[HeldKey]:
-        """The keys of a role whose lowest row is to be read."""
+    def to_read(self, role_id: int) -> list[HeldKey]:
+        """The keys of a role whose lowest row is not known, or free to be handed over."""
         keys = self._keys.get(role_id, {})
-        return [HeldKey(role_id, key, keys[key].lowest, keys[key].highest) for key in self._unknown.get(role_id, ())]
+        return [HeldKey(role_id, key, keys[key].lowest, keys[key].highest) for key in self._to_read.get(role_id, ())]
 
     def firsts(self, role_id: int, *which: First) -> list[int]:
         """The positions of the lowest rows of which this is known, lowest first."""
@@ -112,7 +114,7 @@ class Order:
             lowest: None where it had no rows.
         """
         known = self._keys.get(asked.role_id, {}).get(asked.ordering_key)
-        if known is None or known.first is not First.UNKNOWN or known.lowest != asked.lowest:
+        if known is None or known.first in (First.ON_ITS_OWN, First.PARKED) or known.lowest != asked.lowest:
             return
         if lowest is not None:
             known.lowest = lowest.position
@@ -142,16 +144,16 @@ class Order:
 
     def _take(self, role_id: int, key: str, lowest: Delivery) -> None:
         if lowest.state is DeliveryState.HELD:
-            # Nothing holds it any more: whoever asks for what is unknown finds it, and hands it over.
             self._doubt(role_id, key)
+            self._keys[role_id][key].first = First.FREE
         else:
             is_parked = lowest.state is DeliveryState.PARKED
             self._keys[role_id][key].first = First.PARKED if is_parked else First.ON_ITS_OWN
-            self._unknown[role_id].pop(key, None)
+            self._to_read[role_id].pop(key, None)
 
     def _doubt(self, role_id: int, key: str) -> None:
         self._keys[role_id][key].first = First.UNKNOWN
-        self._unknown[role_id][key] = None
+        self._to_read[role_id][key] = None
 
     def _lose(self, row: Delivery) -> None:
         known = self._known(row)
@@ -165,4 +167,4 @@ class Order:
 
     def _drop(self, role_id: int, key: str) -> None:
         del self._keys[role_id][key]
-        self._unknown[role_id].pop(key, None)
+        self._to_read[role_id].pop(key, None)

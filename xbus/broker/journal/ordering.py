@@ -58,9 +58,7 @@ def read_key_rows(connection: sa.Connection, role_id: int, ordering_key: str, li
         .limit(limit)
     )
     return [
-        Delivery(
-            role_id, envelope_id, position, DeliveryState(state), attempts, code, cause, service, ordering_key=key
-        )
+        Delivery(role_id, envelope_id, position, DeliveryState(state), attempts, code, cause, service, ordering_key=key)
         for role_id, envelope_id, position, state, attempts, code, cause, key, service in connection.execute(statement)
     ]
 

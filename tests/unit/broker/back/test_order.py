@@ -35,8 +35,8 @@ def row(position: int, state: DeliveryState, key: str | None = "a", role_id: int
     return Delivery(role_id, uuid.UUID(int=position), position, state, 1, "lost", "it left", ordering_key=key)
 
 
-def unknown(order: Order) -> list[tuple[str, int]]:
-    return [(asked.ordering_key, asked.lowest) for asked in order.unknown(ROLE)]
+def to_read(order: Order) -> list[tuple[str, int]]:
+    return [(asked.ordering_key, asked.lowest) for asked in order.to_read(ROLE)]
 
 
 @pytest.mark.parametrize("state", [HELD, RETRY, WAITING, PARKED])
@@ -67,21 +67,21 @@ def test_what_is_settled_lets_the_next_one_of_its_key_go(order: Order) -> None:
     order.note(row(6, HELD))
     assert order.is_next(row(3, RETRY))
     assert not order.is_next(row(5, HELD))
-    assert unknown(order) == []
+    assert to_read(order) == []
     order.note(row(3, SETTLED))
-    assert unknown(order) == [("a", 4)]
+    assert to_read(order) == [("a", 4)]
     assert order.is_next(row(5, HELD))
-    order.found(order.unknown(ROLE)[0], row(5, HELD))
-    assert unknown(order) == [("a", 5)]
+    order.found(order.to_read(ROLE)[0], row(5, HELD))
+    assert to_read(order) == [("a", 5)]
     assert not order.is_next(row(6, HELD))
     order.note(row(5, RETRY))
-    assert unknown(order) == []
+    assert to_read(order) == []
     assert order.holds(ROLE, envelope(9))
     order.note(row(5, SETTLED))
     order.note(row(6, RETRY))
     order.note(row(6, SETTLED))
     assert not order.holds(ROLE, envelope(9))
-    assert unknown(order) == []
+    assert to_read(order) == []
 
 
 def test_what_fails_again_goes_before_what_it_held(order: Order) -> None:
@@ -104,7 +104,7 @@ def test_an_earlier_one_that_fails_later_goes_first(order: Order) -> None:
 def test_rows_that_were_found_at_the_start_are_to_be_read(order: Order) -> None:
     order.add([HeldKey(ROLE, "a", 3, 9), HeldKey(OTHER_ROLE, "a", 1, 1)])
     assert order.holds(ROLE, envelope(10))
-    asked = order.unknown(ROLE)
+    asked = order.to_read(ROLE)
     assert asked == [HeldKey(ROLE, "a", 3, 9)]
     order.found(asked[0], row(3, RETRY))
     assert order.firsts(ROLE, First.ON_ITS_OWN) == [3]
@@ -112,18 +112,18 @@ def test_rows_that_were_found_at_the_start_are_to_be_read(order: Order) -> None:
 
 def test_a_key_whose_rows_have_all_gone_is_free(order: Order) -> None:
     order.add([HeldKey(ROLE, "a", 3, 3)])
-    order.found(order.unknown(ROLE)[0], None)
+    order.found(order.to_read(ROLE)[0], None)
     assert not order.holds(ROLE, envelope(10))
-    assert unknown(order) == []
+    assert to_read(order) == []
 
 
 def test_what_has_changed_since_it_was_read_is_read_again(order: Order) -> None:
     order.add([HeldKey(ROLE, "a", 3, 3)])
-    asked = order.unknown(ROLE)[0]
+    asked = order.to_read(ROLE)[0]
     order.note(row(4, HELD))
     order.found(asked, None)
     assert order.holds(ROLE, envelope(10))
-    assert unknown(order) == [("a", 3)]
+    assert to_read(order) == [("a", 3)]
 
 
 def test_a_parked_one_that_a_person_has_changed_is_read_again(order: Order) -> None:
@@ -131,15 +131,15 @@ def test_a_parked_one_that_a_person_has_changed_is_read_again(order: Order) -> N
     order.note(row(4, HELD))
     order.note(row(6, PARKED, "b"))
     order.check(ROLE, {3: PARKED, 6: PARKED})
-    assert unknown(order) == []
+    assert to_read(order) == []
     order.check(ROLE, {3: RETRY})
-    assert unknown(order) == [("a", 3), ("b", 6)]
+    assert to_read(order) == [("a", 3), ("b", 6)]
 
 
 def test_one_that_waits_is_not_read_for_that(order: Order) -> None:
     order.note(row(3, RETRY))
     order.check(ROLE, {3: RETRY})
-    assert unknown(order) == []
+    assert to_read(order) == []
 
 
 def test_a_role_that_wants_order_no_longer_holds_nothing(order: Order) -> None:

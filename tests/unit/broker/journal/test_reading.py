@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from tests.support.journal import memory_engine
 from xbus.broker.journal.deliveries import read_due_deliveries
 from xbus.broker.journal.log import read_at, read_log, read_sealed
-from xbus.broker.journal.overlays import read_overlays
 from xbus.broker.journal.ordering import read_held_keys, read_key_rows, read_states
+from xbus.broker.journal.overlays import read_overlays
 from xbus.broker.journal.repeats import read_parked
 from xbus.broker.journal.replies import read_asks, read_cancelled, read_held_replies, read_replies
 from xbus.clock import SystemClock
