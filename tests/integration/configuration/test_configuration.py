@@ -1,11 +1,12 @@
 """The configuration in a real database: what apply writes is what is read, and nothing referred to is lost."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 import pytest
 from argon2 import PasswordHasher
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from xbus.broker.journal.catalog import (
     RetrySettings,
@@ -31,10 +32,11 @@ from xbus.broker.journal.configuration import (
     set_password,
 )
 from xbus.broker.journal.configuration.demo import demo_bus
+from xbus.broker.journal.configuration.entries import Start
 from xbus.errors import ConfigurationError
 from xbus.graph import Graph
 from xbus.graph import Node as GraphNode
-from xbus.model import cursor, graph, head, history, role
+from xbus.model import cursor, emitter, envelope, graph, head, history, role
 from xbus.passwords import Passwords
 
 NOON = datetime(2030, 5, 17, 12, tzinfo=UTC)
@@ -274,6 +276,34 @@ def test_the_demo_rows_refuse_a_service_of_another_kind(connection: Connection, 
     change(connection, Bus(services={"worker_service": Service("worker_service", "consumer")}))
     with pytest.raises(ConfigurationError, match="worker_service"):
         add_demo_rows(connection, passwords)
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [("head", 6), ("oldest", 3), (4, 4), (99, 6), (NOON + timedelta(hours=5), 5), (NOON + timedelta(days=1), 6)],
+)
+def test_a_new_role_begins_where_it_is_told_to(connection: Connection, start: Start, first: int) -> None:
+    change(connection, demo_bus())
+    emitter_id = connection.execute(select(emitter.c.id)).scalar_one()
+    for position in range(1, 6):
+        closed_at = NOON + timedelta(hours=position)
+        pruned_at = NOON + timedelta(days=9) if position < 3 else None
+        connection.execute(
+            insert(envelope).values(
+                id=uuid4(),
+                emitter_id=emitter_id,
+                state="received",
+                opened_at=NOON,
+                closed_at=closed_at,
+                position=position,
+                pruned_at=pruned_at,
+            )
+        )
+    seal_up_to(connection, 5)
+    change(connection, Bus(roles={"new": Role("new", "consumer_service", start=start)}))
+    assert cursor_of(connection, "new") == (first, None, first - 1, first - 1)
+    change(connection, Bus(roles={"new": Role("new", "consumer_service", start="oldest")}))
+    assert cursor_of(connection, "new") == (first, None, first - 1, first - 1)
 
 
 def test_nobody_logs_in_before_a_password_is_set(connection: Connection) -> None:

@@ -1,5 +1,6 @@
 """The bus as a file: every error of its form has its line, and what is written is what was read."""
 
+from datetime import UTC, datetime
 from textwrap import dedent
 
 import pytest
@@ -11,6 +12,7 @@ from xbus.admin.bus_file import BusFile
 from xbus.admin.bus_file.fields import MOST, YEAR
 from xbus.admin.bus_file.lines import locate
 from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Problem, Profile, Role, Section, Service
+from xbus.broker.journal.configuration.entries import Start
 from xbus.broker.journal.configuration.names import LONGEST_NAME
 
 FLIGHTS = """\
@@ -70,6 +72,20 @@ def test_a_file_is_read() -> None:
         profiles={"airport": Profile("airport", frozenset({"flights", "airlines"}))},
         emitters={"airport_1": Emitter("airport_1", "airport")},
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "start"),
+    [
+        ('"head"', "head"),
+        ('"oldest"', "oldest"),
+        ("17", 17),
+        ('"2026-11-01T00:00:00Z"', datetime(2026, 11, 1, tzinfo=UTC)),
+        ("2026-11-01T01:00:00+01:00", datetime(2026, 11, 1, tzinfo=UTC)),
+    ],
+)
+def test_a_role_begins_where_the_file_says(written: str, start: Start) -> None:
+    assert read(f'[[role]]\nlogin = "x"\nservice = "y"\nstart = {written}\n').bus.roles["x"].start == start
 
 
 def test_an_empty_file_is_an_empty_bus() -> None:
@@ -149,6 +165,18 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
         ),
         pytest.param(
             '[[role]]\nlogin = "x"\nservice = "y"\nordered = 1\n', (4, "ordered must be true or false"), id="ordered"
+        ),
+        *(
+            pytest.param(
+                f'[[role]]\nlogin = "x"\nservice = "y"\nstart = {start}\n',
+                (
+                    4,
+                    'start must be "head", "oldest", a position from 1 on, or a moment with its time zone, such as '
+                    '"2026-11-01T00:00:00Z"',
+                ),
+                id=f"start at {start}",
+            )
+            for start in ("0", "true", '"first"', '"2026-11-01T00:00:00"', "2026-11-01", "[1]")
         ),
         pytest.param(
             '[[event_type]]\nname = "x"\nbad_items = "drop"\n',

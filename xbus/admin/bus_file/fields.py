@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from xbus.broker.journal.configuration import Section
@@ -10,6 +11,8 @@ from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 
 MOST = 1_000_000_000
 """Of what is counted: what the database's columns take, and more than anybody means."""
+
+MOST_POSITIONS = 2**63 - 1
 
 YEAR = 366 * 24 * 3600
 
@@ -20,6 +23,7 @@ class Field:
 
     Args:
         is_right: whether a value is of the right type.
+        read: makes of it what the entry holds.
         wish: the rest of the sentence "<key> must be ...".
         default: what an absent key means.
         required: whether it must be there.
@@ -29,6 +33,7 @@ class Field:
     wish: str
     default: Any = None
     required: bool = False
+    read: Callable[[Any], Any] = lambda value: value
 
 
 Fields: TypeAlias = Mapping[str, Field]
@@ -51,11 +56,27 @@ def _is_number(value: Any, most: float) -> bool:
     return type(value) in (int, float) and 0 <= value <= most
 
 
+def _read_start(value: Any) -> Any:
+    """A position or a word as it is, a moment as such; None for what is none of them."""
+    if value in ("head", "oldest") or (type(value) is int and 1 <= value <= MOST_POSITIONS):
+        return value
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
+    return moment if isinstance(moment, datetime) and moment.tzinfo is not None else None
+
+
 NAME = Field(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it", required=True)
 NAMES = Field(_is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[])
 KIND = Field(lambda value: value in ("worker", "consumer"), '"worker" or "consumer"', required=True)
 FAILURES = Field(lambda value: value in ("shared", "own"), '"shared" or "own"', default="shared")
 BAD_ITEMS = Field(lambda value: value in ("envelope", "isolate"), '"envelope" or "isolate"', default="envelope")
+START = Field(
+    lambda value: _read_start(value) is not None,
+    '"head", "oldest", a position from 1 on, or a moment with its time zone, such as "2026-11-01T00:00:00Z"',
+    read=_read_start,
+)
 COUNT = Field(_is_count, f"a whole number from 1 to {MOST}")
 SECONDS = Field(lambda value: _is_number(value, YEAR), f"a number of seconds from 0 to {YEAR}, which is a year")
 PART = Field(lambda value: _is_number(value, 1), "a number from 0 to 1")
@@ -79,7 +100,7 @@ ORDER: Fields = {"ordered": SWITCH}
 SECTIONS: Mapping[Section, Fields] = {
     Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING},
-    Section.ROLE: {"login": NAME, "service": NAME, **ORDER},
+    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, "start": START},
     Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES},
     Section.EMITTER: {"login": NAME, "profile": NAME},
 }

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xbus.admin.bus_file.fields import NODE, SECTIONS, Fields
+from xbus.admin.bus_file.fields import NODE, SECTIONS, Field, Fields
 from xbus.admin.bus_file.lines import Path, error_line, locate
 from xbus.broker.journal.configuration import (
     Bus,
@@ -75,6 +75,10 @@ def _describe(place: Place) -> str:
     return ", ".join(f'{kind} "{name}"' for kind, name in zip(place[::2], place[1::2], strict=False))
 
 
+def _value(table: Mapping[str, Any], key: str, field: Field) -> Any:
+    return field.read(table[key]) if key in table else field.default
+
+
 class _Reader:
     """Goes through the parsed file once and keeps what is wrong and where everything stands."""
 
@@ -129,7 +133,7 @@ class _Reader:
             name = table.get(next(iter(fields)))
             if isinstance(name, str) and self._is_first(name, (*path, index), place, fields):
                 if is_right:
-                    yield index, {key: table.get(key, field.default) for key, field in fields.items()}
+                    yield index, {key: _value(table, key, field) for key, field in fields.items()}
                 else:
                     self._unreadable.add((*place, name))
 

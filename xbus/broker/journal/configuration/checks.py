@@ -97,6 +97,9 @@ def _consumers_matters(stored: Stored, bus: Bus) -> Iterator[Problem]:
         if role.ordered and role.service in services and services[role.service].kind == "worker":
             sentence = "ordered is of meaning for consumers only: a worker gets events as its runs need it"
             yield Problem((Section.ROLE, role.login, "ordered"), sentence)
+        if role.start is not None and role.service in services and services[role.service].kind == "worker":
+            sentence = "start is of meaning for consumers only: a worker gets what others need it for"
+            yield Problem((Section.ROLE, role.login, "start"), sentence)
 
 
 def _crossed_delays(bus: Bus) -> Iterator[Problem]:

@@ -1,20 +1,21 @@
 """Where a consumer role starts in the log, and what becomes of its place there when it goes and comes back."""
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 
-from xbus.model import cursor, head, role
+from xbus.broker.journal.configuration.entries import Start
+from xbus.model import cursor, envelope, head, role
 
 
-def start_cursor(connection: Connection, role_id: int) -> None:
+def start_cursor(connection: Connection, role_id: int, start: Start | None = None) -> None:
     """Give a consumer role its place in the log.
 
-    The first role that its service ever had starts with all that waits for the service; further ones start at the
-    head. A role that comes back goes on where it stood, as if it had only been absent: so applying an old file again
-    undoes a removal made by mistake, and nothing that it was owed is lost.
+    Unless ``start`` says otherwise the first role that its service ever had starts with all that waits for the service;
+    further ones start at the head. A role that comes back goes on where it stood, as if it had only been absent: so
+    applying an old file again undoes a removal made by mistake, and nothing that it was owed is lost.
     """
     returned = connection.execute(update(cursor).where(cursor.c.role_id == role_id).values(until_position=None))
     if returned.rowcount == 0:
-        position = _head(connection) if _has_predecessor(connection, role_id) else 0
+        position = _position_before(connection, role_id, start)
         connection.execute(
             insert(cursor).values(
                 role_id=role_id, from_position=position + 1, position=position, handed_to=position, done=b""
@@ -32,6 +33,28 @@ def _has_predecessor(connection: Connection, role_id: int) -> bool:
     service_id = select(role.c.service_id).where(role.c.id == role_id).scalar_subquery()
     others = select(cursor.c.role_id).join(role, role.c.id == cursor.c.role_id).where(role.c.service_id == service_id)
     return connection.execute(others.limit(1)).first() is not None
+
+
+def _position_before(connection: Connection, role_id: int, start: Start | None) -> int:
+    """The last position that a new role is not owed."""
+    match start:
+        case None:
+            return _head(connection) if _has_predecessor(connection, role_id) else 0
+        case "head":
+            return _head(connection)
+        case "oldest":
+            return _before_first(connection, envelope.c.pruned_at.is_(None))
+        case int():
+            return min(start - 1, _head(connection))
+        case _:
+            return _before_first(connection, envelope.c.closed_at >= start)
+
+
+def _before_first(connection: Connection, which: ColumnElement[bool]) -> int:
+    """The position before the first received envelope of some; the head where there is none."""
+    first = select(envelope.c.position).where(envelope.c.position.is_not(None), which)
+    position = connection.execute(first.order_by(envelope.c.position).limit(1)).scalar_one_or_none()
+    return _head(connection) if position is None else position - 1
 
 
 def _head(connection: Connection) -> int:

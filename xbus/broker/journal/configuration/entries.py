@@ -2,11 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
 MAX_ISOLATED = 100
 """How many items of an event are parked alone where its type does not say it."""
+
+Start: TypeAlias = Literal["head", "oldest"] | int | datetime
+"""Where a role begins: the end of the log, the oldest envelope that there is still, the one at a position, or the first
+that was sealed at that moment or later."""
 
 
 class Section(StrEnum):
@@ -84,11 +89,14 @@ class Role:
         login: what it logs in with.
         service: for good.
         ordered: whether a consumer gets one envelope at a time, those of one ordering key in position order.
+        start: where a consumer begins, when it is new; nothing that is kept of it, and so no difference to others. None
+            for all that waits for its service, where it is the first role of that, else the end of the log.
     """
 
     login: str
     service: str
     ordered: bool = False
+    start: Start | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -103,5 +103,5 @@ def _removals(stored: Stored, bus: Bus) -> Iterator[Change]:
 
 
 def _differences(present: Entry, wished: Entry) -> tuple[str, ...]:
-    names = (field.name for field in fields(wished))
+    names = (field.name for field in fields(wished) if field.compare)
     return tuple(name for name in names if getattr(present, name) != getattr(wished, name))

@@ -100,7 +100,7 @@ def _write_role(connection: Connection, entry: Role) -> None:
     service_row = connection.execute(select(service).where(service.c.name == entry.service)).one()
     role_id = _put(connection, role, entry.login, service_id=service_row.id, ordered=entry.ordered)
     if service_row.kind == "consumer":
-        start_cursor(connection, role_id)
+        start_cursor(connection, role_id, entry.start)
 
 
 def _write_profile(connection: Connection, entry: Profile) -> None:
