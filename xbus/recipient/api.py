@@ -29,6 +29,9 @@ API_VERSION = 0.2
 MAX_BATCH_BYTES = 16_777_216
 """The largest batch of items out, until the broker tells its own limit."""
 
+NOBODY = b"nobody"
+"""No connection's name: those that libzmq gives begin with a zero."""
+
 MAX_INTRODUCED = 100
 """How many connections are remembered that have asked for the metadata and for nothing else."""
 
@@ -233,7 +236,13 @@ class RecipientApi:
         return self._desk.give(roll_back)
 
     async def roll_back_all(self) -> None:
-        """Roll back every open envelope: the broker gave them up."""
+        """Roll back every open envelope: the broker gave them up, or is about to.
+
+        What it still sends by the connection that it has is turned away from now on: the rest of an envelope would pass
+        for the whole of it.
+        """
+        if self._broker:
+            self._broker = NOBODY
         stopped = [self._stop(envelope_id) for envelope_id in list(self._deliveries)]
         await asyncio.gather(*stopped, return_exceptions=True)  # what failed is in the log already
 

@@ -120,6 +120,25 @@ async def test_calls_by_an_earlier_connection_are_turned_away(broker: BrokerDoub
     earlier.close()
 
 
+async def test_the_rest_of_an_envelope_does_not_pass_for_the_whole(
+    broker: BrokerDouble, serve_recipient: Serve
+) -> None:
+    """A recipient that registers anew has rolled back what the broker, which does not know of that yet, goes on with."""
+    notes = Notes()
+    await serve_recipient(notes)
+    await broker.start_event("E", "first")
+    faults = broker.faults["register_node"]
+    faults.extend([Failed("busy")] * 5)
+    broker.registered.clear()
+    await eventually(lambda: len(faults) < 5, "the recipient begins to register anew")
+
+    for call in (("xbus.take_event", "E", "second", "test_event", [], True), ("end_envelope", "E")):
+        with pytest.raises(Failed) as caught:
+            await broker.call(*call)
+        assert caught.value.code == "connection_superseded"
+    assert notes.seen == [("start", "E", "first", "test_event"), ("rollback", "E")]
+
+
 async def test_a_heartbeat_without_answer_changes_nothing(broker: BrokerDouble, serve_recipient: Serve) -> None:
     await serve_recipient(Notes())
     broker.faults["heartbeat"].extend([Failed("busy"), Failed("busy")])
