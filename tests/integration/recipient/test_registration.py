@@ -123,7 +123,7 @@ async def test_calls_by_an_earlier_connection_are_turned_away(broker: BrokerDoub
 async def test_the_rest_of_an_envelope_does_not_pass_for_the_whole(
     broker: BrokerDouble, serve_recipient: Serve
 ) -> None:
-    """A recipient that registers anew has rolled back what the broker, which does not know of that yet, goes on with."""
+    """A recipient that registers anew has rolled back what a broker that does not know of it yet goes on with."""
     notes = Notes()
     await serve_recipient(notes)
     await broker.start_event("E", "first")
