@@ -64,6 +64,16 @@ def _seconds(value: str) -> float:
     return number
 
 
+def _part(value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("is not a number from 0 to 1") from None
+    if not 0 <= number <= 1:
+        raise ValueError("is not a number from 0 to 1")
+    return number
+
+
 def _file(value: str) -> Path | None:
     return Path(value) if value else None
 
@@ -180,6 +190,12 @@ class Back:
     register_timeout: float = option(5.0, _seconds)
     worker_grace: float = option(5.0, _seconds)
     behind_after: float = option(10.0, _seconds)
+    attempts: int = option(5, _count)
+    first_delay: float = option(1.0, _seconds)
+    longest_delay: float = option(300.0, _seconds)
+    jitter: float = option(0.2, _part)
+    trouble_after: int = option(5, _count)
+    probe_interval: float = option(30.0, _seconds)
     session_seconds: float = option(3600.0, _seconds)
     window_bytes: int = option(8 * 1024**2, _count)
 

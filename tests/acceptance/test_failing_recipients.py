@@ -26,6 +26,8 @@ IMPATIENT = {
     }
 }
 
+ONCE = {"back": IMPATIENT["back"] | {"attempts": 1}}
+
 
 async def never(*_: Any) -> None:
     await asyncio.sleep(3600)
@@ -238,7 +240,7 @@ async def test_an_error_of_one_consumer_costs_another_that_gets_another_event_no
     sqlite_url: str, start_daemon: StartDaemon
 ) -> None:
     add_bus(sqlite_url, {"one": {"c": []}, "two": {"d": []}})
-    daemon = start_daemon(sqlite_url, IMPATIENT)
+    daemon = start_daemon(sqlite_url, ONCE)
     async with (
         OldConsumer(daemon.back, "c_1") as broken,
         OldConsumer(daemon.back, "d_1") as other,
@@ -255,9 +257,9 @@ async def test_an_error_of_one_consumer_costs_another_that_gets_another_event_no
     assert other.items() == [b"x"]
 
 
-async def test_a_worker_in_trouble_parks_the_envelope_and_works_on(sqlite_url: str, start_daemon: StartDaemon) -> None:
+async def test_a_worker_that_fails_parks_the_envelope_and_works_on(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, {"test_event": {"w": ["c"], "c": []}})
-    daemon = start_daemon(sqlite_url, IMPATIENT)
+    daemon = start_daemon(sqlite_url, ONCE)
     async with (
         OldWorker(daemon.back, "w_1") as worker,
         OldConsumer(daemon.back, "c_1") as consumer,

@@ -1,7 +1,7 @@
 """What the back keeps: cursors, deliveries that go their own way, failures; and sessions and registrations."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from xbus import model
 from xbus.broker.journal.catalog import read_credentials
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.cursor import Cursor
-from xbus.broker.journal.deliveries import read_cursors, read_due_deliveries
+from xbus.broker.journal.deliveries import read_cursors, read_due_deliveries, read_next_due
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.sessions import (
     StoredIntroduction,
@@ -74,8 +74,15 @@ def set_aside(scribe: Scribe, receipt: Receipt, state: DeliveryState, role: str 
     return Delivery(role_id, receipt.envelope_id, receipt.position, state, 1, "timed_out", "no answer", service)
 
 
-async def due(journal: Journal, scribe: Scribe, *services: str, role: str = "store_1") -> list[Delivery]:
-    return await journal.read(read_due_deliveries, scribe.role_id(role), services, 100)
+async def due(
+    journal: Journal,
+    scribe: Scribe,
+    *services: str,
+    role: str = "store_1",
+    at: datetime | None = None,
+    arrived_at: datetime | None = None,
+) -> list[Delivery]:
+    return await journal.read(read_due_deliveries, scribe.role_id(role), services, 100, at or NOW, arrived_at)
 
 
 async def test_a_delivery_comes_back_as_it_was_written(journal: Journal, scribe: Scribe) -> None:
@@ -91,6 +98,32 @@ async def test_due_are_retries_and_what_waits_for_a_worker_that_is_there(journal
     await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, each) for each in (parked, waiting, retry)]))
     assert await due(journal, scribe) == [retry]
     assert await due(journal, scribe, "names") == [retry, waiting]
+
+
+async def test_what_is_to_be_tried_again_is_due_from_its_moment_on(journal: Journal, scribe: Scribe) -> None:
+    later = [
+        replace(
+            set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY), due_at=NOW + timedelta(seconds=seconds)
+        )
+        for seconds in (20, 10)
+    ]
+    role_id = scribe.role_id()
+    assert await journal.read(read_next_due, role_id, NOW) is None
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, each) for each in later]))
+    assert await due(journal, scribe) == []
+    assert await journal.read(read_next_due, role_id, NOW) == later[1].due_at
+    assert await due(journal, scribe, at=NOW + timedelta(seconds=10)) == [later[1]]
+    assert await journal.read(read_next_due, role_id, NOW + timedelta(seconds=10)) == later[0].due_at
+    assert await due(journal, scribe, at=NOW + timedelta(seconds=20)) == later
+    assert await journal.read(read_next_due, role_id, NOW + timedelta(seconds=20)) is None
+
+
+async def test_what_failed_before_a_recipient_came_waits_no_longer(journal: Journal, scribe: Scribe) -> None:
+    retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
+    retry = replace(retry, due_at=NOW + timedelta(seconds=300))
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, retry)]))
+    assert await due(journal, scribe, arrived_at=NOW) == []
+    assert await due(journal, scribe, arrived_at=NOW + timedelta(seconds=1)) == [retry]
 
 
 async def test_each_role_has_its_own_deliveries(journal: Journal, scribe: Scribe) -> None:

@@ -107,7 +107,7 @@ async def test_a_repeat_for_some_roles_settles_what_was_parked_for_them(journal:
     assert await states(journal) == ["parked"]
     assert (await log(journal))[1].only_roles == frozenset({store_1})
     assert await journal.read(repeats.read_retries, first.envelope_id) == {store_1: repeat.envelope_id}
-    assert await journal.read(read_due_deliveries, store_1, (), 10) == []
+    assert await journal.read(read_due_deliveries, store_1, (), 10, NOW) == []
     history = sa.select(model.history.c.subject_id, model.history.c.reason).where(model.history.c.move == "retried")
     assert await journal.read(lambda connection: connection.execute(history).all()) == [
         (f"{store_1} {first.envelope_id}", f"comes again as envelope {repeat.envelope_id}")

@@ -115,7 +115,7 @@ async def test_nothing_that_was_acknowledged_is_lost(database_url: str, start_da
         asyncio.create_task(senders.new(daemon, "emitter_2", random.Random(seed))),
     ]
     try:
-        # One vanishes once: who vanishes three times in one envelope has it parked.
+        # One vanishes once: who vanishes five times in one envelope has it parked.
         endings: list[Callable[[], Awaitable[None]]] = [
             *[lambda recipient=recipient: _vanish(recipient) for recipient in (workers[0], *consumers)],
             *[lambda: _crash(daemon)] * (ENDINGS - 3),
@@ -148,14 +148,14 @@ async def test_nothing_that_was_acknowledged_is_lost(database_url: str, start_da
 
 
 async def _all_delivered(url: str, senders: Senders, consumers: list[Books]) -> None:
-    """Wait until everything is where it belongs; what was in three attempts that broke off may be parked instead."""
+    """Wait until everything is where it belongs; what was in five attempts that broke off may be parked instead."""
     wanted = {(consumer, envelope_id) for consumer in consumers for envelope_id in senders.sealed}
     deadline = asyncio.get_running_loop().time() + 30
     while missing := {(consumer, envelope_id) for consumer, envelope_id in wanted if envelope_id not in consumer.kept}:
         told = [
             (await asyncio.to_thread(progress, url, envelope_id))[consumer.login] for consumer, envelope_id in missing
         ]
-        if all(role.state == "parked" and (role.attempts or 0) >= 3 for role in told):
+        if all(role.state == "parked" and (role.attempts or 0) >= 5 for role in told):
             break
         assert asyncio.get_running_loop().time() < deadline, f"{len(missing)} are missing: {told[:5]}"
         await asyncio.sleep(0.2)

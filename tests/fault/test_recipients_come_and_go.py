@@ -232,7 +232,7 @@ async def test_a_recipient_that_registers_anew_in_mid_run_starts_over(
 
 async def test_an_item_that_kills_its_consumer_does_not_loop(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, {"test_event": {"c": []}})
-    daemon = start_daemon(sqlite_url)
+    daemon = start_daemon(sqlite_url, {"back": {"attempts": 3}})
     async with OldEmitter(daemon.front) as emitter:
         poison, good = await emitter.emit(b"poison"), await emitter.emit(b"good")
         for _ in range(10):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -13,6 +14,7 @@ from tests.support.recipients import NEW, Script, ScriptedClient, metadata
 from xbus import model
 from xbus.broker.back.back import Back
 from xbus.broker.back.delivering import Settings
+from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.recipient import Abilities, Timeouts
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.deliveries import read_cursors
@@ -21,6 +23,9 @@ from xbus.broker.journal.writes import Receipt, Write
 from xbus.errors import Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
+
+ONCE = RetryPolicy(attempts=1)
+"""What failed is parked at once."""
 
 TIMEOUTS = Timeouts(1, 1, 1, 1, 1)
 
@@ -44,24 +49,31 @@ class Broker:
     """A back, the journal under it, and recipients around it."""
 
     def __init__(
-        self, journal: Journal, configuration: Configuration, scribe: Scribe, tasks: asyncio.TaskGroup
+        self,
+        journal: Journal,
+        configuration: Configuration,
+        scribe: Scribe,
+        tasks: asyncio.TaskGroup,
+        retry: RetryPolicy,
     ) -> None:
         self.journal = journal
         self.scribe = scribe
         self.script = Script()
         self.clients: dict[str, ScriptedClient] = {}
         self.lost: dict[str, Callable[[], None]] = {}
+        self.clock = StandingClock()
         self._bell = SilentBell()
         self.back = Back(
             journal,
             configuration,
             cast(Bell, self._bell),
             self._connect,
-            StandingClock(),
+            self.clock,
             tasks=tasks,
             timeouts=TIMEOUTS,
             register_timeout=1,
-            settings=Settings(window_bytes=100_000, behind_after=1000, worker_grace=0, reply_hold=60),
+            settings=Settings(window_bytes=100_000, behind_after=1000, worker_grace=0, reply_hold=60, retry=retry),
+            random=Random(7),
         )
 
     def prepare(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:
@@ -102,6 +114,12 @@ class Broker:
         await self.journal.write(write)
         self._bell.rung.set()
 
+    def pass_time(self, seconds: float) -> None:
+        """Let the clock go on, and have it noticed at once."""
+        self.clock.go_on(seconds)
+        for recipient in self.back.registry.all():
+            self.back._delivering._rows.wake(recipient.role.id)
+
     async def until(self, condition: Callable[[], object]) -> None:
         while not condition():
             await asyncio.sleep(0)
@@ -140,13 +158,17 @@ class Stop(Exception):
 
 @asynccontextmanager
 async def running(
-    journal: Journal, *, prepared: Callable[[Broker], object] = lambda broker: None, clean: bool = True
+    journal: Journal,
+    *,
+    prepared: Callable[[Broker], object] = lambda broker: None,
+    clean: bool = True,
+    retry: RetryPolicy = ONCE,
 ) -> AsyncIterator[Broker]:
     """A broker that runs; at the end it stops in order, or goes down as it is."""
     configuration = Configuration(journal)
     await configuration.refresh()
     tasks = asyncio.TaskGroup()
-    broker = Broker(journal, configuration, await Scribe.of(journal), tasks)
+    broker = Broker(journal, configuration, await Scribe.of(journal), tasks, retry)
     prepared(broker)
     try:
         async with tasks:

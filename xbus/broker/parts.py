@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from xbus.broker.back.back import Back
 from xbus.broker.back.batch_verbs import BackBatchVerbs
 from xbus.broker.back.delivering import Settings
+from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.recipient import Recipient, Timeouts
 from xbus.broker.back.verbs import BackVerbs
 from xbus.broker.configuration import Configuration
@@ -177,7 +178,13 @@ class BackPart:
                 config.stop_envelope_timeout,
             ),
             register_timeout=config.register_timeout,
-            settings=Settings(config.window_bytes, config.behind_after, config.worker_grace, config.reply_hold_timeout),
+            settings=Settings(
+                config.window_bytes,
+                config.behind_after,
+                config.worker_grace,
+                config.reply_hold_timeout,
+                RetryPolicy(config.attempts, config.first_delay, config.longest_delay, config.jitter),
+            ),
         )
         self._sessions = _sessions(shared, "role", config.session_seconds, self._back.is_registered)
         max_batch_bytes = shared.config.front.max_batch_bytes

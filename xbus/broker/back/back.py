@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from random import Random
 
 from xbus.broker.back.delivering import Delivering, Settings
 from xbus.broker.back.introduction import Introduction, introduce
@@ -40,6 +41,7 @@ class Back:
         timeouts: for recipients' answers.
         register_timeout: how long the calls of a registration may take together, in seconds.
         settings: how deliveries go.
+        random: for delays that are not all alike; one with a seed makes a run that can be repeated.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Back:
         timeouts: Timeouts,
         register_timeout: float,
         settings: Settings,
+        random: Random | None = None,
     ) -> None:
         self._journal = journal
         self._configuration = configuration
@@ -65,7 +68,15 @@ class Back:
         slots: Slots[Recipient] = Slots()
         self.registry = Registry(slots, clock)
         self._delivering = Delivering(
-            journal, bell, self.registry, slots, clock, tasks, settings, lambda: configuration.catalog.expects_replies
+            journal,
+            bell,
+            self.registry,
+            slots,
+            clock,
+            tasks,
+            settings,
+            random or Random(),
+            lambda: configuration.catalog.expects_replies,
         )
 
     def is_registered(self, role_id: int) -> bool:

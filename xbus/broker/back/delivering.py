@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from random import Random
 
 from xbus.broker.back import fate
 from xbus.broker.back.delivery import Deliveries
@@ -12,7 +13,9 @@ from xbus.broker.back.lanes import Lanes
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
+from xbus.broker.back.outcomes import Outcomes
 from xbus.broker.back.pace import Pace
+from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.replies import Replies
@@ -38,12 +41,14 @@ class Settings:
         behind_after: see ``Pace``, in seconds.
         worker_grace: see ``Deliveries``, in seconds.
         reply_hold: see ``Replies``, in seconds.
+        retry: what counts for services that have no wishes of their own.
     """
 
     window_bytes: int
     behind_after: float
     worker_grace: float
     reply_hold: float
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
 class Delivering:
@@ -57,6 +62,7 @@ class Delivering:
         clock: for what is stored, and for graces.
         tasks: where all that goes on runs.
         settings: how it goes.
+        random: for delays that are not all alike.
         expects_replies: whether there are event types with immediate replies.
     """
 
@@ -69,6 +75,7 @@ class Delivering:
         clock: Clock,
         tasks: asyncio.TaskGroup,
         settings: Settings,
+        random: Random,
         expects_replies: Callable[[], bool],
     ) -> None:
         self._journal = journal
@@ -78,8 +85,17 @@ class Delivering:
         muster = Muster(slots, Pace(settings.behind_after), clock)
         supplies = Supplies(self._log, slots, tasks, settings.window_bytes)
         holds = Holds()
+        outcomes = Outcomes(self.ledger, registry, holds, settings.retry, clock, random)
         self._deliveries = Deliveries(
-            self._log, self.ledger, registry, supplies, muster, holds, tasks, worker_grace=settings.worker_grace
+            self._log,
+            self.ledger,
+            registry,
+            supplies,
+            muster,
+            holds,
+            outcomes,
+            tasks,
+            worker_grace=settings.worker_grace,
         )
         self._replies = Replies(
             journal,
@@ -97,7 +113,7 @@ class Delivering:
         )
         self._log.on_look = self._replies.wake
         self.lanes = Lanes(self._log, self.ledger, self._deliveries, tasks)
-        self._rows = DueRows(self._log, self.ledger, registry, self._deliveries, tasks)
+        self._rows = DueRows(self._log, self.ledger, registry, self._deliveries, clock, tasks)
         self._deliveries.on_retry = self._rows.wake
         muster.on_behind = self.lanes.split
         registry.watch(self.lanes)

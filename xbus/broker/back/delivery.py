@@ -7,20 +7,19 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 from xbus.broker.back import fate
-from xbus.broker.back.failures import RecipientFailed, own_fault
+from xbus.broker.back.failures import own_fault
 from xbus.broker.back.holds import Holds
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
+from xbus.broker.back.outcomes import Outcomes, before_its_turn
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.run import Run
-from xbus.broker.back.slots import Absent, AnyOf
 from xbus.broker.back.supplies import Supplies
 from xbus.broker.journal.log import LogEnvelope
-from xbus.broker.journal.overlays import EventOverlay, read_overlays
+from xbus.broker.journal.overlays import read_overlays
 from xbus.broker.journal.writes import Delivery
-from xbus.states import DeliveryState
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +34,7 @@ class Deliveries:
         supplies: what runs live on.
         muster: takes the consumers' slots.
         holds: what consumers hold open already.
+        outcomes: where it is noted what came of runs.
         tasks: where runs run.
         worker_grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
@@ -47,6 +47,7 @@ class Deliveries:
         supplies: Supplies,
         muster: Muster,
         holds: Holds,
+        outcomes: Outcomes,
         tasks: asyncio.TaskGroup,
         *,
         worker_grace: float,
@@ -57,6 +58,7 @@ class Deliveries:
         self._supplies = supplies
         self._muster = muster
         self._holds = holds
+        self._outcomes = outcomes
         self._tasks = tasks
         self._worker_grace = worker_grace
         self._runs: set[asyncio.Task[None]] = set()
@@ -64,7 +66,7 @@ class Deliveries:
         self._taken_up: dict[int, set[int]] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
         self.on_retry: Callable[[int], None] = lambda role_id: None
-        """Told of a role for which an envelope was set aside that may come again at once."""
+        """Told of a role for which an envelope was set aside that comes again."""
 
     # -- who takes part --------------------------------------------------------------------------------------------
 
@@ -80,9 +82,9 @@ class Deliveries:
             if missing is None:
                 going.append(recipient)
             else:
-                self._ledger.move(None, fate.waiting_for(_before(envelope, recipient, attempts=0), missing))
+                self._ledger.move(None, fate.waiting_for(before_its_turn(envelope, recipient, attempts=0), missing))
         await self._ledger.room()
-        await self.launch(envelope, going, {})
+        await self._launch(envelope, going)
 
     def deliver_held(self, envelope: LogEnvelope, recipient: Recipient) -> bool:
         """Carry on what a recipient holds open since it gave an immediate reply; false where that is nothing.
@@ -120,27 +122,37 @@ class Deliveries:
             if hold.envelope_id == envelope.envelope_id:
                 self.deliver_held(envelope, hold.recipient)
 
-    async def launch(
-        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery]
-    ) -> None:
-        """Start a run as soon as all of its consumers have a free slot; those that go meanwhile are left out.
-
-        Args:
-            rows: the delivery rows of those that don't get it in its turn, by role id, with this attempt counted.
-        """
-        supplies = await self._supplies_for(envelope, rows)
+    async def _launch(self, envelope: LogEnvelope, recipients: Sequence[Recipient]) -> None:
+        """Start a run as soon as all of its consumers have a free slot; those that go meanwhile are left out."""
         self._carry_on_held(envelope)
         present = await self._muster.take(recipients, lambda recipient: self._may_get(recipient, envelope))
         if present:
-            is_doubtful = self._holds.is_doubtful(envelope.envelope_id, present)
-            again = is_doubtful or any(fate.may_have_begun(row) for row in rows.values())
-            self._start(envelope, present, rows, Run(envelope.envelope_id, present, supplies, again=again))
+            again = self._holds.is_doubtful(envelope.envelope_id, present)
+            self._start(envelope, present, {}, Run(envelope.envelope_id, present, self._supplies, again=again))
 
-    async def _supplies_for(self, envelope: LogEnvelope, rows: Mapping[int, Delivery]) -> Supplies:
+    async def bring(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery) -> None:
+        """Bring an envelope that has a row of its own to its role alone, as soon as that has a free slot.
+
+        The attempt is counted when it has one and before anything is handed over.
+        """
+        supplies = await self._supplies_for(envelope, recipient)
+        self._carry_on_held(envelope)
+        if not await self._muster.take([recipient], lambda recipient: self._may_get(recipient, envelope)):
+            return
+        attempt = fate.next_attempt(row)
+        self._ledger.move(row, attempt)
+        try:
+            await self._ledger.written()
+        except BaseException:
+            self._supplies.give_back(recipient)
+            raise
+        again = fate.may_have_begun(attempt) or self._holds.is_doubtful(envelope.envelope_id, [recipient])
+        run = Run(envelope.envelope_id, [recipient], supplies, again=again)
+        self._start(envelope, [recipient], {recipient.role.id: attempt}, run)
+
+    async def _supplies_for(self, envelope: LogEnvelope, recipient: Recipient) -> Supplies:
         """What a run lives on: only a role that gets an envelope on its own may get it otherwise than it was sent."""
-        overlays: dict[UUID, EventOverlay] = {}
-        for role_id in rows:
-            overlays |= await self._log.read(read_overlays, role_id, envelope.envelope_id)
+        overlays = await self._log.read(read_overlays, recipient.role.id, envelope.envelope_id)
         return self._supplies.overlaid(overlays)
 
     def _start(
@@ -180,7 +192,7 @@ class Deliveries:
         self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery], run: Run
     ) -> None:
         def settled(recipient: Recipient) -> None:
-            self._settle(envelope, recipient, rows.get(recipient.role.id))
+            self._outcomes.settled(envelope, recipient, rows.get(recipient.role.id))
 
         in_turn = [recipient.role.id for recipient in recipients if recipient.role.id not in rows]
         # Runs of one envelope for several roles may need the same worker, which would get its events mixed.
@@ -198,7 +210,7 @@ class Deliveries:
             run.fail_all(own_fault(error))
         for recipient in recipients:
             self._supplies.give_back(recipient)
-        retried = self._note_failures(envelope, recipients, rows, run.failures)
+        retried = self._outcomes.failed(envelope, recipients, rows, run.failures)
         try:
             if rows or run.failures:
                 # Whoever reads rows must not find one of this run as it was before.
@@ -221,51 +233,6 @@ class Deliveries:
         await run.stopped()
         turn.release()
 
-    def _settle(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery | None) -> None:
-        self._holds.believe(envelope.envelope_id, recipient.role.id)
-        if row is None:
-            self._ledger.settle(recipient.role.id, envelope.position)
-        else:
-            self._ledger.move(row, fate.settled(row))
-        log.debug(
-            "delivered",
-            extra={"action": "delivered", "envelope_id": envelope.envelope_id, "role": recipient.role.login},
-        )
-
-    def _note_failures(
-        self,
-        envelope: LogEnvelope,
-        recipients: Sequence[Recipient],
-        rows: Mapping[int, Delivery],
-        failures: Mapping[int, RecipientFailed | Absent],
-    ) -> list[int]:
-        """Note what went wrong, and what becomes of it; the ids of the roles for which it comes again at once."""
-        retried: list[int] = []
-        for failure in dict.fromkeys(failures.values()):
-            if isinstance(failure, RecipientFailed):
-                self._ledger.fail(envelope.envelope_id, failure)
-        for recipient in recipients:
-            why = failures.get(recipient.role.id)
-            if why is None:
-                continue
-            row = rows.get(recipient.role.id)
-            attempt = row or _before(envelope, recipient, attempts=1)
-            new = _after(attempt, why)
-            self._ledger.move(row, new)
-            if new.state is DeliveryState.RETRY:
-                retried.append(recipient.role.id)
-            log.warning(
-                "not delivered: %s",
-                new.cause,
-                extra={
-                    "action": new.state.value,
-                    "envelope_id": envelope.envelope_id,
-                    "role": recipient.role.login,
-                    "code": new.code,
-                },
-            )
-        return retried
-
     async def finish(self, seconds: float) -> None:
         """Wait for the runs that are under way; those that take longer are broken off, and come again."""
         if self._runs:
@@ -278,17 +245,3 @@ class Deliveries:
     def highest_in_flight(self) -> dict[int, int]:
         """For each role the highest position that was handed over and not settled."""
         return {role_id: max(positions) for role_id, positions in self._in_flight.items() if positions}
-
-
-def _service(absent: Absent) -> str:
-    return absent.want.service if isinstance(absent.want, AnyOf) else ""
-
-
-def _before(envelope: LogEnvelope, recipient: Recipient, *, attempts: int) -> Delivery:
-    return fate.before_its_turn(recipient.role.id, envelope.envelope_id, envelope.position, attempts=attempts)
-
-
-def _after(attempt: Delivery, why: RecipientFailed | Absent) -> Delivery:
-    if isinstance(why, RecipientFailed):
-        return fate.after_failure(attempt, why)
-    return fate.waiting_for(attempt, _service(why))

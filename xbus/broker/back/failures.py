@@ -6,7 +6,8 @@ from enum import StrEnum
 from uuid import UUID
 
 from xbus.broker.journal.writes import Failure
-from xbus.errors import ConnectionLost, Refused, TimedOut, XbusError
+from xbus.errors import Refused, XbusError
+from xbus.rpc.frames import BAD_ANSWER
 
 MESSAGE_CHARACTERS = 1_000
 """What is kept of a message."""
@@ -31,9 +32,7 @@ class FailureClass(StrEnum):
     PERMANENT = "permanent"
     """The recipient refused, or answered nonsense: it would do so again."""
     TRANSIENT = "transient"
-    """It answered with an error."""
-    LOST = "lost"
-    """It went away in the midst of it, or did not answer in time."""
+    """It answered with an error, did not answer in time, or went away in the midst of it: it may go well later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +114,8 @@ class RecipientFailed(Exception):
 
 def failure_of_call(role_id: int, verb: str, event_id: UUID | None, error: XbusError) -> RecipientFailed:
     """A failure from what the call raised."""
-    if isinstance(error, ConnectionLost | TimedOut):
-        failure_class = FailureClass.LOST
-    elif isinstance(error, Refused):
-        failure_class = FailureClass.PERMANENT
-    else:
-        failure_class = FailureClass.TRANSIENT
+    is_permanent = isinstance(error, Refused) or error.code == BAD_ANSWER
+    failure_class = FailureClass.PERMANENT if is_permanent else FailureClass.TRANSIENT
     return RecipientFailed(role_id, verb, event_id, failure_class, error.code, [ItemError(None, _shown(error.cause))])
 
 

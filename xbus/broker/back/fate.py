@@ -4,15 +4,13 @@ Each function makes the role's next delivery row.
 """
 
 from dataclasses import replace
+from datetime import datetime
 from uuid import UUID
 
 from xbus.broker.back.failures import FailureClass, RecipientFailed
 from xbus.broker.journal.deliveries import RESUMED
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
-
-LOST_ATTEMPTS = 3
-"""How often an envelope may make its recipient vanish before it is parked: a poison item must not loop."""
 
 
 def before_its_turn(role_id: int, envelope_id: UUID, position: int, *, attempts: int) -> Delivery:
@@ -50,12 +48,13 @@ def waiting_for(delivery: Delivery, service: str) -> Delivery:
         code="worker_absent",
         cause=f'no worker of service "{service}" is registered',
         service=service,
+        due_at=None,
     )
 
 
 def next_attempt(delivery: Delivery) -> Delivery:
     """It is about to be handed over once more: counted before, so that a crash can't lose count."""
-    return replace(delivery, state=DeliveryState.RETRY, attempts=delivery.attempts + 1, service=None)
+    return replace(delivery, state=DeliveryState.RETRY, attempts=delivery.attempts + 1, service=None, due_at=None)
 
 
 def may_have_begun(attempt: Delivery) -> bool:
@@ -67,20 +66,23 @@ def may_have_begun(attempt: Delivery) -> bool:
     return attempt.attempts > 1 or attempt.code == RESUMED
 
 
-def after_failure(attempt: Delivery, failure: RecipientFailed) -> Delivery:
-    """It comes again where its recipient was lost, a few times; else it is parked.
+def after_failure(attempt: Delivery, failure: RecipientFailed, *, attempts: int, due_at: datetime | None) -> Delivery:
+    """It comes again where that may help and not all attempts are used up; else it is parked.
 
     Args:
         attempt: the delivery, with the failed attempt counted.
         failure: what went wrong.
+        attempts: how many there are in all.
+        due_at: when the next one may begin, if there is one; None for at once.
     """
-    comes_again = failure.failure_class is FailureClass.LOST and attempt.attempts < LOST_ATTEMPTS
+    comes_again = failure.failure_class is FailureClass.TRANSIENT and attempt.attempts < attempts
     return replace(
         attempt,
         state=DeliveryState.RETRY if comes_again else DeliveryState.PARKED,
         code=failure.code,
         cause=failure.cause,
         service=None,
+        due_at=due_at if comes_again else None,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.deliveries import SELECT_DELIVERIES, as_delivery
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
 
@@ -41,26 +42,11 @@ def read_key_rows(connection: sa.Connection, role_id: int, ordering_key: str, li
     """
     delivery = model.delivery.c
     statement = (
-        sa.select(
-            delivery.role_id,
-            delivery.envelope_id,
-            delivery.position,
-            delivery.state,
-            delivery.attempts,
-            delivery.code,
-            delivery.cause,
-            delivery.ordering_key,
-            model.service.c.name,
-        )
-        .outerjoin(model.service, model.service.c.id == delivery.service_id)
-        .where(delivery.role_id == role_id, delivery.ordering_key == ordering_key)
+        SELECT_DELIVERIES.where(delivery.role_id == role_id, delivery.ordering_key == ordering_key)
         .order_by(delivery.position)
         .limit(limit)
     )
-    return [
-        Delivery(role_id, envelope_id, position, DeliveryState(state), attempts, code, cause, service, ordering_key=key)
-        for role_id, envelope_id, position, state, attempts, code, cause, key, service in connection.execute(statement)
-    ]
+    return [as_delivery(row) for row in connection.execute(statement)]
 
 
 def read_states(connection: sa.Connection, role_id: int, positions: Sequence[int]) -> dict[int, DeliveryState]:

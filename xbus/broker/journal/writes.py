@@ -241,6 +241,7 @@ class Delivery:
         attempts: how often it was handed over so far.
         service: the worker service that is waited for, if any.
         ordering_key: the envelope's, "" for none, where the role wants order; None where it does not.
+        due_at: when the next attempt may begin; None for at once.
     """
 
     role_id: int
@@ -252,6 +253,7 @@ class Delivery:
     cause: str
     service: str | None = None
     ordering_key: str | None = None
+    due_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

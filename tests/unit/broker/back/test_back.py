@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.back import running
 from tests.support.journal import memory_engine
-from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, Call, Script, metadata
+from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Call, Script, metadata
 from xbus.broker.back import lanes, supplies
+from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.sessions import read_consumers, read_registrations
@@ -144,6 +145,49 @@ async def test_a_refusal_parks_for_all_who_lack_it(journal: Journal) -> None:
         await broker.until_rows({"store_1": ("parked", 1, "refused"), "store_2": ("parked", 1, "refused")})
 
 
+async def test_what_fails_is_tried_again_after_a_delay_and_may_go_well(journal: Journal) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=3, jitter=0)) as broker:
+        client = await broker.register("store_1", xbus_take_event=BROKEN)
+        await broker.put(b"x")
+        await broker.until_rows({"store_1": ("retry", 1, "error_reply")})
+        client.answers = {}
+        await broker.put(b"y")
+        await broker.until(lambda: broker.items("store_1") == [b"x", b"y"])
+        broker.pass_time(0.9)
+        assert await broker.rows() == {"store_1": ("retry", 1, "error_reply")}
+        broker.pass_time(0.1)
+        await broker.until(lambda: broker.items("store_1") == [b"x", b"y", b"x"])
+        await broker.until_rows({})
+
+
+async def test_who_comes_back_gets_at_once_what_failed_before(journal: Journal) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=3, first_delay=300)) as broker:
+        await broker.register("store_1", xbus_take_event=BROKEN)
+        await broker.put(b"x")
+        await broker.until_rows({"store_1": ("retry", 1, "error_reply")})
+        broker.clock.go_on(1)
+        await broker.register("store_1")
+        await broker.until(lambda: broker.items("store_1") == [b"x", b"x"])
+        await broker.until_rows({})
+
+
+async def test_what_waits_for_a_slot_is_not_counted_as_tried(journal: Journal) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=3)) as broker:
+        client = await broker.register("store_1", xbus_take_event=SILENT)
+        client.owes.clear()
+        await broker.put(b"x")
+        await broker.until_rows({"store_1": ("retry", 1, "timed_out")})
+        broker.pass_time(10)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert await broker.rows() == {"store_1": ("retry", 1, "timed_out")}
+        assert broker.items("store_1") == [b"x"]
+        client.answers = {}
+        client.owes.set()
+        await broker.until(lambda: broker.items("store_1") == [b"x", b"x"])
+        await broker.until_rows({})
+
+
 async def test_one_in_trouble_is_parked_alone(journal: Journal) -> None:
     async with running(journal) as broker:
         await broker.register("store_1", xbus_take_event=BROKEN)
@@ -155,10 +199,11 @@ async def test_one_in_trouble_is_parked_alone(journal: Journal) -> None:
 
 
 async def test_what_was_lost_comes_again_with_a_stop_before_it_and_not_for_ever(journal: Journal) -> None:
-    async with running(journal) as broker:
+    async with running(journal, retry=RetryPolicy(attempts=3)) as broker:
         await broker.register("store_1", xbus_take_event=LOST)
         await broker.put(b"poison")
-        await broker.until_rows({"store_1": ("parked", 3, "connection_lost")})
+        while await broker.rows() != {"store_1": ("parked", 3, "connection_lost")}:
+            broker.pass_time(10)
         verbs = [verb for verb in broker.script.verbs("store_1") if verb in ("xbus.take_event", "stop_envelope")]
         # Each attempt but the first is announced by a stop; each failed one is followed by another.
         assert verbs == [

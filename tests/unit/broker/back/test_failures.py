@@ -26,9 +26,10 @@ ENVELOPE, EVENT = uuid.UUID(int=1), uuid.UUID(int=2)
 @pytest.mark.parametrize(
     ("error", "failure_class", "code"),
     [
-        (ConnectionLost("gone"), FailureClass.LOST, "connection_lost"),
-        (TimedOut("silent"), FailureClass.LOST, "timed_out"),
+        (ConnectionLost("gone"), FailureClass.TRANSIENT, "connection_lost"),
+        (TimedOut("silent"), FailureClass.TRANSIENT, "timed_out"),
         (Failed("broken", code="error_reply"), FailureClass.TRANSIENT, "error_reply"),
+        (Failed("a date", code="bad_answer"), FailureClass.PERMANENT, "bad_answer"),
         (Refused("no", code="unknown_method"), FailureClass.PERMANENT, "unknown_method"),
     ],
 )

@@ -1,12 +1,13 @@
 """What becomes of an envelope for a role that could not get it in its turn."""
 
 import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from xbus.broker.back.failures import FailureClass, RecipientFailed, failure_of_call
 from xbus.broker.back.fate import (
-    LOST_ATTEMPTS,
     after_crash,
     after_failure,
     before_its_turn,
@@ -15,15 +16,15 @@ from xbus.broker.back.fate import (
     waiting_for,
 )
 from xbus.broker.journal.writes import Delivery
-from xbus.errors import ConnectionLost, Failed, Refused
+from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
 
 ENVELOPE, EVENT = uuid.UUID(int=1), uuid.UUID(int=2)
+DUE = datetime(2020, 2, 29, tzinfo=UTC)
 
 
 def failed(failure_class: FailureClass) -> RecipientFailed:
     errors = {
-        FailureClass.LOST: ConnectionLost("gone"),
         FailureClass.TRANSIENT: Failed("broken"),
         FailureClass.PERMANENT: Refused("no"),
     }
@@ -34,16 +35,22 @@ def attempt(number: int) -> Delivery:
     return Delivery(7, ENVELOPE, 12, DeliveryState.RETRY, number, "", "")
 
 
-@pytest.mark.parametrize("failure_class", [FailureClass.TRANSIENT, FailureClass.PERMANENT])
-def test_what_no_repeat_helps_is_parked(failure_class: FailureClass) -> None:
-    failure = failed(failure_class)
-    parked = after_failure(attempt(1), failure)
+def test_what_no_repeat_helps_is_parked_at_once() -> None:
+    failure = failed(FailureClass.PERMANENT)
+    parked = after_failure(attempt(1), failure, attempts=5, due_at=DUE)
     assert parked == Delivery(7, ENVELOPE, 12, DeliveryState.PARKED, 1, failure.code, failure.cause)
 
 
-def test_what_was_lost_comes_again_a_few_times() -> None:
-    states = [after_failure(attempt(number), failed(FailureClass.LOST)).state for number in range(1, LOST_ATTEMPTS + 1)]
-    assert states == [DeliveryState.RETRY] * (LOST_ATTEMPTS - 1) + [DeliveryState.PARKED]
+@pytest.mark.parametrize("error", [ConnectionLost("gone"), TimedOut("silent"), Failed("broken")])
+def test_what_may_go_well_later_comes_again_until_its_attempts_are_used_up(error: CallError) -> None:
+    failure = failure_of_call(7, "send_item", EVENT, error)
+    fates = [after_failure(attempt(number), failure, attempts=3, due_at=DUE) for number in (1, 2, 3)]
+    assert [(fate.state, fate.due_at) for fate in fates] == [
+        (DeliveryState.RETRY, DUE),
+        (DeliveryState.RETRY, DUE),
+        (DeliveryState.PARKED, None),
+    ]
+    assert fates[2] == Delivery(7, ENVELOPE, 12, DeliveryState.PARKED, 3, failure.code, failure.cause)
 
 
 def test_an_attempt_is_counted_before_it_is_made() -> None:
@@ -53,9 +60,16 @@ def test_an_attempt_is_counted_before_it_is_made() -> None:
         assert (counted.state, counted.attempts, counted.service) == (DeliveryState.RETRY, 1, None)
 
 
+def test_what_is_handed_over_is_no_longer_due() -> None:
+    again = replace(attempt(1), due_at=DUE)
+    assert next_attempt(again).due_at is None
+    assert waiting_for(again, "names").due_at is None
+
+
 def test_what_may_have_been_handed_over_counts_as_an_attempt() -> None:
     crashed = after_crash(7, ENVELOPE, 12)
     assert (crashed.state, crashed.attempts, crashed.code) == (DeliveryState.RETRY, 1, "broker_stopped")
+    assert crashed.due_at is None
 
 
 def test_what_waits_says_for_whom() -> None:
@@ -70,6 +84,8 @@ def test_all_fates_are_legal_moves() -> None:
     check_move(DELIVERY_MOVES, waiting.state, again.state)
     check_move(DELIVERY_MOVES, waiting.state, waiting_for(waiting, "prices").state)
     for failure_class in FailureClass:
-        check_move(DELIVERY_MOVES, again.state, after_failure(again, failed(failure_class)).state)
+        check_move(
+            DELIVERY_MOVES, again.state, after_failure(again, failed(failure_class), attempts=5, due_at=DUE).state
+        )
     check_move(DELIVERY_MOVES, again.state, settled(again).state)
     check_move(DELIVERY_MOVES, again.state, waiting_for(again, "names").state)

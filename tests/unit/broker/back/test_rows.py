@@ -2,17 +2,21 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, cast
 
+from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
 from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
-from xbus.broker.back.rows import DueRows
+from xbus.broker.back.rows import POLL_SECONDS, DueRows
+from xbus.broker.journal.deliveries import read_next_due
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
@@ -24,7 +28,8 @@ class Listed:
     def __init__(self) -> None:
         self.rows: list[Delivery] = []
         self.under_way: set[int] = set()
-        self.launched: list[tuple[int, int]] = []
+        self.launched: list[int] = []
+        self.clock = StandingClock()
         self.moved: list[Delivery] = []
         self.present: list[Recipient] = []
         self.needed: list[str] = []
@@ -34,11 +39,17 @@ class Listed:
 
     # the log
 
-    async def read(self, statement: Any, role_id: int, services: Sequence[str], limit: int) -> list[Delivery]:
+    async def read(self, statement: Any, role_id: int, *args: Any) -> Any:
+        if statement is read_next_due:
+            (now,) = args
+            return min((row.due_at for row in self.rows if row.due_at and row.due_at > now), default=None)
+        services, limit, now, _ = args
         found = [
             row
             for row in self.rows
-            if row.role_id == role_id and (row.state is DeliveryState.RETRY or row.service in services)
+            if row.role_id == role_id
+            and (row.state is DeliveryState.RETRY or row.service in services)
+            and (row.due_at is None or row.due_at <= now)
         ]
         await asyncio.sleep(0)
         self.while_reading()
@@ -77,18 +88,22 @@ class Listed:
     async def workers_for(self, envelope: LogEnvelope, recipient: Recipient) -> list[str]:
         return self.needed
 
-    async def launch(
-        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery]
-    ) -> None:
-        for recipient in recipients:
-            self.launched.append((envelope.position, rows[recipient.role.id].attempts))
+    async def bring(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery) -> None:
+        self.launched.append(row.position)
         self.under_way.add(envelope.position)
 
 
 @asynccontextmanager
 async def due_rows(listed: Listed) -> AsyncIterator[DueRows]:
     async with asyncio.TaskGroup() as tasks:
-        made = DueRows(cast(Log, listed), cast(Ledger, listed), cast(Registry, listed), cast(Deliveries, listed), tasks)
+        made = DueRows(
+            cast(Log, listed),
+            cast(Ledger, listed),
+            cast(Registry, listed),
+            cast(Deliveries, listed),
+            listed.clock,
+            tasks,
+        )
         yield made
         made.stop()
 
@@ -102,14 +117,42 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_consumer_that_comes_gets_its_rows_oldest_first_with_the_attempt_counted() -> None:
+async def test_a_consumer_that_comes_gets_its_rows_oldest_first() -> None:
     listed, store = Listed(), Cast().consumer("store")
     listed.rows = [row(store, 3), row(store, 7)]
     async with due_rows(listed) as rows:
         rows.arrived(store)
         await settle()
-    assert listed.launched == [(3, 2), (7, 2)]
-    assert [move.state for move in listed.moved] == [DeliveryState.RETRY] * 2
+    assert listed.launched == [3, 7]
+    assert listed.moved == []
+
+
+async def test_a_row_waits_until_it_is_due() -> None:
+    listed, store = Listed(), Cast().consumer("store")
+    due_at = listed.clock.now() + timedelta(seconds=10)
+    listed.rows = [replace(row(store, 3), due_at=due_at), row(store, 7)]
+    async with due_rows(listed) as rows:
+        rows.arrived(store)
+        await settle()
+        assert listed.launched == [7]
+        listed.clock.go_on(10)
+        rows.wake(store.role.id)
+        await settle()
+    assert listed.launched == [7, 3]
+
+
+async def test_a_row_that_becomes_due_is_not_waited_for_longer_than_that() -> None:
+    """The clock stands still, so that what is waited for here is a moment that the test has passed already."""
+    listed, store = Listed(), Cast().consumer("store")
+    listed.rows = [replace(row(store, 3), due_at=listed.clock.now() + timedelta(milliseconds=1))]
+    async with due_rows(listed) as rows:
+        rows.arrived(store)
+        await settle()
+        assert listed.launched == []
+        listed.clock.go_on(1)
+        async with asyncio.timeout(POLL_SECONDS / 2):
+            while not listed.launched:
+                await asyncio.sleep(0)
 
 
 async def test_what_is_under_way_is_not_launched_again() -> None:
@@ -157,7 +200,7 @@ async def test_a_row_that_waits_for_a_worker_goes_when_that_comes() -> None:
         listed.present.append(names)
         rows.arrived(names)
         await settle()
-    assert listed.launched == [(3, 2)]
+    assert listed.launched == [3]
 
 
 async def test_a_row_that_needs_another_worker_too_waits_for_that() -> None:
@@ -181,7 +224,7 @@ async def test_a_role_is_looked_after_again_when_called_for() -> None:
         listed.rows.append(row(store, 3))
         rows.wake(store.role.id)
         await settle()
-    assert listed.launched == [(3, 2)]
+    assert listed.launched == [3]
 
 
 async def test_nothing_is_read_for_one_that_has_left() -> None:

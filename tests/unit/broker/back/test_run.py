@@ -205,7 +205,7 @@ async def test_a_worker_that_is_lost_ends_the_attempt_for_all() -> None:
     assert attempt.failed == {"store": "connection_lost", "audit": "connection_lost"}
     assert attempt.around.dismissed == ["names"]
     failures = [failure for failure in attempt.run.failures.values() if isinstance(failure, RecipientFailed)]
-    assert [failure.failure_class for failure in failures] == [FailureClass.LOST] * 2
+    assert [failure.failure_class for failure in failures] == [FailureClass.TRANSIENT] * 2
 
 
 async def test_without_a_worker_nobody_gets_it() -> None:

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import memory_engine
-from xbus.broker.journal.deliveries import read_due_deliveries
+from xbus.broker.journal.deliveries import read_due_deliveries, read_next_due
 from xbus.broker.journal.log import read_at, read_log, read_sealed
 from xbus.broker.journal.ordering import read_held_keys, read_key_rows, read_states
 from xbus.broker.journal.overlays import read_overlays
@@ -18,6 +18,7 @@ from xbus.ids import Ids
 
 GROWING = ("envelope", "event", "segment", "delivery", "reply", "failure", "history", "correction", "parked_item")
 SOME_ID = Ids(SystemClock()).new()
+NOW = SystemClock().now()
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,8 @@ SOME_ID = Ids(SystemClock()).new()
         (read_log, (0, 10)),
         (read_at, ([1, 2],)),
         (read_sealed, ([SOME_ID],)),
-        (read_due_deliveries, (1, ["names"], 10)),
+        (read_due_deliveries, (1, ["names"], 10, NOW, NOW)),
+        (read_next_due, (1, NOW)),
         (read_overlays, (1, SOME_ID)),
         (read_held_keys, ([1, 2],)),
         (read_key_rows, (1, "a", 10)),
@@ -44,7 +46,7 @@ def test_rows_are_found_by_an_index(read: Callable[..., Any], args: tuple[Any, .
 
 
 def test_what_is_due_is_not_sorted_each_time() -> None:
-    assert not [step for step in plan(read_due_deliveries, 1, ["names"], 10) if "ORDER BY" in step]
+    assert not [step for step in plan(read_due_deliveries, 1, ["names"], 10, NOW, NOW) if "ORDER BY" in step]
 
 
 def test_the_rows_of_a_key_are_found_by_the_key() -> None:

@@ -70,6 +70,7 @@ def _move_delivery(connection: sa.Connection, write: writes.Progress, move: writ
         "code": delivery.code,
         "cause": delivery.cause,
         "ordering_key": delivery.ordering_key,
+        "due_at": delivery.due_at,
         "changed_at": write.at,
     }
     key = {"of_role": delivery.role_id, "of_envelope": delivery.envelope_id, "old_state": move.old}

@@ -1,0 +1,128 @@
+"""What came of runs: it is noted in the ledger, and decided what becomes of what could not be delivered."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from random import Random
+
+from xbus.broker.back import fate
+from xbus.broker.back.failures import RecipientFailed
+from xbus.broker.back.holds import Holds
+from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.policy import RetryPolicy
+from xbus.broker.back.recipient import Recipient
+from xbus.broker.back.registry import Registry
+from xbus.broker.back.slots import Absent, AnyOf
+from xbus.broker.journal.log import LogEnvelope
+from xbus.broker.journal.writes import Delivery
+from xbus.clock import Clock
+from xbus.states import DeliveryState
+
+log = logging.getLogger(__name__)
+
+
+class Outcomes:
+    """Notes for each consumer of a run whether it has got the envelope, and if not, when it is tried again.
+
+    It is the policy of the consumer's service that counts, also where a worker before it failed: whose envelope it is
+    decides how long it may take.
+
+    Args:
+        ledger: where it is noted.
+        registry: who is there.
+        holds: what consumers may hold open.
+        policy: what counts for services that have no wishes of their own.
+        clock: says what time it is.
+        random: makes delays longer or shorter.
+    """
+
+    def __init__(
+        self, ledger: Ledger, registry: Registry, holds: Holds, policy: RetryPolicy, clock: Clock, random: Random
+    ) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._holds = holds
+        self._policy = policy
+        self._clock = clock
+        self._random = random
+
+    def settled(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery | None) -> None:
+        """Note that a consumer has committed.
+
+        Args:
+            row: its delivery row; None where it got the envelope in its turn.
+        """
+        self._holds.believe(envelope.envelope_id, recipient.role.id)
+        if row is None:
+            self._ledger.settle(recipient.role.id, envelope.position)
+        else:
+            self._ledger.move(row, fate.settled(row))
+        log.debug(
+            "delivered",
+            extra={"action": "delivered", "envelope_id": envelope.envelope_id, "role": recipient.role.login},
+        )
+
+    def failed(
+        self,
+        envelope: LogEnvelope,
+        recipients: Sequence[Recipient],
+        rows: Mapping[int, Delivery],
+        failures: Mapping[int, RecipientFailed | Absent],
+    ) -> list[int]:
+        """Note what went wrong, and what becomes of it.
+
+        Args:
+            recipients: all consumers of the run.
+            rows: the delivery rows of those that did not get it in its turn, by role id, with this attempt counted.
+            failures: why those that have not committed could not, by role id.
+
+        Returns:
+            The ids of the roles for which it comes again.
+        """
+        retried: list[int] = []
+        for failure in dict.fromkeys(failures.values()):
+            if isinstance(failure, RecipientFailed):
+                self._ledger.fail(envelope.envelope_id, failure)
+        for recipient in recipients:
+            why = failures.get(recipient.role.id)
+            if why is None:
+                continue
+            row = rows.get(recipient.role.id)
+            new = self._after(row or before_its_turn(envelope, recipient, attempts=1), recipient, why)
+            self._ledger.move(row, new)
+            if new.state is DeliveryState.RETRY:
+                retried.append(recipient.role.id)
+            log.warning(
+                "not delivered: %s",
+                new.cause,
+                extra={
+                    "action": new.state.value,
+                    "envelope_id": envelope.envelope_id,
+                    "role": recipient.role.login,
+                    "code": new.code,
+                    "attempts": new.attempts,
+                },
+            )
+        return retried
+
+    def _after(self, attempt: Delivery, recipient: Recipient, why: RecipientFailed | Absent) -> Delivery:
+        if isinstance(why, Absent):
+            return fate.waiting_for(attempt, _service(why))
+        policy = self._policy
+        due_at = self._due_at(recipient, policy.delay(attempt.attempts, self._random.random()))
+        return fate.after_failure(attempt, why, attempts=policy.attempts, due_at=due_at)
+
+    def _due_at(self, recipient: Recipient, delay: float) -> datetime | None:
+        """A delay is for one that is there and fails; one that is gone gets what waits as soon as it is back."""
+        if self._registry.get(recipient.role.id) is not recipient:
+            return None
+        return self._clock.now() + timedelta(seconds=delay)
+
+
+def before_its_turn(envelope: LogEnvelope, recipient: Recipient, *, attempts: int) -> Delivery:
+    """The delivery of an envelope that has no row for a role yet; see ``fate``."""
+    return fate.before_its_turn(recipient.role.id, envelope.envelope_id, envelope.position, attempts=attempts)
+
+
+def _service(absent: Absent) -> str:
+    return absent.want.service if isinstance(absent.want, AnyOf) else ""
