@@ -108,7 +108,7 @@ class Outcomes:
     def _after(self, attempt: Delivery, recipient: Recipient, why: RecipientFailed | Absent) -> Delivery:
         if isinstance(why, Absent):
             return fate.waiting_for(attempt, _service(why))
-        policy = self._policy
+        policy = self._policy.as_wished(recipient.role.retry)
         due_at = self._due_at(recipient, policy.delay(attempt.attempts, self._random.random()))
         return fate.after_failure(attempt, why, attempts=policy.attempts, due_at=due_at)
 

@@ -1,6 +1,8 @@
 """How often an envelope is tried, and after which delays; pure."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+
+from xbus.broker.journal.catalog import RetrySettings
 
 MAX_DOUBLINGS = 60
 """More of them make no delay longer, and would not fit a number."""
@@ -22,6 +24,11 @@ class RetryPolicy:
     first_delay: float = 1.0
     longest_delay: float = 300.0
     jitter: float = 0.2
+
+    def as_wished(self, wishes: RetrySettings) -> "RetryPolicy":
+        """The same, but for what a service wishes otherwise."""
+        given = {name: value for name, value in asdict(wishes).items() if value is not None}
+        return replace(self, **given)
 
     def delay(self, attempts: int, draw: float) -> float:
         """How long to wait before the next attempt, in seconds.

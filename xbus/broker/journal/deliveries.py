@@ -15,7 +15,7 @@ RESUMED = "resumed"
 """The code of a delivery that a person has taken up again; its attempts are counted anew."""
 
 
-SELECT_DELIVERIES = sa.select(
+SELECT_DELIVERIES: "sa.Select[Any]" = sa.select(
     model.delivery.c.role_id,
     model.delivery.c.envelope_id,
     model.delivery.c.position,

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.broker.back.policy import RetryPolicy
+from xbus.broker.journal.catalog import RetrySettings
 
 MIDDLE = 0.5
 """A draw that changes nothing."""
@@ -18,6 +19,12 @@ def test_delays_double_up_to_the_longest() -> None:
 @pytest.mark.parametrize(("draw", "delay"), [(0.0, 8), (MIDDLE, 10), (1.0, 12)])
 def test_jitter_makes_delays_longer_or_shorter(draw: float, delay: float) -> None:
     assert RetryPolicy(first_delay=10, jitter=0.2).delay(1, draw) == pytest.approx(delay)
+
+
+def test_a_service_may_wish_any_part_of_it_otherwise() -> None:
+    policy = RetryPolicy(attempts=5, first_delay=1, longest_delay=30, jitter=0.2)
+    assert policy.as_wished(RetrySettings()) == policy
+    assert policy.as_wished(RetrySettings(attempts=9, jitter=0.0)) == RetryPolicy(9, 1, 30, 0.0)
 
 
 @given(
