@@ -13,6 +13,8 @@ from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors, read_due_deliveries, read_next_due
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log import read_at
+from xbus.broker.journal.overlays import read_overlays
 from xbus.broker.journal.sessions import (
     StoredIntroduction,
     StoredRegistration,
@@ -27,6 +29,7 @@ from xbus.broker.journal.writes import (
     EndSession,
     Failure,
     Introduce,
+    IsolatedItem,
     Progress,
     Receipt,
     Register,
@@ -182,6 +185,29 @@ async def test_a_parked_delivery_is_remembered(journal: Journal, scribe: Scribe)
 
     subject_id = f"{scribe.role_id()} {receipt.envelope_id}"
     assert await journal.read(read_history) == [(subject_id, "parked", "no answer")]
+
+
+async def test_items_are_isolated_together_with_the_move_of_their_delivery(journal: Journal, scribe: Scribe) -> None:
+    receipt = await scribe.put([b"one", b"two"])
+    (envelope,) = await journal.read(read_at, [receipt.position])
+    event_id = envelope.events[0].event_id
+    new = set_aside(scribe, receipt, DeliveryState.RETRY)
+    items = [IsolatedItem(event_id, index, "refused", "no price") for index in (0, 1)]
+    with pytest.raises(JournalError):
+        await journal.write(Progress(NOW, deliveries=[DeliveryMove(DeliveryState.PARKED, new, items)]))
+    assert await journal.read(read_overlays, new.role_id, receipt.envelope_id) == {}
+
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, new, items)]))
+
+    overlays = await journal.read(read_overlays, new.role_id, receipt.envelope_id)
+    assert overlays[event_id].left_out == {0, 1}
+
+    def read(connection: sa.Connection) -> list[tuple[int, str, str, str]]:
+        item = model.parked_item.c
+        found = connection.execute(sa.select(item.item_index, item.state, item.code, item.cause))
+        return [(index, state, code, cause) for index, state, code, cause in found]
+
+    assert sorted(await journal.read(read)) == [(index, "parked", "refused", "no price") for index in (0, 1)]
 
 
 async def test_failures_are_kept(journal: Journal, scribe: Scribe) -> None:

@@ -78,6 +78,7 @@ class RecipientFailed(Exception):
         self.failure_class = failure_class
         self.code = code
         self.errors = errors
+        self.nodes: Sequence[str] = ()
         self.node: str | None = None
 
     def happened_at(self, nodes: Sequence[str], items: int) -> None:
@@ -87,6 +88,7 @@ class RecipientFailed(Exception):
             nodes: of its graph, several where the broker can't tell at which of them.
             items: how many the event holds: an error that names others says so.
         """
+        self.nodes = nodes
         self.node = ", ".join(nodes)[:NODE_CHARACTERS]
         self.errors = [error.among(items) for error in self.errors]
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from uuid import UUID
 from xbus.broker.back.failures import RecipientFailed
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import Delivery, DeliveryMove, Failure, Progress
+from xbus.broker.journal.writes import Delivery, DeliveryMove, Failure, IsolatedItem, Progress
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 
@@ -69,6 +69,8 @@ class Ledger:
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
+        self.on_move: Callable[[Delivery], None] = lambda row: None
+        """Told of each delivery's new row."""
 
     def cursor(self, role_id: int) -> Cursor | None:
         """Where a role stands; None for a worker's, and for one that the journal has none of."""
@@ -94,9 +96,11 @@ class Ledger:
         self._noted += 1
         self._wake.set()
 
-    def move(self, old: Delivery | None, new: Delivery) -> None:
-        """Note what becomes of a delivery that goes its own way; the cursor passes it."""
-        self._moves.append(DeliveryMove(None if old is None else old.state, new))
+    def move(self, old: Delivery | None, new: Delivery, isolated: Sequence[IsolatedItem] = ()) -> None:
+        """Note what becomes of a delivery that goes its own way, and which items it is to go without; the cursor passes
+        it."""
+        self._moves.append(DeliveryMove(None if old is None else old.state, new, isolated))
+        self.on_move(new)
         self.settle(new.role_id, new.position)
 
     def fail(self, envelope_id: UUID, failure: RecipientFailed) -> None:

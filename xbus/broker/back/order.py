@@ -122,6 +122,15 @@ class Order:
         elif known.highest == asked.highest:
             self._drop(asked.role_id, asked.ordering_key)
 
+    def take_up(self, row: Delivery) -> bool:
+        """Whether a row that was held may be handed over now, as its key's lowest."""
+        known = self._known(row)
+        if known is None or row.ordering_key is None or not self.is_next(row):
+            return False
+        known.lowest = row.position
+        self._take(row.role_id, row.ordering_key, row)
+        return True
+
     def check(self, role_id: int, states: Mapping[int, DeliveryState]) -> None:
         """Doubt what is known of keys whose lowest rows a person has changed meanwhile.
 

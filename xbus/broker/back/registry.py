@@ -56,7 +56,9 @@ class Registry:
         if older is not None:
             self.remove(older, "a newer recipient has registered for its role")
         self._recipients[recipient.role.id] = recipient
-        self._slots.add(recipient, recipient.role.service, recipient.abilities.envelopes)
+        # Who wants order can't take the next envelope before it is known what has become of the one before.
+        capacity = 1 if recipient.role.ordered else recipient.abilities.envelopes
+        self._slots.add(recipient, recipient.role.service, capacity)
         log.info("recipient registered", extra={"action": "registered", "role": recipient.role.login})
         for watcher in self._watchers:
             watcher.arrived(recipient)

@@ -257,11 +257,27 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
+class IsolatedItem:
+    """An item that a role does without, as a recipient refused it: see ``model.parked_item``."""
+
+    event_id: UUID
+    index: int
+    code: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryMove:
-    """A delivery's new row; ``old`` is the state that it must have before, None where it has no row yet."""
+    """A delivery's new row.
+
+    Args:
+        old: the state that it must have before; None where it has no row yet.
+        isolated: items that are parked alone, that the rest may be delivered.
+    """
 
     old: DeliveryState | None
     new: Delivery
+    isolated: Sequence[IsolatedItem] = ()
 
 
 @dataclass(frozen=True, slots=True)

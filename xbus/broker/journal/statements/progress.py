@@ -9,7 +9,7 @@ from sqlalchemy import bindparam
 from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.statements.common import exactly_one, remember
-from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
+from xbus.states import DELIVERY_MOVES, DeliveryState, ItemState, check_move
 
 _MOVE_CURSOR = (
     sa.update(model.cursor)
@@ -24,6 +24,7 @@ _THIS_DELIVERY = (
 )
 _UPDATE_DELIVERY = sa.update(model.delivery).where(*_THIS_DELIVERY)
 _DELETE_DELIVERY = sa.delete(model.delivery).where(*_THIS_DELIVERY)
+_INSERT_PARKED_ITEM = sa.insert(model.parked_item)
 _INSERT_FAILURE = sa.insert(model.failure)
 
 
@@ -86,9 +87,12 @@ def _move_delivery(connection: sa.Connection, write: writes.Progress, move: writ
             connection.execute(statement, key),
             f"the delivery of {delivery.envelope_id} to role {delivery.role_id} is no longer {move.old}",
         )
+    subject_id = f"{delivery.role_id} {delivery.envelope_id}"
     if delivery.state is DeliveryState.PARKED:
-        subject_id = f"{delivery.role_id} {delivery.envelope_id}"
         remember(connection, write.at, "delivery", subject_id, delivery.state, delivery.cause)
+    if move.isolated:
+        connection.execute(_INSERT_PARKED_ITEM, [_parked_item_row(write, delivery, item) for item in move.isolated])
+        remember(connection, write.at, "delivery", subject_id, "isolated", delivery.cause)
 
 
 def _service_id(connection: sa.Connection, name: str | None) -> int | None:
@@ -96,6 +100,19 @@ def _service_id(connection: sa.Connection, name: str | None) -> int | None:
         return None
     service_id: int = connection.execute(sa.select(model.service.c.id).where(model.service.c.name == name)).scalar_one()
     return service_id
+
+
+def _parked_item_row(write: writes.Progress, delivery: writes.Delivery, item: writes.IsolatedItem) -> dict[str, Any]:
+    return {
+        "role_id": delivery.role_id,
+        "event_id": item.event_id,
+        "item_index": item.index,
+        "envelope_id": delivery.envelope_id,
+        "state": ItemState.PARKED.value,
+        "code": item.code,
+        "cause": item.cause,
+        "changed_at": write.at,
+    }
 
 
 def _failure_row(write: writes.Progress, failure: writes.Failure) -> dict[str, Any]:

@@ -1,0 +1,94 @@
+"""Delivery rows of roles that want order: of each ordering key the lowest goes first, and one after another."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.log import Log
+from xbus.broker.back.order import First, Order
+from xbus.broker.back.recipient import Recipient
+from xbus.broker.journal.ordering import HeldKey, read_key_rows, read_states
+from xbus.broker.journal.writes import Delivery
+from xbus.clock import Clock
+from xbus.states import DeliveryState
+
+CHECK_SECONDS = 5.0
+"""How often it is looked whether a person has resumed or dropped what is parked."""
+
+PAGE_ROWS = 100
+
+Due: TypeAlias = Callable[[Sequence[int]], Awaitable[Sequence[Delivery]]]
+"""Those of the rows at some positions that could be handed over now."""
+
+HandOver: TypeAlias = Callable[[Recipient, Delivery], Awaitable["asyncio.Task[None] | None"]]
+"""Begins to bring a row's envelope to its recipient; the run, or None where there was none."""
+
+
+class InOrder:
+    """What ``DueRows`` asks about roles that want order.
+
+    Args:
+        order: which keys have rows.
+        log: where rows are read.
+        ledger: where they are changed.
+        clock: measures when a look is due.
+    """
+
+    def __init__(self, order: Order, log: Log, ledger: Ledger, clock: Clock) -> None:
+        self._order = order
+        self._log = log
+        self._ledger = ledger
+        self._clock = clock
+        self._checked: dict[int, float] = {}
+
+    def concerns(self, recipient: Recipient) -> bool:
+        """Whether a recipient's role wants order."""
+        return self._order.is_wanted_by(recipient.role.id)
+
+    async def deliver(self, recipient: Recipient, due: Due, hand_over: HandOver) -> bool:
+        """Bring a recipient what of its rows could go now, one after another; false where that is nothing."""
+        role_id = recipient.role.id
+        await self._check(role_id)
+        # What is noted from here on may not be found yet by what is read.
+        asked = self._order.to_read(role_id)
+        await self._ledger.written()
+        found_some = False
+        for key in asked:
+            found_some |= await self._deliver_key(recipient, key, hand_over)
+        for positions in _pages(self._order.firsts(role_id, First.ON_ITS_OWN)):
+            for row in await due(positions):
+                found_some = True
+                await _until_over(await hand_over(recipient, row))
+        return found_some
+
+    async def _deliver_key(self, recipient: Recipient, key: HeldKey, hand_over: HandOver) -> bool:
+        """Bring what was held of a key and is free; false where its lowest row is not."""
+        rows = await self._log.read(read_key_rows, key.role_id, key.ordering_key, PAGE_ROWS)
+        self._order.found(key, rows[0] if rows else None)
+        is_free = not rows or rows[0].state is DeliveryState.HELD
+        for row in rows:
+            if row.state is not DeliveryState.HELD or not self._order.take_up(row):
+                break
+            await _until_over(await hand_over(recipient, row))
+        return is_free
+
+    async def _check(self, role_id: int) -> None:
+        now = self._clock.monotonic()
+        if now - self._checked.get(role_id, now - CHECK_SECONDS) < CHECK_SECONDS:
+            return
+        self._checked[role_id] = now
+        states: dict[int, DeliveryState] = {}
+        await self._ledger.written()
+        for positions in _pages(self._order.firsts(role_id, First.ON_ITS_OWN, First.PARKED)):
+            states |= await self._log.read(read_states, role_id, positions)
+        self._order.check(role_id, states)
+
+
+def _pages(positions: Sequence[int]) -> list[Sequence[int]]:
+    return [positions[start : start + PAGE_ROWS] for start in range(0, len(positions), PAGE_ROWS)]
+
+
+async def _until_over(run: "asyncio.Task[None] | None") -> None:
+    if run is not None:
+        await asyncio.wait([run])
