@@ -43,8 +43,8 @@ def refused_items(
 
 
 def concerned_services(failure: RecipientFailed, graph: Graph) -> frozenset[str]:
-    """The consumer services that do without items that were refused: the one that refused them, or all that get what the
-    worker that did makes of others.
+    """The consumer services that do without items that were refused: the one that refused them, or all that get what
+    the worker makes that did.
 
     Args:
         graph: of the event in which it happened.
