@@ -110,6 +110,11 @@ def _envelopes() -> None:
         ),
     ):
         op.add_column("envelope", column)
+    cancelled = sa.text("state = 'cancelled' AND pruned_at IS NULL")
+    op.create_index(
+        "ix_envelope_cancelled", "envelope", ["closed_at"], sqlite_where=cancelled, postgresql_where=cancelled
+    )
+    op.create_index("ix_reply_envelope_id", "reply", ["envelope_id"])
     op.add_column(
         "writer",
         sa.Column(
@@ -222,6 +227,7 @@ def _items() -> None:
         comment="Items that a recipient refused, of event types whose bad items are isolated: they are parked alone.",
     )
     op.create_index("ix_parked_item_envelope_id", "parked_item", ["envelope_id"])
+    op.create_index("ix_parked_item_event_id", "parked_item", ["event_id"])
     op.create_index("ix_parked_item_state", "parked_item", ["state", "role_id"])
 
 

@@ -21,6 +21,7 @@ from xbus.broker.front.repeating import Repeating
 from xbus.broker.front.replies import Replies
 from xbus.broker.front.verbs import FrontVerbs
 from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.sessions import Sessions
@@ -91,7 +92,7 @@ class FrontPart:
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
         self._stopping = False
         self._replies = Replies(shared.journal, self._bell, shared.clock, config.immediate_reply_timeout)
-        self._space = Space(shared.journal, shared.config.journal.max_bytes)
+        self._space = Space(shared.journal, shared.config.journal.max_bytes, shared.health)
         self._front = Front(
             shared.journal,
             shared.configuration,
@@ -186,6 +187,12 @@ class BackPart:
                 RetryPolicy(config.attempts, config.first_delay, config.longest_delay, config.jitter),
             ),
         )
+        self._pruner = Pruner(
+            shared.journal,
+            shared.clock,
+            keep_days=shared.config.journal.keep_settled_days,
+            max_bytes=shared.config.journal.max_bytes,
+        )
         self._sessions = _sessions(shared, "role", config.session_seconds, self._back.is_registered)
         max_batch_bytes = shared.config.front.max_batch_bytes
         self._server = Server(
@@ -227,6 +234,7 @@ class BackPart:
     async def start(self) -> None:
         await self._back.start()
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
+        self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         supervision = self._shared.config.supervision
         if supervision.enabled:
             pinger: Pinger[Recipient] = Pinger(

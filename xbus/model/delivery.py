@@ -111,7 +111,7 @@ parked_item = Table(
     "parked_item",
     metadata,
     Column("role_id", ForeignKey("role.id"), primary_key=True, comment="The consumer role that goes without it."),
-    Column("event_id", ForeignKey("event.id"), primary_key=True),
+    Column("event_id", ForeignKey("event.id"), primary_key=True, index=True),
     Column("item_index", BigInteger, primary_key=True, comment="Which item of the event, from 0."),
     Column("envelope_id", ForeignKey("envelope.id"), nullable=False, index=True),
     Column(

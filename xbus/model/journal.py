@@ -14,6 +14,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    text,
 )
 
 from xbus.model.base import Counter, Timestamp, metadata
@@ -73,6 +74,12 @@ envelope = Table(
     Index(
         "ix_envelope_open", "state", sqlite_where=Column("state") == "open", postgresql_where=Column("state") == "open"
     ),
+    Index(
+        "ix_envelope_cancelled",
+        "closed_at",
+        sqlite_where=text("state = 'cancelled' AND pruned_at IS NULL"),
+        postgresql_where=text("state = 'cancelled' AND pruned_at IS NULL"),
+    ),
     comment="What its emitter wants delivered all or nothing.",
 )
 
@@ -131,7 +138,7 @@ reply = Table(
     "reply",
     metadata,
     Column("event_id", ForeignKey("event.id"), primary_key=True),
-    Column("envelope_id", ForeignKey("envelope.id"), nullable=False),
+    Column("envelope_id", ForeignKey("envelope.id"), nullable=False, index=True),
     Column(
         "state",
         String(16),

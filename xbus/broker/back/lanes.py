@@ -100,8 +100,13 @@ class Lanes:
         await asyncio.sleep(pause)
         while True:
             lane.joinable = False
-            for envelope in await self._log.page(lane.position):
+            head = self._log.head
+            page = await self._log.page(lane.position)
+            for envelope in page:
+                self._pass_gap(lane, envelope.position - 1)
                 await self._step(lane, envelope)
+            if not page:
+                self._pass_gap(lane, head)
             if lane.position < self._log.head:
                 continue
             ahead = self._joinable_at(lane.position)
@@ -111,6 +116,13 @@ class Lanes:
                 return
             lane.joinable = True
             await self._log.beyond(lane.position)
+
+    def _pass_gap(self, lane: _Lane, last: int) -> None:
+        """Pass what was removed of the log because it was settled for all, up to ``last``."""
+        if last > lane.position:
+            for recipient in lane.recipients:
+                self._ledger.pass_gap(recipient.role.id, lane.position + 1, last)
+            lane.position = last
 
     async def _step(self, lane: _Lane, envelope: LogEnvelope) -> None:
         owed = [recipient for recipient in list(lane.recipients) if await self._is_owed(recipient, envelope)]

@@ -92,6 +92,12 @@ class Ledger:
         self._cursors[role_id].settle(position)
         self._dirty.add(role_id)
 
+    def pass_gap(self, role_id: int, first: int, last: int) -> None:
+        """Note that nothing is left of the log from ``first`` to ``last``; there is no hurry to write that down."""
+        if role_id in self._cursors:
+            self._cursors[role_id].settle_range(first, last)
+            self._dirty.add(role_id)
+
     def _note(self) -> None:
         self._noted += 1
         self._wake.set()

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention import read_stored_bytes
 from xbus.errors import Failed, JournalUnavailable
+from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
 
 CODE = "journal_full"
+
+NEXT_STEP = "see with xbus recipient list who is behind, and have it catch up or detach it; or raise max_bytes"
 
 REFRESH_SECONDS = 1.0
 """How often it is read what other processes stored, and what was removed."""
@@ -28,15 +30,13 @@ class Space:
     Args:
         journal: entered.
         max_bytes: what the segments' data may take together; 0 for no limit.
-        on_change: told in a sentence that the journal is full, and with None that it is no longer.
+        health: told while it is full.
     """
 
-    def __init__(
-        self, journal: Journal, max_bytes: int, on_change: Callable[[str | None], None] = lambda cause: None
-    ) -> None:
+    def __init__(self, journal: Journal, max_bytes: int, health: Health) -> None:
         self._journal = journal
         self._max_bytes = max_bytes
-        self._on_change = on_change
+        self._health = health
         self._elsewhere = 0
         self._full = False
 
@@ -68,21 +68,17 @@ class Space:
         live = self.live_bytes
         if self._full != (live > self._max_bytes * (REOPEN_SHARE if self._full else 1)):
             self._full = not self._full
-            extra = {"action": CODE if self._full else "journal_has_space", "live_bytes": live}
             if self._full:
-                log.warning("the journal is full: new envelopes are refused", extra=extra)
+                cause = f"the journal holds {live} bytes of items, and max_bytes is {self._max_bytes}"
+                self._health.trouble(CODE, cause, NEXT_STEP)
             else:
-                log.info("the journal has space again", extra=extra)
-            self._on_change(self._cause(live) if self._full else None)
+                self._health.over(CODE)
         return self._full
-
-    def _cause(self, live: int) -> str:
-        return f"the journal holds {live} bytes of items, and max_bytes is {self._max_bytes}"
 
     def _refusal(self, what: str, limit: int) -> Failed:
         return Failed(
             f"the journal holds {self.live_bytes} bytes of items and takes {what} up to {limit}",
-            "repeat the call when recipients have got what waits for them, or raise max_bytes",
+            "repeat the call later: there is space again when recipients have got what waits for them",
             code=CODE,
         )
 

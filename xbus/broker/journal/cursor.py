@@ -33,12 +33,21 @@ class Cursor:
 
     def settle(self, position: int) -> None:
         """Note that the role needs nothing more at ``position``; settling twice is the same as once."""
-        offset = position - self.position - 1
-        if offset < 0:
+        self.settle_range(position, position)
+
+    def settle_range(self, first: int, last: int) -> None:
+        """Note that the role needs nothing more from ``first`` to ``last``."""
+        offset = max(first - self.position - 1, 0)
+        length = last - self.position - offset
+        if length <= 0:
             return
-        self.above |= 1 << offset
         if offset == 0:
+            # However long it is, no bits are needed for it.
+            self.above >>= length
+            self.position = last
             self._advance()
+        else:
+            self.above |= (1 << length) - 1 << offset
 
     def _advance(self) -> None:
         settled = (~self.above & (self.above + 1)).bit_length() - 1

@@ -48,6 +48,7 @@ class Journal:
         max_segment_bytes: int = 1024 * 1024,
         max_pending_bytes: int = 64 * 1024 * 1024,
     ) -> None:
+        self.name = name
         self._engine = engine
         self._writer = Writer(
             engine,
@@ -147,13 +148,13 @@ class Journal:
         """How much data of items this process has stored since it began, as far as that is known."""
         return self._writer.stored_bytes
 
-    async def run(self, errand: Callable[[sa.Connection], T]) -> T:
+    async def run(self, errand: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Do something else on the write connection, in its turn and in a transaction of its own.
 
         Raises:
             JournalUnavailable: the database can't do it now; nothing was kept, unless that broke off its COMMIT.
         """
-        done: T = await self._writer.run(errand)
+        done: T = await self._writer.run(lambda connection: errand(connection, *args, **kwargs))
         return done
 
     def on_room(self, listener: Callable[[], None]) -> None:

@@ -54,15 +54,23 @@ def read_head(connection: sa.Connection) -> int:
 
 
 def read_log(connection: sa.Connection, after: int, limit: int) -> list[LogEnvelope]:
-    """The next received envelopes in position order.
+    """The next received envelopes in position order; those that were removed are left out, and cost nothing.
 
     Args:
         after: a position; what is returned lies above it.
         limit: how many envelopes at the most.
+
+    Returns:
+        At least one, where there is one above ``after``.
     """
-    return _log_envelopes(
-        connection, sa.and_(model.envelope.c.position > after, model.envelope.c.position <= after + limit)
-    )
+    position = model.envelope.c.position
+    found = _log_envelopes(connection, sa.and_(position > after, position <= after + limit))
+    if found:
+        return found
+    first = connection.execute(sa.select(sa.func.min(position)).where(position > after)).scalar_one()
+    if first is None:
+        return []
+    return _log_envelopes(connection, sa.and_(position >= first, position < first + limit))
 
 
 def read_at(connection: sa.Connection, positions: Sequence[int]) -> list[LogEnvelope]:
@@ -90,7 +98,11 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
             model.event.c["items"],
             model.event.c.origin_id,
         )
-        .outerjoin(model.event, model.event.c.envelope_id == model.envelope.c.id)
+        # Of one whose removal has begun its items are not all there any more.
+        .outerjoin(
+            model.event,
+            sa.and_(model.event.c.envelope_id == model.envelope.c.id, model.envelope.c.pruned_at.is_(None)),
+        )
         .outerjoin(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
         .where(which)
         .order_by(model.envelope.c.position, model.event.c.number)

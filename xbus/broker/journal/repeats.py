@@ -70,10 +70,10 @@ class Standing:
 
 
 def read_past(connection: sa.Connection, envelope_id: UUID) -> Past | None:
-    """An envelope as it may come again; None where there is none of that id."""
+    """An envelope as it may come again; None where there is none of that id, or its events were removed."""
     envelope = model.envelope.c
     wanted = sa.select(envelope.id, envelope.emitter_id, envelope.state, envelope.origin_id)
-    row = connection.execute(wanted.where(envelope.id == envelope_id)).one_or_none()
+    row = connection.execute(wanted.where(envelope.id == envelope_id, envelope.pruned_at.is_(None))).one_or_none()
     if row is None:
         return None
     return Past(row.id, row.emitter_id, EnvelopeState(row.state), row.origin_id, _past_events(connection, envelope_id))

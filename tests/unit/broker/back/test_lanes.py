@@ -1,6 +1,7 @@
 """Lanes over a log that is a list: who gets which envelope together with whom."""
 
 import asyncio
+import itertools
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -31,6 +32,8 @@ class ListedLog:
         self._graph = graph
         self._grown = asyncio.Condition()
         self.head = head
+        self.removed: set[int] = set()
+        self.pages = 0
 
     async def grow(self, head: int) -> None:
         async with self._grown:
@@ -39,7 +42,9 @@ class ListedLog:
 
     async def page(self, after: int) -> list[LogEnvelope]:
         await asyncio.sleep(0)
-        return [envelope_at(position) for position in range(after + 1, min(after + PAGE, self.head) + 1)]
+        self.pages += 1
+        there = (position for position in range(after + 1, self.head + 1) if position not in self.removed)
+        return [envelope_at(position) for position in itertools.islice(there, PAGE)]
 
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         return [self._graph]
@@ -227,3 +232,15 @@ async def test_one_alone_holds_nobody_up() -> None:
         made.lanes.split(made.store)
         made.noted.may_go_on.set()
         await until(lambda: made.noted.of("store") == [1, 2, 3])
+
+
+async def test_what_was_removed_of_the_log_is_passed_at_once() -> None:
+    async with bench(head=100_000) as made:
+        made.log.removed = {*range(2, 99_998), *range(99_999, 100_001)}
+        made.lanes.arrived(made.store)
+        await until(lambda: made.cursor(made.store).is_settled(100_000))
+        assert made.noted.of("store") == [1, 99_998]
+        made.cursor(made.store).settle(1)
+        made.cursor(made.store).settle(99_998)
+        assert made.cursor(made.store).position == 100_000
+        assert made.log.pages < 5

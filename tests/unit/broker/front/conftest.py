@@ -21,6 +21,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Receipt
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
+from xbus.supervision.health import Health
 
 LIMITS = Limits(item_bytes=1_000, batch_bytes=5_000, envelope_items=100, envelope_bytes=20_000)
 REPLY_SECONDS = 30.0
@@ -133,7 +134,16 @@ def replies(journal: Journal, rings: Rings) -> Replies:
 async def front(journal: Journal, configuration: Configuration, replies: Replies, rings: Rings) -> AsyncIterator[Front]:
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(replies.watch())
-        yield Front(journal, configuration, StandingClock(), LIMITS, replies, rings.ring, tasks, Space(journal, 0))
+        yield Front(
+            journal,
+            configuration,
+            StandingClock(),
+            LIMITS,
+            replies,
+            rings.ring,
+            tasks,
+            Space(journal, 0, Health("front", StandingClock())),
+        )
         watching.cancel()
 
 

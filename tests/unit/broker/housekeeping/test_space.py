@@ -4,9 +4,11 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.clock import StandingClock
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed
+from xbus.supervision.health import Health
 
 
 class Holding:
@@ -27,13 +29,13 @@ def holding() -> Holding:
 
 
 @pytest.fixture
-def told() -> list[str | None]:
-    return []
+def health() -> Health:
+    return Health("front", StandingClock())
 
 
 @pytest.fixture
-def space(holding: Holding, told: list[str | None]) -> Space:
-    return Space(cast(Journal, holding), 1000, told.append)
+def space(holding: Holding, health: Health) -> Space:
+    return Space(cast(Journal, holding), 1000, health)
 
 
 def refused(check: Any) -> bool:
@@ -58,16 +60,16 @@ async def test_new_envelopes_up_to_the_limit_and_open_ones_a_tenth_beyond(space:
     assert refused(space.check_more)
 
 
-async def test_it_opens_again_a_little_below_the_limit(space: Space, holding: Holding, told: list[str | None]) -> None:
+async def test_it_opens_again_a_little_below_the_limit(space: Space, holding: Holding, health: Health) -> None:
     for held, new_refused in ((1001, True), (990, True), (951, True), (950, False), (990, False)):
         holding.elsewhere = held
         await space.refresh()
         assert refused(space.check_new) is new_refused
-    assert [cause is None for cause in told] == [False, True]
+        assert [problem.code for problem in health.problems] == ["journal_full"] * new_refused
 
 
-async def test_without_a_limit_all_may_come(holding: Holding) -> None:
-    space = Space(cast(Journal, holding), 0)
+async def test_without_a_limit_all_may_come(holding: Holding, health: Health) -> None:
+    space = Space(cast(Journal, holding), 0, health)
     holding.elsewhere = 2**60
     space.check_new()
     space.check_more()

@@ -22,6 +22,11 @@ class CursorAgainstASet(RuleBasedStateMachine):
         self.cursor.settle(position)
         self.settled.add(position)
 
+    @rule(first=POSITIONS, length=st.integers(0, 30))
+    def settle_range(self, first: int, length: int) -> None:
+        self.cursor.settle_range(first, first + length - 1)
+        self.settled.update(range(first, first + length))
+
     @rule(position=POSITIONS)
     def hand_over(self, position: int) -> None:
         self.cursor.handed_to = max(self.cursor.handed_to, position)
@@ -32,11 +37,11 @@ class CursorAgainstASet(RuleBasedStateMachine):
 
     @invariant()
     def same_positions(self) -> None:
-        assert {position for position in range(1, 100) if self.cursor.is_settled(position)} == self.settled
+        assert {position for position in range(1, 200) if self.cursor.is_settled(position)} == self.settled
 
     @invariant()
     def position_is_the_end_of_the_settled_start(self) -> None:
-        expected = next(position for position in range(100) if position + 1 not in self.settled)
+        expected = next(position for position in range(200) if position + 1 not in self.settled)
         assert self.cursor.position == expected
 
     @invariant()

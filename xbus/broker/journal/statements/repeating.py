@@ -15,7 +15,9 @@ from xbus.errors import JournalError
 from xbus.states import DELIVERY_MOVES, DeliveryState, EnvelopeState, check_move
 
 _ORIGIN = sa.select(model.envelope).where(
-    model.envelope.c.id == bindparam("origin_id"), model.envelope.c.state == EnvelopeState.RECEIVED.value
+    model.envelope.c.id == bindparam("origin_id"),
+    model.envelope.c.state == EnvelopeState.RECEIVED.value,
+    model.envelope.c.pruned_at.is_(None),
 )
 _INSERT_ENVELOPE = sa.insert(model.envelope)
 _INSERT_EVENT = sa.insert(model.event)

@@ -1,0 +1,282 @@
+"""What is removed of the journal, and what stays: the same on every database."""
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.journal import NOW, Scribe
+from xbus import model
+from xbus.broker.journal import retention
+from xbus.broker.journal.deliveries import read_cursors
+from xbus.broker.journal.envelopes import read_envelope
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log import read_at, read_log
+from xbus.broker.journal.repeats import read_past
+from xbus.broker.journal.retention import Step, prune_cancelled, prune_settled, read_stored_bytes
+from xbus.broker.journal.writes import Cancel, Delivery, DeliveryMove, Failure, Progress, Receipt
+from xbus.errors import JournalError
+from xbus.states import DeliveryState
+
+LATER = NOW + timedelta(days=31)
+OLD = NOW + timedelta(seconds=1)
+"""What the tests write is sealed just before."""
+
+
+async def prune(journal: Journal, *, keep_rows: bool = False, until: datetime = OLD) -> int:
+    """Whole rounds of removal, until one finds nothing; how many envelopes went."""
+    removed = 0
+    while True:
+        after: int | None = 0
+        of_round = 0
+        while after is not None:
+
+            def step(connection: sa.Connection, position: int = after) -> Step:
+                return prune_settled(connection, journal.name, position, until, LATER, keep_rows=keep_rows)
+
+            done = await journal.run(step)
+            assert done.after is None or done.after >= after
+            of_round += done.envelopes
+            after = done.after
+        if not of_round:
+            return removed
+        removed += of_round
+
+
+async def settle(journal: Journal, scribe: Scribe, upto: int, *roles: str) -> None:
+    cursors = await journal.read(read_cursors)
+    for role in roles or ("store_1", "store_2"):
+        cursors[scribe.role_id(role)].settle_range(1, upto)
+    await journal.write(Progress(NOW, list(cursors.values())))
+
+
+async def rows(journal: Journal) -> dict[str, int]:
+    """How many rows the log's tables have."""
+    tables = (model.envelope, model.event, model.segment, model.failure, model.envelope_role)
+    counts = {}
+    for table in tables:
+        count = sa.select(sa.func.count()).select_from(table)
+        counts[table.name] = await journal.read(scalar, count)
+    return counts
+
+
+def scalar(connection: sa.Connection, statement: sa.Select[Any]) -> int:
+    value: int = connection.execute(statement).scalar_one()
+    return value
+
+
+async def execute(journal: Journal, statement: Any) -> None:
+    await journal.run(lambda connection: connection.execute(statement))
+
+
+async def positions(journal: Journal) -> list[int]:
+    """What a reader of the log finds, page by page."""
+    found: list[int] = []
+    while page := await journal.read(read_log, found[-1] if found else 0, 2):
+        found += [envelope.position for envelope in page]
+    return found
+
+
+def parked(scribe: Scribe, receipt: Receipt, state: DeliveryState = DeliveryState.PARKED) -> Delivery:
+    return Delivery(scribe.role_id(), receipt.envelope_id, receipt.position, state, 1, "refused", "no")
+
+
+async def test_what_is_settled_for_all_goes_with_all_that_belongs_to_it(journal: Journal, scribe: Scribe) -> None:
+    receipts = [await scribe.put([b"x" * 10, b"y"], [b"z"]) for _ in range(3)]
+    await journal.write(Progress(NOW, failures=[Failure(receipts[0].envelope_id, None, None, "verb", "code", "why")]))
+    await settle(journal, scribe, 2)
+    assert await prune(journal) == 2
+    assert await rows(journal) == {"envelope": 1, "event": 2, "segment": 2, "failure": 0, "envelope_role": 0}
+    assert await positions(journal) == [3]
+    assert await journal.read(read_stored_bytes) == receipts[2].data_bytes
+    assert await journal.read(read_envelope, receipts[0].envelope_id) is None
+    await settle(journal, scribe, 3)
+    assert await prune(journal) == 1
+    assert await journal.read(read_stored_bytes) == 0
+    assert (await scribe.put([b"more"])).position == 4
+
+
+async def test_what_is_not_old_enough_stays(journal: Journal, scribe: Scribe) -> None:
+    await scribe.put([b"x"])
+    await settle(journal, scribe, 1)
+    assert await prune(journal, until=NOW) == 0
+    assert await positions(journal) == [1]
+
+
+async def test_what_a_role_is_owed_stays(journal: Journal, scribe: Scribe) -> None:
+    for _ in range(3):
+        await scribe.put([b"x"])
+    await settle(journal, scribe, 3, "store_1")
+    await settle(journal, scribe, 1, "store_2")
+    assert await prune(journal) == 1
+    assert await positions(journal) == [2, 3]
+
+
+async def test_a_removed_role_keeps_what_it_is_owed_and_no_more(journal: Journal, scribe: Scribe) -> None:
+    for _ in range(4):
+        await scribe.put([b"x"])
+    await settle(journal, scribe, 4, "store_1")
+    await settle(journal, scribe, 1, "store_2")
+    cursor = sa.update(model.cursor).where(model.cursor.c.role_id == scribe.role_id("store_2"))
+    await execute(journal, cursor.values(until_position=3))
+    assert await prune(journal) == 3
+    assert await positions(journal) == [2]
+
+
+async def test_a_detached_role_keeps_nothing(journal: Journal, scribe: Scribe) -> None:
+    await scribe.put([b"x"])
+    await settle(journal, scribe, 1, "store_1")
+    role = sa.update(model.role).where(model.role.c.id == scribe.role_id("store_2"))
+    await execute(journal, role.values(detached_at=NOW))
+    assert await prune(journal) == 1
+
+
+async def test_what_goes_its_own_way_stays(journal: Journal, scribe: Scribe) -> None:
+    receipts = [await scribe.put([b"x"]) for _ in range(3)]
+    row = parked(scribe, receipts[1])
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, row)]))
+    await settle(journal, scribe, 3)
+    assert await prune(journal) == 2
+    assert await positions(journal) == [2]
+    done = parked(scribe, receipts[1], DeliveryState.SETTLED)
+    await journal.write(Progress(NOW, deliveries=[DeliveryMove(DeliveryState.PARKED, done)]))
+    assert await prune(journal) == 1
+
+
+async def test_an_item_that_a_person_decides_on_keeps_its_envelope(journal: Journal, scribe: Scribe) -> None:
+    receipt = await scribe.put([b"x", b"y"])
+    await settle(journal, scribe, 1)
+    (event,) = (await journal.read(read_at, [1]))[0].events
+    item = {
+        "role_id": scribe.role_id(),
+        "event_id": event.event_id,
+        "item_index": 1,
+        "envelope_id": receipt.envelope_id,
+    }
+    rest = {"state": "parked", "code": "refused", "cause": "no", "changed_at": NOW}
+    await execute(journal, sa.insert(model.parked_item).values(**item, **rest))
+    assert await prune(journal) == 0
+    await execute(journal, sa.update(model.parked_item).values(state="dropped"))
+    correction = {"role_id": scribe.role_id(), "event_id": event.event_id, "item_index": 0, "before": b"", "after": b""}
+    await execute(journal, sa.insert(model.correction).values(**correction, at=NOW, reason="typo"))
+    assert await prune(journal) == 1
+
+
+async def test_what_is_repeated_by_another_stays_as_long_as_that(journal: Journal, scribe: Scribe) -> None:
+    receipt = await scribe.put([b"x"])
+    await journal.write(await scribe.again(receipt.envelope_id))
+    await settle(journal, scribe, 1)
+    assert await prune(journal) == 0
+    await settle(journal, scribe, 2)
+    assert await prune(journal) == 2
+    assert await journal.read(read_stored_bytes) == 0
+
+
+@pytest.mark.parametrize("type_name", ["flights", "secrets"])
+async def test_what_nobody_can_get_yet_waits_for_its_first_recipient(
+    journal: Journal, scribe: Scribe, type_name: str
+) -> None:
+    """A type without a consumer, and a service without a role."""
+    await scribe.put([b"x"], type_name=type_name)
+    await settle(journal, scribe, 1)
+    if type_name == "flights":
+        await execute(journal, sa.delete(model.cursor))
+    assert await prune(journal) == 0
+
+
+async def test_an_envelope_with_an_idempotency_key_keeps_its_row_for_good(journal: Journal, scribe: Scribe) -> None:
+    receipts = [await scribe.put([b"x"]), await scribe.put([b"y"])]
+    keyed = sa.update(model.envelope).where(model.envelope.c.id == receipts[0].envelope_id)
+    await execute(journal, keyed.values(idempotency_key="order 1", content_hash=b"h" * 32))
+    await settle(journal, scribe, 2)
+    assert await prune(journal) == 2
+    assert await prune(journal) == 0
+    assert await rows(journal) == {"envelope": 1, "event": 0, "segment": 0, "failure": 0, "envelope_role": 0}
+    stored = await journal.read(read_envelope, receipts[0].envelope_id)
+    assert stored is not None
+    assert stored.receipt == receipts[0]
+    assert await journal.read(read_past, receipts[0].envelope_id) is None
+
+
+async def test_where_space_is_wanted_receipts_stay_until_their_time(journal: Journal, scribe: Scribe) -> None:
+    receipt = await scribe.put([b"x"])
+    await settle(journal, scribe, 1)
+    assert await prune(journal, keep_rows=True) == 1
+    assert await journal.read(read_stored_bytes) == 0
+    stored = await journal.read(read_envelope, receipt.envelope_id)
+    assert stored is not None
+    assert stored.receipt == receipt
+    assert await prune(journal) == 1
+    assert await journal.read(read_envelope, receipt.envelope_id) is None
+
+
+async def test_a_large_envelope_goes_piece_by_piece_and_can_not_be_repeated_meanwhile(
+    journal: Journal, scribe: Scribe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "STEP_BYTES", 1000)
+    receipt = await put_in_pieces(scribe, [b"x" * 600] * 7)
+    again = await scribe.again(receipt.envelope_id)
+    await settle(journal, scribe, 1)
+    done = await journal.run(lambda c: prune_settled(c, journal.name, 0, OLD, LATER, keep_rows=False))
+    assert (done.envelopes, done.after) == (0, 0)
+    assert 1000 <= done.data_bytes < 2000
+    assert await journal.read(read_stored_bytes) == receipt.data_bytes - done.data_bytes
+    with pytest.raises(JournalError):
+        await journal.write(again)
+    (envelope,) = await journal.read(read_log, 0, 10)
+    assert envelope.events == ()
+    assert await prune(journal) == 1
+    assert sum((await rows(journal)).values()) == 0
+    assert await journal.read(read_stored_bytes) == 0
+
+
+async def put_in_pieces(scribe: Scribe, items: Sequence[bytes]) -> Receipt:
+    """An envelope with a segment for each item."""
+    envelope_id, _ = scribe.start_envelope()
+    event_id, _ = scribe.start_event(envelope_id)
+    for index, item in enumerate(items):
+        await scribe.append(envelope_id, event_id, index, [item])
+    scribe.end_event(envelope_id, event_id, len(items))
+    return await scribe.seal(envelope_id, 1, len(items))
+
+
+async def test_what_was_cancelled_goes_too(journal: Journal, scribe: Scribe) -> None:
+    ids = []
+    for _ in range(3):
+        envelope_id, _ = scribe.start_envelope()
+        event_id, _ = scribe.start_event(envelope_id)
+        await scribe.append(envelope_id, event_id, 0, [b"x"])
+        ids.append((envelope_id, event_id))
+    for envelope_id, _ in ids[:2]:
+        await journal.write(Cancel(envelope_id, NOW, "changed its mind"))
+    await execute(
+        journal, sa.insert(model.reply).values(event_id=ids[1][1], envelope_id=ids[1][0], state="held", until=NOW)
+    )
+    done = await journal.run(lambda connection: prune_cancelled(connection, journal.name, OLD, LATER))
+    assert done.envelopes == 1
+    done = await journal.run(lambda connection: prune_cancelled(connection, journal.name, OLD, LATER))
+    assert (done.envelopes, done.after) == (0, None)
+    left = [envelope_id for envelope_id, _ in ids if await journal.read(read_envelope, envelope_id) is not None]
+    assert left == [ids[1][0], ids[2][0]]
+
+
+async def test_readers_pass_what_is_gone(journal: Journal, scribe: Scribe) -> None:
+    for _ in range(9):
+        await scribe.put([b"x"])
+    gone = sa.select(model.envelope.c.id).where(model.envelope.c.position.between(2, 7))
+    for statement in (
+        sa.delete(model.segment),
+        sa.delete(model.event),
+        sa.delete(model.envelope).where(model.envelope.c.id.in_(gone)),
+    ):
+        await execute(journal, statement)
+    assert await positions(journal) == [1, 8, 9]
+    assert await journal.read(read_log, 9, 2) == []
+
+
+async def test_unknown_ids_are_nothing(journal: Journal) -> None:
+    assert await journal.read(read_past, uuid.uuid4()) is None
+    assert await prune(journal) == 0

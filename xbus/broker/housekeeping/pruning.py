@@ -1,0 +1,124 @@
+"""Removes from the journal what nobody needs any more, in small steps between which everybody else goes on."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import xbus.broker.journal.retention as retention
+from xbus.broker.journal.journal import Journal
+from xbus.clock import Clock
+from xbus.errors import JournalError, JournalUnavailable
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""How often it is looked whether the journal is short of space."""
+
+ROUND_SECONDS = 60.0
+"""How often it is looked what has become old enough."""
+
+TIGHT_SHARE = 0.9
+"""Above this part of its limit the journal is short of space: then what is settled goes before its time."""
+
+PAUSE_SECONDS = 0.02
+PAUSE_SHARE = 4
+"""After each step there is a pause, so many times as long as the step took: most of the time is others'."""
+
+CANCELLED_DAYS = 1.0
+"""How long an envelope is kept that was cancelled; no longer than one that is settled."""
+
+
+class Pruner:
+    """Removes what is settled, when it is old enough or its space is wanted.
+
+    Args:
+        journal: entered.
+        clock: tells what is old.
+        keep_days: how long a settled envelope is kept; 0 for ever.
+        max_bytes: what the segments' data may take together; 0 for no limit.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, *, keep_days: float, max_bytes: int) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._keep_days = keep_days
+        self._max_bytes = max_bytes
+
+    async def watch(self) -> None:
+        """For ever: remove; an unreachable database only delays it. Where all is kept there is nothing to do."""
+        next_round = self._clock.monotonic()
+        while self._keep_days:
+            try:
+                if self._clock.monotonic() >= next_round:
+                    await self.prune_old()
+                    next_round = self._clock.monotonic() + ROUND_SECONDS
+                if await self._is_tight():
+                    await self.prune_for_space()
+            except JournalUnavailable as error:
+                log.warning("nothing removed: %s", error, extra={"action": "pruning_delayed"})
+            except JournalError as error:
+                log.error("what is settled can't be removed: %s", error, extra={"action": "pruning_failed"})
+                next_round = self._clock.monotonic() + ROUND_SECONDS
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def prune_old(self) -> None:
+        """Remove what has been settled, and what was cancelled, for long enough.
+
+        Raises:
+            JournalError: the database does not do it; what was removed stays removed.
+        """
+        now = self._clock.now()
+        settled = now - timedelta(days=self._keep_days)
+        cancelled = now - timedelta(days=min(CANCELLED_DAYS, self._keep_days))
+        name = self._journal.name
+
+        def prune_settled(connection: Any, after: int) -> retention.Step:
+            return retention.prune_settled(connection, name, after, settled, now, keep_rows=False)
+
+        def prune_cancelled(connection: Any, _: int) -> retention.Step:
+            return retention.prune_cancelled(connection, name, cancelled, now)
+
+        await self._prune(prune_settled, "settled long ago")
+        await self._prune(prune_cancelled, "cancelled")
+
+    async def prune_for_space(self) -> None:
+        """Remove what is settled, the oldest first, until there is enough space; receipts stay for their time.
+
+        Raises:
+            JournalError: the database does not do it; what was removed stays removed.
+        """
+        now = self._clock.now()
+        name = self._journal.name
+
+        def prune(connection: Any, after: int) -> retention.Step:
+            return retention.prune_settled(connection, name, after, now, now, keep_rows=True)
+
+        await self._prune(prune, "settled, to make space", self._is_tight)
+
+    async def _prune(
+        self,
+        step: Callable[[Any, int], retention.Step],
+        why: str,
+        is_wanted: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
+        envelopes = data_bytes = 0
+        after: int | None = 0
+        try:
+            while after is not None and (is_wanted is None or await is_wanted()):
+                began = self._clock.monotonic()
+                done = await self._journal.run(step, after)
+                after = done.after
+                envelopes += done.envelopes
+                data_bytes += done.data_bytes
+                await asyncio.sleep(max(PAUSE_SECONDS, PAUSE_SHARE * (self._clock.monotonic() - began)))
+        finally:
+            if envelopes:
+                extra = {"action": "pruned", "envelopes": envelopes, "bytes": data_bytes}
+                log.info("removed %d envelopes that were %s", envelopes, why, extra=extra)
+
+    async def _is_tight(self) -> bool:
+        if not self._max_bytes:
+            return False
+        return await self._journal.read(retention.read_stored_bytes) > self._max_bytes * TIGHT_SHARE
