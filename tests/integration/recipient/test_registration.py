@@ -132,7 +132,11 @@ async def test_the_rest_of_an_envelope_does_not_pass_for_the_whole(
     broker.registered.clear()
     await eventually(lambda: len(faults) < 5, "the recipient begins to register anew")
 
-    for call in (("xbus.take_event", "E", "second", "test_event", [], True), ("end_envelope", "E")):
+    calls: list[tuple[Any, ...]] = [
+        ("xbus.take_event", "E", "second", "test_event", [], True),
+        ("end_envelope", "E"),
+    ]
+    for call in calls:
         with pytest.raises(Failed) as caught:
             await broker.call(*call)
         assert caught.value.code == "connection_superseded"
