@@ -40,6 +40,27 @@ class Ids:
         return base64.urlsafe_b64encode(self._random_bytes(TOKEN_BYTES)).rstrip(b"=").decode()
 
 
+KEYS = uuid.UUID("6f1f6d2e-6a53-5c0b-9d0e-5b1c4f3a7e42")
+"""The namespace of the ids of envelopes that their emitters gave a key. It never changes: what was sent under a key
+long ago must be found by it."""
+
+
+def keyed_envelope_id(emitter_id: int, key: str, generation: int = 0) -> uuid.UUID:
+    """The id of the envelope to which an emitter gives a key.
+
+    Args:
+        key: holds no zero character.
+        generation: how many envelopes with this key were cancelled before it.
+    """
+    name = f"{emitter_id}\0{key}"
+    return uuid.uuid5(KEYS, f"{name}\0{generation}" if generation else name)
+
+
+def numbered_event_id(envelope_id: uuid.UUID, number: int) -> uuid.UUID:
+    """The id of the event of this number, from 1, in an envelope with a key: the same whoever sends it again."""
+    return uuid.uuid5(envelope_id, str(number))
+
+
 def token_hash(token: str) -> bytes:
     """What is kept of a token: its SHA-256. A token has 256 random bits, so a plain hash gives nothing away."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -86,22 +86,27 @@ class AsyncEmitter:
         self._line = None
         await self._exit.aclose()
 
-    def envelope(self, *, ordering_key: str | None = None) -> AsyncEnvelope:
+    def envelope(self, *, ordering_key: str | None = None, key: str | None = None) -> AsyncEnvelope:
         """Begin an envelope, to be used in ``async with``.
 
         Args:
             ordering_key: roles that want order get envelopes of one key one after the other, whatever becomes of those
                 of other keys; None is a key too.
+            key: what this emitter calls the envelope, for good. Sent again under the same key, by whichever process, it
+                goes on where it was, or gets its first receipt; other content is refused (``key_reused``).
         """
-        return AsyncEnvelope(self._open_line, ordering_key)
+        return AsyncEnvelope(self._open_line, ordering_key, key)
 
-    async def put(self, type_name: str, items: Iterable[object], *, ordering_key: str | None = None) -> Receipt:
+    async def put(
+        self, type_name: str, items: Iterable[object], *, ordering_key: str | None = None, key: str | None = None
+    ) -> Receipt:
         """Send a whole envelope of one event; in a single call where it fits into one batch.
 
         Args:
             type_name: the event type.
             items: all its items, kept in memory until the bus has them.
             ordering_key: as at ``envelope``.
+            key: the same.
 
         Raises:
             Refused: the envelope can't be taken; ``code`` says why.
@@ -111,9 +116,10 @@ class AsyncEmitter:
         limits = line.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
-        if len(batches) > 1:
-            return await self._put_batches(type_name, packed, ordering_key)
-        return await self._put_at_once(line, type_name, packed, ordering_key)
+        # Under a key other content may be open, which only an envelope in single calls can cancel.
+        if len(batches) > 1 or key is not None:
+            return await self._put_batches(self.envelope(ordering_key=ordering_key, key=key), type_name, packed)
+        return await self._put_at_once(line, type_name, packed, envelope_options(ordering_key, None))
 
     async def ask(self, type_name: str, *items: object) -> Any:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it::
@@ -200,10 +206,12 @@ class AsyncEmitter:
         finally:
             line.end(stream)
 
-    async def _put_at_once(self, line: Line, type_name: str, items: list[bytes], ordering_key: str | None) -> Receipt:
+    async def _put_at_once(
+        self, line: Line, type_name: str, items: list[bytes], options: tuple[dict[str, str], ...]
+    ) -> Receipt:
         data = pack_items(items)
         event = [line.new_id(), type_name, len(items), data]
-        arguments = (line.new_id(), [event], *envelope_options(ordering_key))
+        arguments = (line.new_id(), [event], *options)
         call = Call("xbus.put_envelope", arguments, self._options.answer_seconds, size=len(data))
         stream = line.new_stream()
         try:
@@ -212,8 +220,8 @@ class AsyncEmitter:
         finally:
             line.end(stream)
 
-    async def _put_batches(self, type_name: str, items: list[bytes], ordering_key: str | None) -> Receipt:
-        sending = self.envelope(ordering_key=ordering_key)
+    @staticmethod
+    async def _put_batches(sending: AsyncEnvelope, type_name: str, items: list[bytes]) -> Receipt:
         async with sending as envelope, envelope.event(type_name, len(items)) as event:
             for item in items:
                 await event.send(item)

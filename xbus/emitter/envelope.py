@@ -1,6 +1,7 @@
 """One envelope being sent: all of it arrives, or nothing."""
 
 import logging
+import uuid
 from types import TracebackType
 
 from xbus.emitter.event import AsyncEvent
@@ -8,8 +9,12 @@ from xbus.emitter.ledger import Call
 from xbus.emitter.line import Line
 from xbus.emitter.receipt import Receipt
 from xbus.errors import CallError, Refused
+from xbus.ids import numbered_event_id
 
 logger = logging.getLogger(__name__)
+
+NOT_OURS = frozenset({"key_reused", "session_superseded"})
+"""Refusals that leave nothing to cancel: the envelope is sealed, or another session goes on with it."""
 
 
 class AsyncEnvelope:
@@ -18,14 +23,16 @@ class AsyncEnvelope:
     Args:
         line: what the emitter's envelopes share.
         ordering_key: roles that want order get envelopes of one key one after the other; None is a key too.
+        key: what the emitter calls it, for good: the same key never makes a second envelope.
 
     Attributes:
-        id: the envelope's UUID as text.
+        id: the envelope's UUID as text; of one with a key inside the block only.
     """
 
-    def __init__(self, line: Line, ordering_key: str | None = None) -> None:
-        self.id = line.new_id()
-        self._options = envelope_options(ordering_key)
+    def __init__(self, line: Line, ordering_key: str | None = None, key: str | None = None) -> None:
+        self.id = line.new_id() if key is None else ""
+        self._has_key = key is not None
+        self._options = envelope_options(ordering_key, key)
         self._line = line
         self._stream = line.new_stream()
         self._events = 0
@@ -46,8 +53,19 @@ class AsyncEnvelope:
 
     async def __aenter__(self) -> "AsyncEnvelope":
         seconds = self._line.options.answer_seconds
-        self._stream.submit(Call("xbus.start_envelope", (self.id, *self._options), seconds, durable=False))
+        start = Call("xbus.start_envelope", (self.id, *self._options), seconds, durable=False)
+        if self._has_key:
+            await self._claim(start)
+        else:
+            self._stream.submit(start)
         return self
+
+    async def _claim(self, start: Call) -> None:
+        try:
+            self.id = await self._stream.claim(start)
+        except BaseException:
+            self._line.end(self._stream)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -55,11 +73,15 @@ class AsyncEnvelope:
         try:
             if error is None:
                 await self._seal()
+        except CallError as refusal:
+            if refusal.code not in NOT_OURS:
+                await self._cancel()
+            raise
         except BaseException:
             await self._cancel()
             raise
         else:
-            if error is not None:
+            if error is not None and not (isinstance(error, CallError) and error.code in NOT_OURS):
                 await self._cancel()
         finally:
             self._line.end(self._stream)
@@ -72,7 +94,10 @@ class AsyncEnvelope:
             estimate: how many items will come, 0 where that is not known.
         """
         self._events += 1
-        return AsyncEvent(self._line, self._stream, self.id, type_name, estimate)
+        event_id = self._line.new_id()
+        if self._has_key:
+            event_id = str(numbered_event_id(uuid.UUID(self.id), self._events))
+        return AsyncEvent(self._line, self._stream, self.id, event_id, type_name, estimate)
 
     async def _seal(self) -> None:
         # The front lets it wait behind the replies to its events.
@@ -92,6 +117,8 @@ class AsyncEnvelope:
             )
 
 
-def envelope_options(ordering_key: str | None) -> tuple[dict[str, str], ...]:
+def envelope_options(ordering_key: str | None, key: str | None) -> tuple[dict[str, str], ...]:
     """The options of an envelope as the last argument of the call that begins it; nothing where there are none."""
-    return () if ordering_key is None else ({"ordering_key": ordering_key},)
+    options = {"ordering_key": ordering_key, "key": key}
+    given = {name: value for name, value in options.items() if value is not None}
+    return (given,) if given else ()

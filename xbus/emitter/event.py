@@ -20,6 +20,7 @@ class AsyncEvent:
         line: what the emitter's envelopes share.
         stream: the calls of the envelope.
         envelope_id: the envelope that it belongs to.
+        event_id: its own id.
         type_name: the event type, which the emitter's profile must allow.
         estimate: how many items will come, 0 where that is not known.
 
@@ -27,8 +28,10 @@ class AsyncEvent:
         id: the event's UUID as text.
     """
 
-    def __init__(self, line: Line, stream: Stream, envelope_id: str, type_name: str, estimate: int) -> None:
-        self.id = line.new_id()
+    def __init__(
+        self, line: Line, stream: Stream, envelope_id: str, event_id: str, type_name: str, estimate: int
+    ) -> None:
+        self.id = event_id
         self._line = line
         self._stream = stream
         self._envelope_id = envelope_id

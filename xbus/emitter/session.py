@@ -51,6 +51,9 @@ class Session:
         password: the emitter's password.
         options: how long to insist.
         patience: measures the failures of ``open``.
+
+    Attributes:
+        logins: how often it logged in: each time it is another session to the front.
     """
 
     def __init__(self, client: Client, login: str, password: str, options: Options, patience: Patience) -> None:
@@ -63,6 +66,7 @@ class Session:
         self._limits: Limits | None = None
         self._restoring = asyncio.Lock()
         self._restored = 0
+        self.logins = 0
 
     @property
     def limits(self) -> Limits:
@@ -126,6 +130,7 @@ class Session:
         seconds = self._options.probe_seconds
         answer = await self._client.call("xbus.login", self._login, self._password, timeout=seconds)
         self._token = answer["token"]
+        self.logins += 1
         self._limits = Limits.of(answer)
 
     async def _renew(self) -> None:

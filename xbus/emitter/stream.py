@@ -45,6 +45,8 @@ class Stream:
         self._results: set[asyncio.Future[Any]] = set()
         self._recovery: asyncio.Task[None] | None = None
         self._attempt = 1
+        self._claim: Call | None = None
+        self._claimed_at_login = 0
 
     def submit(self, call: Call) -> asyncio.Future[Any]:
         """Make a call.
@@ -60,8 +62,18 @@ class Stream:
         self._window.take(call.size)
         self._ledger.add(call, partial(self._settle, call, result))
         if self._recovery is None:
-            self._transmit(call)
+            if self._is_claimed:
+                self._transmit(call)
+            else:
+                self._recovery = asyncio.create_task(self._repeat(None), name="xbus emitter claims its envelope anew")
         return result
+
+    def claim(self, call: Call) -> asyncio.Future[Any]:
+        """Make the call by which this session, and no other, may send the envelope. A later session of this emitter
+        makes it again, before it sends anything."""
+        self._claim = call
+        self._claimed_at_login = self._session.logins
+        return self.submit(call)
 
     async def room(self) -> None:
         """Return when the window takes a further batch.
@@ -129,7 +141,7 @@ class Stream:
         if self._recovery is None and attempt == self._attempt:
             self._recovery = asyncio.create_task(self._repeat(error), name="xbus emitter repeats calls")
 
-    async def _repeat(self, error: CallError) -> None:
+    async def _repeat(self, error: CallError | None) -> None:
         try:
             await self._restore_session(error)
         except CallError as last:
@@ -141,17 +153,34 @@ class Stream:
         for call in self._ledger.repeat():
             self._transmit(call)
 
-    async def _restore_session(self, error: CallError) -> None:
+    async def _restore_session(self, error: CallError | None) -> None:
         while True:
-            delay = self._patience.failed()
-            if delay is None:
-                raise given_up(error)
-            logger.info("calls will be made again", extra={"action": "emitter_retry", "code": error.code})
-            await asyncio.sleep(delay)
+            if error is not None:
+                await self._wait_after(error)
             try:
-                return await self._session.restore()
+                if error is not None:
+                    await self._session.restore()
+                return await self._claim_anew()
             except Failed as failure:
                 error = failure
+
+    async def _wait_after(self, error: CallError) -> None:
+        delay = self._patience.failed()
+        if delay is None:
+            raise given_up(error)
+        logger.info("calls will be made again", extra={"action": "emitter_retry", "code": error.code})
+        await asyncio.sleep(delay)
+
+    @property
+    def _is_claimed(self) -> bool:
+        """Whether this session may send the envelope, as far as that has to be claimed at all."""
+        return self._claim is None or self._claimed_at_login == self._session.logins
+
+    async def _claim_anew(self) -> None:
+        if self._claim is not None and not self._is_claimed:
+            login = self._session.logins
+            await self._session.call(self._claim.verb, *self._claim.arguments, seconds=self._claim.seconds)
+            self._claimed_at_login = login
 
 
 def _fail(result: asyncio.Future[Any], error: CallError) -> None:

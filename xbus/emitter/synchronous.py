@@ -70,28 +70,33 @@ class Emitter:
         finally:
             self._close_background()
 
-    def envelope(self, *, ordering_key: str | None = None) -> "Envelope":
+    def envelope(self, *, ordering_key: str | None = None, key: str | None = None) -> "Envelope":
         """Begin an envelope, to be used in ``with``: leaving the block seals it, an exception cancels it.
 
         Args:
             ordering_key: roles that want order get envelopes of one key one after the other, whatever becomes of those
                 of other keys; None is a key too.
+            key: what this emitter calls the envelope, for good. Sent again under the same key, by whichever process, it
+                goes on where it was, or gets its first receipt; other content is refused (``key_reused``).
         """
-        return Envelope(self._running, self._emitter.envelope(ordering_key=ordering_key))
+        return Envelope(self._running, self._emitter.envelope(ordering_key=ordering_key, key=key))
 
-    def put(self, type_name: str, items: Iterable[object], *, ordering_key: str | None = None) -> Receipt:
+    def put(
+        self, type_name: str, items: Iterable[object], *, ordering_key: str | None = None, key: str | None = None
+    ) -> Receipt:
         """Send a whole envelope of one event; in a single call where it fits into one batch.
 
         Args:
             type_name: the event type.
             items: all its items, kept in memory until the bus has them.
             ordering_key: as at ``envelope``.
+            key: the same.
 
         Raises:
             Refused: the envelope can't be taken; ``code`` says why.
             Failed: the bus did not take it within ``retry_seconds``.
         """
-        return self._running.run(self._emitter.put(type_name, items, ordering_key=ordering_key))
+        return self._running.run(self._emitter.put(type_name, items, ordering_key=ordering_key, key=key))
 
     def ask(self, type_name: str, *items: object) -> Any:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it::

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xbus.errors import ConfigurationError, Refused
+from xbus.ids import keyed_envelope_id
 from xbus.rpc.codec import unpack_items
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch, verb
@@ -28,6 +29,7 @@ class Envelope:
     events: dict[str, Event] = field(default_factory=dict)
     state: str = "open"
     options: dict[str, Any] = field(default_factory=dict)
+    holder: str = ""
 
 
 class FrontDouble:
@@ -113,6 +115,11 @@ class FrontDouble:
         if token not in self.tokens:
             raise Refused("the session is unknown", "log in", code="session_unknown")
 
+    def _check_holder(self, token: str, envelope_id: str) -> None:
+        envelope = self.envelopes.get(envelope_id)
+        if envelope is not None and envelope.holder not in ("", token):
+            raise Refused("another session has it", code="session_superseded")
+
     def _envelope(self, envelope_id: str) -> Envelope:
         if envelope_id not in self.envelopes:
             raise Refused("no such envelope", code="envelope_unknown")
@@ -150,8 +157,11 @@ class FrontDouble:
         self._check(token)
 
         def answer() -> str:
-            self.envelopes.setdefault(envelope_id, Envelope(options=options or {}))
-            return envelope_id
+            key = (options or {}).get("key")
+            made_id = envelope_id if key is None else str(keyed_envelope_id(1, key))
+            envelope = self.envelopes.setdefault(made_id, Envelope(options=options or {}))
+            envelope.holder = token if key else ""
+            return made_id
 
         return self._called("start_envelope", answer)
 
@@ -170,6 +180,7 @@ class FrontDouble:
     @verb("xbus.send_items")
     def send_items(self, token: str, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes) -> Any:
         self._check(token)
+        self._check_holder(token, envelope_id)
 
         def answer() -> int:
             event = self._event(envelope_id, event_id)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import uuid
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.integration.emitter.front_double import SILENCE, FrontDouble
 from tests.support.waiting import eventually
 from xbus.emitter import AsyncEmitter, AsyncEvent
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
+from xbus.ids import keyed_envelope_id, numbered_event_id
 from xbus.rpc.codec import pack, unpack
 
 
@@ -113,6 +115,55 @@ async def test_an_ordering_key_goes_with_what_begins_the_envelope(front: FrontDo
         await sender.put("test_event", [b"one"], ordering_key="client 7")
         await sender.put("test_event", [b"x" * 900] * 12, ordering_key="client 7")
     assert [envelope.options for envelope in front.envelopes.values()] == [{"ordering_key": "client 7"}] * 3
+
+
+async def test_an_envelope_with_a_key_has_the_id_that_the_front_makes_of_it(front: FrontDouble) -> None:
+    receipts = []
+    for _ in range(2):
+        async with emitter(front) as sender:
+            async with sender.envelope(key="17") as envelope, envelope.event("test_event") as event:
+                await event.send(b"one")
+            receipts.append(envelope.receipt)
+    assert envelope.id == str(keyed_envelope_id(1, "17"))
+    assert event.id == str(numbered_event_id(uuid.UUID(envelope.id), 1))
+    assert receipts[0] == receipts[1]
+    assert items_of(front) == [b"one"]
+
+
+async def test_a_put_with_a_key_is_one_envelope(front: FrontDouble) -> None:
+    async with emitter(front) as sender:
+        receipts = [await sender.put("test_event", [b"one"], key="17", ordering_key="7") for _ in range(2)]
+    assert receipts[0] == receipts[1]
+    assert front.only().options == {"key": "17", "ordering_key": "7"}
+
+
+@pytest.mark.parametrize("code", ["key_reused", "session_superseded"])
+async def test_what_is_not_its_own_is_not_cancelled(front: FrontDouble, code: str) -> None:
+    front.fail_next("end_event", Refused("not yours", code=code))
+    async with emitter(front) as sender:
+        with pytest.raises(Refused, match="not yours"):
+            await sender.put("test_event", [b"one"], key="17")
+    assert "cancel_envelope" not in front.calls
+
+
+async def test_a_key_that_can_not_be_used_is_told_at_the_beginning(front: FrontDouble) -> None:
+    front.fail_next("start_envelope", Refused("too long", code="wrong_arguments"))
+    async with emitter(front) as sender:
+        with pytest.raises(Refused, match="too long"):
+            async with sender.envelope(key="17"):
+                pytest.fail("it did not begin")
+
+
+async def test_a_new_session_claims_its_envelope_before_it_goes_on(front: FrontDouble) -> None:
+    async with emitter(front, batch_items=1) as sender:
+        async with sender.envelope(key="17") as envelope, envelope.event("test_event") as event:
+            await event.send(b"one")
+            await event.flush()
+            front.tokens.clear()
+            await sender.consumers()  # finds out, and logs in again
+            await event.send(b"two")
+        assert envelope.receipt.items == 2
+    assert (front.logins, items_of(front)) == (2, [b"one", b"two"])
 
 
 async def test_the_reply_of_an_event_is_there_after_its_end(front: FrontDouble) -> None:

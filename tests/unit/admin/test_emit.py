@@ -103,8 +103,10 @@ def test_a_file_is_one_envelope(noted: type[NotedEmitter], tmp_path: Path) -> No
 
 
 def test_what_is_said_of_the_envelope_goes_with_it(noted: type[NotedEmitter], tmp_path: Path) -> None:
-    emit(tmp_path / "a.jsonl", "1", "--login", "me", "--ordering-key", "client 7", XBUS_PASSWORD="secret")
-    assert noted.options == {"ordering_key": "client 7"}
+    emit(
+        tmp_path / "a.jsonl", "1", "--login", "me", "--ordering-key", "client 7", "--key", "17", XBUS_PASSWORD="secret"
+    )
+    assert noted.options == {"ordering_key": "client 7", "key": "17"}
 
 
 def test_login_and_password_come_from_where_they_are_said(noted: type[NotedEmitter], tmp_path: Path) -> None:

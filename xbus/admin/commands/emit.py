@@ -89,6 +89,7 @@ def _read_descriptor(value: str) -> Descriptor:
 )
 @click.option(_FILE, "bad_lines", type=click.Path(path_type=Path), hidden=True)
 @click.option("--ordering-key", metavar="TEXT", help="Roles that want order get envelopes of one key in their order.")
+@click.option("--key", metavar="TEXT", help="What you call this envelope: sent again under its key it is sent once.")
 @click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
 @password_file_option
 @click.option("--url", help="The front's address; the configuration file tells it too.")
@@ -101,6 +102,7 @@ def emit(
     policy: str,
     bad_lines: Path | None,
     ordering_key: str | None,
+    key: str | None,
     login: str,
     password_file: Path | None,
     url: str | None,
@@ -127,7 +129,7 @@ def emit(
         with (
             click.progressbar(length=sum(file.size for file in files), label=label, file=sys.stderr) as bar,
             Emitter(address, login, password) as emitter,
-            emitter.envelope(ordering_key=ordering_key) as envelope,
+            emitter.envelope(ordering_key=ordering_key, key=key) as envelope,
         ):
             _send(envelope, event_types, files, bad, bar.update)
     receipt = envelope.receipt

@@ -5,6 +5,7 @@ Ids are made by the caller, so that it can send call after call without waiting 
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 from xbus.broker.answers import coded_answer
 from xbus.broker.front.checks import NewEvent
@@ -15,6 +16,7 @@ from xbus.broker.front.verbs import known_envelope, known_event, new_id, reply_v
 from xbus.broker.journal.writes import Receipt
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
+from xbus.ids import token_hash
 from xbus.rpc.dispatch import verb
 from xbus.rpc.later import Later
 
@@ -69,16 +71,19 @@ class FrontBatchVerbs:
     @coded_answer
     def start_envelope(self, token: str, envelope_id: str, options: dict[str, Any] | None = None) -> Any:
         emitter_id = self._sessions.owner(token)
+        said = EnvelopeOptions.of(options)
+        if said.key is not None:
+            return _as_text(self._front.start_keyed(emitter_id, token_hash(token), said))
         made_id = new_id(envelope_id, "envelope_id")
-        ordering_key = EnvelopeOptions.of(options).ordering_key
-        return _as_text(self._front.start_envelope(emitter_id, made_id, is_new=False, ordering_key=ordering_key))
+        return _as_text(self._front.start_envelope(emitter_id, made_id, is_new=False, options=said))
 
     @verb("xbus.start_event")
     @coded_answer
     def start_event(self, token: str, envelope_id: str, event_id: str, type_name: str, estimate: int) -> Any:
         emitter_id = self._sessions.owner(token)
         made_id = new_id(event_id, "event_id")
-        return _as_text(self._front.start_event(emitter_id, known_envelope(envelope_id), made_id, type_name, estimate))
+        in_envelope = self._held(token, known_envelope(envelope_id))
+        return _as_text(self._front.start_event(emitter_id, in_envelope, made_id, type_name, estimate))
 
     @verb("xbus.send_items")
     @coded_answer
@@ -86,26 +91,29 @@ class FrontBatchVerbs:
         emitter_id = self._sessions.owner(token)
         if first_index < 0:
             raise Refused(f"first_index {first_index} is below 0", "count items from 0", code="wrong_arguments")
-        return self._front.append(emitter_id, *known_event(envelope_id, event_id), first_index, items, data)
+        of_envelope, event = known_event(envelope_id, event_id)
+        return self._front.append(emitter_id, self._held(token, of_envelope), event, first_index, items, data)
 
     @verb("xbus.end_event")
     @coded_answer
     def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Any:
         emitter_id = self._sessions.owner(token)
-        ended = self._front.end_event(emitter_id, *known_event(envelope_id, event_id), items)
+        of_envelope, event = known_event(envelope_id, event_id)
+        ended = self._front.end_event(emitter_id, self._held(token, of_envelope), event, items)
         return Later.of(ended).then(_end_map)
 
     @verb("xbus.end_envelope")
     @coded_answer
     def end_envelope(self, token: str, envelope_id: str, events: int) -> Any:
         emitter_id = self._sessions.owner(token)
-        return Later.of(self._front.end_envelope(emitter_id, known_envelope(envelope_id), events)).then(_receipt_map)
+        held = self._held(token, known_envelope(envelope_id))
+        return Later.of(self._front.end_envelope(emitter_id, held, events)).then(_receipt_map)
 
     @verb("xbus.cancel_envelope")
     @coded_answer
     def cancel_envelope(self, token: str, envelope_id: str) -> Any:
         emitter_id = self._sessions.owner(token)
-        return self._front.cancel_envelope(emitter_id, known_envelope(envelope_id))
+        return self._front.cancel_envelope(emitter_id, self._held(token, known_envelope(envelope_id)))
 
     @verb("xbus.put_envelope")
     @coded_answer
@@ -113,10 +121,18 @@ class FrontBatchVerbs:
         self, token: str, envelope_id: str, events: list[Any], options: dict[str, Any] | None = None
     ) -> Any:
         emitter_id = self._sessions.owner(token)
-        made_id = new_id(envelope_id, "envelope_id")
-        ordering_key = EnvelopeOptions.of(options).ordering_key
-        put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events], ordering_key)
+        said = EnvelopeOptions.of(options)
+        if said.key is not None:
+            put = self._front.put_keyed(emitter_id, token_hash(token), [_new_event(event) for event in events], said)
+        else:
+            made_id = new_id(envelope_id, "envelope_id")
+            put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events], said)
         return Later.of(put).then(_receipt_map)
+
+    def _held(self, token: str, envelope_id: UUID) -> UUID:
+        """The envelope, where no other session has taken it over."""
+        self._front.check_holder(envelope_id, token)
+        return envelope_id
 
 
 def _end_map(end: Ended) -> dict[str, Any]:

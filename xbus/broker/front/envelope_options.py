@@ -5,7 +5,7 @@ from typing import Any
 
 from xbus.errors import Refused
 
-LONGEST = {"ordering_key": 255}
+LONGEST = {"ordering_key": 255, "key": 1024}
 """How many characters each option may have."""
 
 
@@ -15,9 +15,11 @@ class EnvelopeOptions:
 
     Args:
         ordering_key: roles that want order get envelopes of one key one after the other; None is a key too.
+        key: what its emitter calls the envelope, for good; None for none.
     """
 
     ordering_key: str | None = None
+    key: str | None = None
 
     @classmethod
     def of(cls, options: dict[Any, Any] | None) -> "EnvelopeOptions":

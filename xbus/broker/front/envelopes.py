@@ -1,12 +1,16 @@
 """Open envelopes as the front knows them: what may be done with one, and how large it may grow; pure."""
 
 import asyncio
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.journal.envelopes import StoredEnvelope
+from xbus.broker.journal.segments import content_hash
 from xbus.errors import Refused
+from xbus.ids import numbered_event_id
 
 Writing: TypeAlias = asyncio.Future[Any]
 """A write that the journal has not answered yet, or has."""
@@ -42,6 +46,7 @@ class OpenEvent:
     Args:
         items: counts what was taken so far, durable or not.
         asking: done when its immediate reply has come, or failed to; None while nobody waits for one.
+        digest: SHA-256 over the data of all its items so far, in an envelope with a key; else None.
     """
 
     event_id: UUID
@@ -50,6 +55,12 @@ class OpenEvent:
     items: int = 0
     ended: bool = False
     asking: "asyncio.Future[Ended] | None" = None
+    digest: "hashlib._Hash | None" = None
+
+    @property
+    def hashes(self) -> list[bytes]:
+        """The hash of its items as one segment; none where it has no items, or no digest."""
+        return [self.digest.digest()] if self.digest is not None and self.items else []
 
 
 @dataclass(slots=True)
@@ -60,6 +71,9 @@ class OpenEnvelope:
         last_write: what was written last of it; done when all of it is durable.
         closing: the seal or cancel that is under way.
         damaged: whether items are missing, because a write failed while one behind it went well.
+        key: what its emitter calls it, for good; None for none.
+        holder: the hash of the session that sends it, where it has a key and that is known; no other may.
+        giving_up: whether what closes it is a cancel.
     """
 
     envelope_id: UUID
@@ -70,18 +84,32 @@ class OpenEnvelope:
     last_write: Writing | None = None
     closing: Writing | None = None
     damaged: bool = False
+    key: str | None = None
+    holder: bytes | None = None
+    giving_up: bool = False
 
     @classmethod
-    def of_stored(cls, stored: StoredEnvelope) -> "OpenEnvelope":
-        """The envelope as the journal has it."""
+    def of_stored(cls, stored: StoredEnvelope, digests: "Mapping[UUID, hashlib._Hash]") -> "OpenEnvelope":
+        """The envelope as the journal has it.
+
+        Args:
+            digests: those of its events, where it has a key.
+        """
         events = {
-            event.event_id: OpenEvent(event.event_id, event.number, event.type_name, event.items, event.ended)
+            event.event_id: OpenEvent(
+                event.event_id,
+                event.number,
+                event.type_name,
+                event.items,
+                event.ended,
+                digest=digests.get(event.event_id),
+            )
             for event in stored.events
         }
         items = sum(event.items for event in stored.events)
         data_bytes = sum(event.data_bytes for event in stored.events)
         damaged = any(event.damaged for event in stored.events)
-        return cls(stored.envelope_id, stored.emitter_id, events, items, data_bytes, damaged=damaged)
+        return cls(stored.envelope_id, stored.emitter_id, events, items, data_bytes, damaged=damaged, key=stored.key)
 
     def event(self, event_id: UUID) -> OpenEvent:
         """One of its events.
@@ -110,12 +138,23 @@ class OpenEnvelope:
             )
 
     def start_event(self, event_id: UUID, type_name: str) -> OpenEvent:
-        """Begin one more event."""
-        event = OpenEvent(event_id, len(self.events) + 1, type_name)
+        """Begin one more event.
+
+        Raises:
+            Refused: wrong_arguments, where the envelope has a key and the id is not that of its number.
+        """
+        number = len(self.events) + 1
+        if self.key is not None and event_id != numbered_event_id(self.envelope_id, number):
+            raise Refused(
+                f"event {event_id} can't be number {number} of an envelope with a key",
+                f"give it the id {numbered_event_id(self.envelope_id, number)}: uuid5 of envelope id and number",
+                code="wrong_arguments",
+            )
+        event = OpenEvent(event_id, number, type_name, digest=None if self.key is None else hashlib.sha256())
         self.events[event_id] = event
         return event
 
-    def take(self, event: OpenEvent, items: int, data_bytes: int, limits: Limits) -> int:
+    def take(self, event: OpenEvent, items: int, data: bytes, limits: Limits) -> int:
         """Count items into an event.
 
         Returns:
@@ -126,12 +165,19 @@ class OpenEnvelope:
         """
         if event.ended or event.asking is not None:
             raise Refused(f"event {event.event_id} is ended", "start another event", code="event_closed")
-        self.check_room(items, data_bytes, limits)
+        self.check_room(items, len(data), limits)
         first_index = event.items
         event.items += items
         self.items += items
-        self.data_bytes += data_bytes
+        self.data_bytes += len(data)
+        if event.digest is not None:
+            event.digest.update(data)
         return first_index
+
+    @property
+    def content_hash(self) -> bytes | None:
+        """The hash of its content however that was cut into batches; None where it has no key."""
+        return None if self.key is None else content_hash(self.events.values())
 
     def check_room(self, items: int, data_bytes: int, limits: Limits) -> None:
         """Let so many items and bytes more pass.

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.checks import Checks, NewEvent
+from xbus.broker.front.envelope_options import NO_OPTIONS, EnvelopeOptions
 from xbus.broker.front.envelopes import Limits, envelope_unknown
 from xbus.broker.front.futures import unheard
 from xbus.broker.front.known import Known, KnownEnvelopes
@@ -15,6 +17,8 @@ from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Receipt
 from xbus.clock import Clock
+from xbus.errors import Refused
+from xbus.ids import numbered_event_id, token_hash
 from xbus.rpc.codec import pack_items
 from xbus.rpc.later import Later
 
@@ -54,24 +58,59 @@ class Front:
         return self._envelopes.holds_open(emitter_id)
 
     def start_envelope(
-        self, emitter_id: int, envelope_id: UUID, *, is_new: bool, ordering_key: str | None = None
+        self, emitter_id: int, envelope_id: UUID, *, is_new: bool, options: EnvelopeOptions = NO_OPTIONS
     ) -> Any:
         """Open an envelope; it promises nothing and need not be waited for. A repeat changes nothing.
 
         Args:
-            ordering_key: roles that want order get envelopes of one key one after the other; None is a key too.
+            options: without a key.
             is_new: whether the id was made here and now, so that the journal can't know it.
         """
 
         def start(known: Known | None) -> UUID:
             if known is None:
                 self._space.check_new()
-                self._envelopes.open(emitter_id, envelope_id, ordering_key)
+                self._envelopes.open(emitter_id, envelope_id, options)
             else:
                 _check_owner(known, emitter_id, envelope_id)
             return envelope_id
 
         return start(None) if is_new else self._envelopes.with_envelope(envelope_id, start)
+
+    def start_keyed(self, emitter_id: int, session: bytes, options: EnvelopeOptions) -> Any:
+        """Open the envelope that the emitter's key stands for, go on with it, or begin to repeat it; answered with its
+        id. From then on this session alone may send it.
+
+        Args:
+            session: the hash of the caller's token.
+            options: with a key.
+
+        Raises:
+            Refused: key_reused, where an envelope that has not this key has the id that it leads to.
+        """
+
+        def start(envelope_id: UUID, known: Known | None) -> UUID:
+            if known is None:
+                self._space.check_new()
+                known = self._envelopes.open(emitter_id, envelope_id, options)
+            known.hold(session)
+            return envelope_id
+
+        return self._envelopes.with_key(emitter_id, options, start)
+
+    def check_holder(self, envelope_id: UUID, token: str) -> None:
+        """Let a call of a session pass, for an envelope that no other session has taken over.
+
+        Raises:
+            Refused: session_superseded.
+        """
+        live = self._envelopes.live(envelope_id)
+        if live is not None and live.state.holder is not None and live.state.holder != token_hash(token):
+            raise Refused(
+                f"another session goes on with envelope {envelope_id}, by its key",
+                "leave it to that session, or begin the envelope again with its key",
+                code="session_superseded",
+            )
 
     def start_event(self, emitter_id: int, envelope_id: UUID, event_id: UUID, type_name: str, estimate: int) -> Any:
         """Begin an event; it promises nothing and need not be waited for.
@@ -117,12 +156,12 @@ class Front:
         return self._call(emitter_id, envelope_id, self._cancel)
 
     def put_envelope(
-        self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], ordering_key: str | None = None
+        self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], options: EnvelopeOptions = NO_OPTIONS
     ) -> Any:
         """Take a whole envelope in one call; answered with its receipt, and so is a repeat.
 
         Args:
-            ordering_key: as at ``start_envelope``.
+            options: without a key.
 
         Raises:
             Refused: as the single calls would; then nothing of it is kept.
@@ -132,13 +171,49 @@ class Front:
             if known is not None:
                 _check_owner(known, emitter_id, envelope_id)
                 return self._envelopes.later(self._put_again(known, events))
-            self._checks.whole(emitter_id, envelope_id, events)
-            self._space.check_new()
-            envelope = self._envelopes.open(emitter_id, envelope_id, ordering_key)
-            unheard(self._fill(envelope, events))
-            return self._seal(envelope, len(events))
+            return self._put_new(emitter_id, envelope_id, events, options)
 
         return self._envelopes.with_envelope(envelope_id, put)
+
+    def put_keyed(self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeOptions) -> Any:
+        """Take the whole envelope that the emitter's key stands for; answered with its receipt, and so is a repeat.
+
+        Args:
+            session: the hash of the caller's token.
+            events: their ids are made here.
+            options: with a key.
+
+        Raises:
+            Refused: as ``put_envelope`` and ``start_keyed``.
+        """
+
+        def put(envelope_id: UUID, known: Known | None) -> Any:
+            numbered = [
+                replace(event, event_id=numbered_event_id(envelope_id, number))
+                for number, event in enumerate(events, start=1)
+            ]
+            if known is None:
+                return self._put_new(emitter_id, envelope_id, numbered, options, session)
+            known.hold(session)
+            return self._envelopes.later(self._put_again(known, numbered))
+
+        return self._envelopes.with_key(emitter_id, options, put)
+
+    def _put_new(
+        self,
+        emitter_id: int,
+        envelope_id: UUID,
+        events: Sequence[NewEvent],
+        options: EnvelopeOptions,
+        session: bytes | None = None,
+    ) -> Later[Receipt]:
+        self._checks.whole(emitter_id, envelope_id, events)
+        self._space.check_new()
+        envelope = self._envelopes.open(emitter_id, envelope_id, options)
+        if session is not None:
+            envelope.hold(session)
+        unheard(self._fill(envelope, events))
+        return self._seal(envelope, len(events))
 
     def _call(self, emitter_id: int, envelope_id: UUID, act: Callable[[Known], Any]) -> Any:
         def act_as_owner(known: Known | None) -> Any:

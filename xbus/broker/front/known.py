@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from xbus.broker.front.envelope_options import NO_OPTIONS, EnvelopeOptions
 from xbus.broker.front.envelopes import Limits, OpenEnvelope
 from xbus.broker.front.futures import pass_on
+from xbus.broker.front.keyed import PrunedEnvelope, SealedEnvelope, key_reused, stored_digest
 from xbus.broker.front.live import Answers, LiveEnvelope
 from xbus.broker.front.past import PastEnvelope
 from xbus.broker.front.replies import Replies
@@ -19,6 +21,8 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import StartEnvelope
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, XbusError
+from xbus.ids import keyed_envelope_id
+from xbus.rpc.later import Later
 from xbus.states import EnvelopeState
 
 log = logging.getLogger(__name__)
@@ -26,7 +30,10 @@ log = logging.getLogger(__name__)
 SETTLE_SECONDS = 0.5
 """How long a call waits until it is known what became of earlier ones of its envelope, before it is refused for now."""
 
-Known: TypeAlias = LiveEnvelope | PastEnvelope
+COMPARED = 256
+"""How many envelopes whose content was removed may be compared at a time; one more, and the oldest begins anew."""
+
+Known: TypeAlias = LiveEnvelope | PastEnvelope | SealedEnvelope | PrunedEnvelope
 Act: TypeAlias = Callable[[Known | None], Any]
 """What a call does with its envelope; None stands for one that there is not."""
 
@@ -70,6 +77,7 @@ class KnownEnvelopes:
         self._live: dict[UUID, LiveEnvelope] = {}
         self._unsettled: dict[UUID, LiveEnvelope] = {}
         self._lookups: dict[UUID, _Lookup] = {}
+        self._pruned: dict[UUID, PrunedEnvelope] = {}
         self._tasks = tasks
         self._answers = Answers(self.later, replies, wants_reply)
 
@@ -77,10 +85,15 @@ class KnownEnvelopes:
         """Whether an emitter is in the midst of sending."""
         return any(envelope.emitter_id == emitter_id for envelope in self._live.values())
 
-    def open(self, emitter_id: int, envelope_id: UUID, ordering_key: str | None = None) -> LiveEnvelope:
+    def live(self, envelope_id: UUID) -> LiveEnvelope | None:
+        """An envelope that is in memory now."""
+        return self._live.get(envelope_id)
+
+    def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeOptions = NO_OPTIONS) -> LiveEnvelope:
         """Begin an envelope that there is not."""
-        envelope = self._keep(OpenEnvelope(envelope_id, emitter_id))
-        envelope.write(StartEnvelope(envelope_id, emitter_id, self._clock.now(), ordering_key))
+        envelope = self._keep(OpenEnvelope(envelope_id, emitter_id, key=options.key))
+        now = self._clock.now()
+        envelope.write(StartEnvelope(envelope_id, emitter_id, now, options.ordering_key, options.key))
         return envelope
 
     def with_envelope(self, envelope_id: UUID, act: Act) -> Any:
@@ -96,13 +109,51 @@ class KnownEnvelopes:
         lookup.waiting.append((act, answer))
         return answer
 
+    def with_key(self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Any]) -> Any:
+        """Do ``act`` with the envelope that an emitter's key stands for: the first under it that was not cancelled.
+
+        Args:
+            act: gets its id too; None stands for one that there is not.
+
+        Raises:
+            Refused: key_reused, where the id that the key leads to is that of an envelope without it.
+        """
+        return self.later(self._act_with_key(emitter_id, options, act))
+
+    async def _act_with_key(
+        self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Any]
+    ) -> Any:
+        assert options.key is not None
+        generation = 0
+        while True:
+            envelope_id = keyed_envelope_id(emitter_id, options.key, generation)
+            given_up: list[Known] = []
+
+            def try_to_act(known: Known | None, envelope_id: UUID = envelope_id, found: list[Known] = given_up) -> Any:
+                if known is not None and (known.emitter_id, known.key) != (emitter_id, options.key):
+                    raise key_reused(f"envelope {envelope_id} is there without the key {options.key!r:.80}")
+                if known is not None and known.is_given_up:
+                    return found.append(known)
+                return act(envelope_id, known)
+
+            outcome = self.with_envelope(envelope_id, try_to_act)
+            if isinstance(outcome, asyncio.Future | Later):
+                outcome = await outcome
+            if not given_up:
+                return outcome
+            if isinstance(given_up[0], LiveEnvelope):
+                # A cancel may fail, and leave the envelope open: only what the journal says of it counts.
+                await given_up[0].settled()
+            else:
+                generation += 1
+
     async def _look_up(self, envelope_id: UUID, lookup: _Lookup) -> None:
         error: XbusError | None = None
         known: Known | None = None
         try:
             await self._settle(envelope_id)
             stored = await self._journal.read(read_envelope, envelope_id)
-            known = None if stored is None else self._know(stored)
+            known = None if stored is None else await self._know(stored)
         except XbusError as caught:
             error = caught
         # From here on nothing is awaited: what comes next finds the envelope in memory, behind these.
@@ -133,10 +184,28 @@ class KnownEnvelopes:
         if not unsettled.is_settled:
             raise JournalUnavailable("what became of an earlier write is not known yet", "repeat the call later")
 
-    def _know(self, stored: StoredEnvelope) -> Known:
-        if stored.state is not EnvelopeState.OPEN:
-            return PastEnvelope(stored, self._journal, self._answers.replies)
-        return self._keep(OpenEnvelope.of_stored(stored))
+    async def _know(self, stored: StoredEnvelope) -> Known:
+        if stored.state is EnvelopeState.OPEN:
+            digests = {}
+            if stored.key is not None:
+                digests = {
+                    event.event_id: await stored_digest(self._journal, event.event_id) for event in stored.events
+                }
+            return self._keep(OpenEnvelope.of_stored(stored, digests))
+        if stored.key is not None and stored.pruned:
+            return self._compare(stored)
+        past = PastEnvelope(stored, self._journal, self._answers.replies)
+        if stored.key is None or stored.state is EnvelopeState.CANCELLED:
+            return past
+        return SealedEnvelope(past, stored.key)
+
+    def _compare(self, stored: StoredEnvelope) -> PrunedEnvelope:
+        pruned = self._pruned.get(stored.envelope_id)
+        if pruned is None:
+            if len(self._pruned) >= COMPARED:
+                del self._pruned[next(iter(self._pruned))]
+            pruned = self._pruned[stored.envelope_id] = PrunedEnvelope(stored, self._limits)
+        return pruned
 
     def _keep(self, state: OpenEnvelope) -> LiveEnvelope:
         find_type = functools.partial(self._find_type, state.emitter_id)

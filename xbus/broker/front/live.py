@@ -1,6 +1,7 @@
 """What an emitter does with an envelope that is still open: each call checked, counted and written behind the last."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Receipt, Seal, StartEvent, Write
 from xbus.clock import Clock
 from xbus.errors import Refused
+from xbus.rpc.codec import pack_items, unpack_items
 from xbus.rpc.later import Later
 
 log = logging.getLogger(__name__)
@@ -68,10 +70,27 @@ class LiveEnvelope:
         self._forget = forget
         self._answers = answers
         self._unanswered: set[Writing] = set()
+        self._comparing: set[asyncio.Future[int]] = set()
+        self._contradicted: Refused | None = None
 
     @property
     def emitter_id(self) -> int:
         return self.state.emitter_id
+
+    @property
+    def key(self) -> str | None:
+        return self.state.key
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is being cancelled."""
+        return self.state.giving_up
+
+    def hold(self, session: bytes) -> None:
+        """Have one session alone go on with it, from its beginning."""
+        if self.state.holder != session:
+            self.state.holder = session
+            self._contradicted = None
 
     def write(self, write: Write) -> Writing:
         """Write behind all that was written of this envelope before."""
@@ -139,15 +158,35 @@ class LiveEnvelope:
                 f"send the items from index {event.items} on",
                 code="index_gap",
             )
-        first_index = self.state.take(event, items, len(data), self._limits)
+        first_index = self.state.take(event, items, data, self._limits)
         return Later.of(self.write(Append(self.state.envelope_id, event_id, first_index, items, data))).then(
             lambda _: first_index + items
         )
 
     def _repeated_append(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> Later[int]:
-        if first_index + items > event.items:
+        held = event.items - first_index
+        if held >= items:
+            return Later.of(self._compare(event, first_index, items, data))
+        if self.state.key is None or event.ended or event.asking is not None:
             raise content_differs(f"items from index {first_index} on of event {event.event_id} were sent otherwise")
-        return Later.of(self._answers.later(self._answer_repeat(event, first_index, items, data)))
+        # Who goes on with an envelope that somebody else began cuts its batches otherwise.
+        sent = unpack_items(data, items)
+        rest = self.append(event.event_id, event.items, items - held, pack_items(sent[held:]))
+        same = self._compare(event, first_index, held, pack_items(sent[:held]))
+        return Later.of(self._answers.later(_both(same, rest)))
+
+    def _compare(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> "asyncio.Future[int]":
+        comparing = self._answers.later(self._answer_repeat(event, first_index, items, data))
+        if self.state.key is not None:
+            self._comparing.add(comparing)
+            comparing.add_done_callback(functools.partial(self._compared, self.state.holder))
+        return comparing
+
+    def _compared(self, holder: bytes | None, comparing: "asyncio.Future[int]") -> None:
+        self._comparing.discard(comparing)
+        error = None if comparing.cancelled() else comparing.exception()
+        if isinstance(error, Refused) and holder == self.state.holder:
+            self._contradicted = error
 
     async def _answer_repeat(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> int:
         await self.durable()
@@ -227,12 +266,16 @@ class LiveEnvelope:
             events: how many its sender counted; None where it did not.
 
         Raises:
-            Refused: event_open, envelope_closed where it is being cancelled, or count_mismatch.
+            Refused: event_open, envelope_closed where it is being cancelled, count_mismatch, or content_differs where
+                it has a key and what was sent under that differs from what came first.
         """
         if self.state.closing is not None:
             return Later.of(self.state.closing).then(self._receipt)
-        if self.state.asking:
-            return Later.of(self._answers.later(self._seal_behind(self.state.asking, events)))
+        before: list[asyncio.Future[Any]] = [*self.state.asking, *self._comparing]
+        if before:
+            return Later.of(self._answers.later(self._seal_behind(before, events)))
+        if self._contradicted is not None:
+            raise self._contradicted
         if events is not None and events != len(self.state.events):
             raise Refused(
                 f"envelope {self.state.envelope_id} holds {len(self.state.events)} events, not {events}",
@@ -240,12 +283,19 @@ class LiveEnvelope:
                 code="count_mismatch",
             )
         self.state.check_sealable()
-        seal = Seal(self.state.envelope_id, len(self.state.events), self.state.items, self._clock.now())
+        seal = Seal(
+            self.state.envelope_id,
+            len(self.state.events),
+            self.state.items,
+            self._clock.now(),
+            self.state.content_hash,
+        )
         return Later.of(self._close(seal)).then(self._receipt)
 
-    async def _seal_behind(self, asking: Sequence["asyncio.Future[Ended]"], events: int | None) -> Receipt:
-        """Seal as soon as the events that were ended before have their replies: who sends ahead does not wait."""
-        await asyncio.wait(asking)
+    async def _seal_behind(self, before: Sequence["asyncio.Future[Any]"], events: int | None) -> Receipt:
+        """Seal as soon as the events that were ended before have their replies, and all that was sent a second time is
+        compared: who sends ahead does not wait."""
+        await asyncio.wait(before)
         return await self.seal(events)
 
     def _receipt(self, answer: Receipt | None) -> Receipt:
@@ -261,6 +311,7 @@ class LiveEnvelope:
             Refused: envelope_closed, where it is being sealed.
         """
         if self.state.closing is None:
+            self.state.giving_up = True
             self._close(Cancel(self.state.envelope_id, self._clock.now(), reason))
         assert self.state.closing is not None
         return Later.of(self.state.closing).then(self._cancelled)
@@ -275,3 +326,8 @@ class LiveEnvelope:
         self.state.closing = closing
         closing.add_done_callback(lambda _: self._forget(self))
         return closing
+
+
+async def _both(same: "asyncio.Future[int]", rest: Later[int]) -> int:
+    await same
+    return await rest

@@ -36,6 +36,18 @@ class PastEnvelope:
     def emitter_id(self) -> int:
         return self._stored.emitter_id
 
+    @property
+    def key(self) -> str | None:
+        return self._stored.key
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it was cancelled."""
+        return self._stored.state is EnvelopeState.CANCELLED
+
+    def hold(self, session: bytes) -> None:
+        """Any session may repeat what is past."""
+
     def _event(self, event_id: UUID) -> StoredEvent:
         if self._stored.state is not EnvelopeState.RECEIVED:
             raise envelope_closed(self._stored.envelope_id)

@@ -35,13 +35,24 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True)
 class StoredEnvelope:
-    """An envelope as the journal knows it; ``receipt`` where it is received."""
+    """An envelope as the journal knows it.
+
+    Args:
+        events: none of them where it is pruned.
+        receipt: where it is received.
+        key: its idempotency key, if any.
+        content_hash: where it is received and has a key.
+        pruned: whether its content was removed.
+    """
 
     envelope_id: UUID
     emitter_id: int
     state: EnvelopeState
     events: tuple[StoredEvent, ...]
     receipt: Receipt | None
+    key: str | None = None
+    content_hash: bytes | None = None
+    pruned: bool = False
 
 
 def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
@@ -92,4 +103,13 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
             envelope["bytes"],
             envelope["hash"],
         )
-    return StoredEnvelope(envelope["id"], envelope["emitter_id"], state, events, receipt)
+    return StoredEnvelope(
+        envelope["id"],
+        envelope["emitter_id"],
+        state,
+        events,
+        receipt,
+        envelope["idempotency_key"],
+        None if envelope["content_hash"] is None else bytes(envelope["content_hash"]),
+        envelope["pruned_at"] is not None,
+    )

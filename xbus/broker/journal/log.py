@@ -1,6 +1,7 @@
 """The log, as the back delivers it and repeats are compared with it. Each function is one short read; none leaves a
 transaction open."""
 
+import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -179,3 +180,17 @@ def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, ma
         .order_by(segment.first_index)
     )
     return [Segment(first_index, items, bytes(data), indices) for first_index, items, data, indices in rows]
+
+
+def digest_segments(
+    connection: sa.Connection, event_id: UUID, from_index: int, max_bytes: int, digest: "hashlib._Hash"
+) -> int | None:
+    """Hash the data of the next segments of an event, as ``read_segments`` gives them.
+
+    Returns:
+        The index behind them; None at the event's end.
+    """
+    segments = read_segments(connection, event_id, from_index, max_bytes)
+    for segment in segments:
+        digest.update(segment.data)
+    return segments[-1].first_index + segments[-1].items if segments else None

@@ -63,12 +63,14 @@ class Seal:
     Args:
         events: how many events the journal must hold of it.
         items: how many items the journal must hold of it.
+        content_hash: as in ``model.envelope``, where it has an idempotency key.
     """
 
     envelope_id: UUID
     events: int
     items: int
     at: datetime
+    content_hash: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

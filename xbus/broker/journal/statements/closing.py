@@ -46,6 +46,7 @@ _SEAL_ENVELOPE = _CLOSE_ENVELOPE.values(
     items=bindparam("item_count"),
     bytes=bindparam("byte_count"),
     hash=bindparam("content"),
+    content_hash=bindparam("keyed_content"),
 )
 _CANCEL_ENVELOPE = _CLOSE_ENVELOPE.values(state=EnvelopeState.CANCELLED.value, closed_at=bindparam("at"))
 
@@ -104,12 +105,17 @@ def _seal_one(
         sum(event.data_bytes for event in events),
         content_hash(events),
     )
-    receive(connection, receipt, write.at)
+    receive(connection, receipt, write.at, write.content_hash)
     return receipt
 
 
-def receive(connection: sa.Connection, receipt: writes.Receipt, at: datetime) -> None:
+def receive(
+    connection: sa.Connection, receipt: writes.Receipt, at: datetime, keyed_content: bytes | None = None
+) -> None:
     """Have an open envelope received as its receipt says.
+
+    Args:
+        keyed_content: its hash however it is cut into segments, where it has an idempotency key.
 
     Raises:
         JournalError: it is not there, or not open.
@@ -120,6 +126,7 @@ def receive(connection: sa.Connection, receipt: writes.Receipt, at: datetime) ->
         "item_count": receipt.items,
         "byte_count": receipt.data_bytes,
         "content": receipt.hash,
+        "keyed_content": keyed_content,
     }
     _close_envelope(connection, _SEAL_ENVELOPE, receipt.envelope_id, at, EnvelopeState.RECEIVED, values)
 
