@@ -133,6 +133,10 @@ def test_the_careful_emitter_tells_what_must_be_corrected(broker: Daemon) -> Non
     assert told.startswith('correct this first: unknown_type - there is no event type "invoice" - ')
 
 
+def test_what_has_a_key_is_sent_once(broker: Daemon) -> None:
+    assert [run(*example("once"), broker.front).stdout for _ in range(2)] == ["sealed at position 1\n"] * 2
+
+
 def test_totals_makes_one_item_of_all(broker: Daemon, start_process: StartProcess) -> None:
     consumer = start_process(*example("consumer"), broker.back)
     start_process(*example("totals"), broker.back)
