@@ -74,6 +74,11 @@ def _part(value: str) -> float:
     return number
 
 
+def _seconds_or_never(value: str) -> float:
+    """A number of seconds; 0 for never."""
+    return 0.0 if value.strip("0.") == "" and "0" in value else _seconds(value)
+
+
 def _file(value: str) -> Path | None:
     return Path(value) if value else None
 
@@ -156,12 +161,13 @@ class Logging:
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """Watching the recipients; ``interval`` and ``timeout`` in seconds."""
+    """Watching the recipients; ``interval``, ``timeout`` and ``heartbeat`` in seconds."""
 
     enabled: bool = option(False, _switch)
     interval: float = option(5.0, _seconds, name="node.polling.interval")
     timeout: float = option(1.0, _seconds, name="node.polling.timeout")
     misses: int = option(2, _count, name="node.misses.threshold")
+    heartbeat: float = option(2.0, _seconds_or_never)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,12 +97,13 @@ class ScriptedClient:
         self.answers = answers
         self.metadata: Any = metadata(NEW)
         self.closed = False
+        self.heard_at: float | None = None
         self.owes = asyncio.Event()
         self.owes.set()
         self._script = script
         self._worker = worker
 
-    def call(self, verb: str, *args: Any, timeout: float | None = None) -> "asyncio.Future[Any]":
+    def call(self, verb: str, *args: Any, timeout: float | None = None, renewed: Any = None) -> "asyncio.Future[Any]":
         self._script.calls.append(Call(self.name, verb, args))
         answer = self.answers.get(verb, self._obliging)
         if callable(answer):

@@ -195,17 +195,47 @@ class BackPart:
         )
         self._sessions = _sessions(shared, "role", config.session_seconds, self._back.is_registered)
         max_batch_bytes = shared.config.front.max_batch_bytes
+        supervision = shared.config.supervision
+        self._pinger: Pinger[Recipient] = Pinger(
+            self._watched,
+            self._give_up,
+            shared.ids,
+            interval=supervision.interval,
+            timeout=supervision.timeout,
+            misses=supervision.misses,
+        )
         self._server = Server(
             shared.context,
             Dispatch(
                 BackVerbs(self._back, self._sessions),
-                BackBatchVerbs(self._back, self._sessions, config.session_seconds, max_batch_bytes),
+                BackBatchVerbs(
+                    self._back,
+                    self._sessions,
+                    config.session_seconds,
+                    max_batch_bytes,
+                    shared.config.supervision.heartbeat,
+                ),
                 HealthVerbs(shared.health),
             ),
             name="back",
             max_message_bytes=MESSAGE_OVERHEAD_BYTES,
             clock=shared.clock,
         )
+
+    def _watched(self) -> list[Recipient]:
+        """Those that send heartbeats always; the others, which an outage of supervision's making can't bring back by
+        themselves, where it is wanted."""
+        supervision = self._shared.config.supervision
+        return [
+            recipient
+            for recipient in self._back.registry.all()
+            if supervision.enabled or (supervision.heartbeat and recipient.abilities.heartbeats)
+        ]
+
+    async def _give_up(self, recipient: Recipient, reason: str) -> None:
+        """Log a lost recipient out: what it was brought comes again, and it has to log in anew."""
+        await self._back.unregister(recipient, reason)
+        await self._sessions.end(recipient.token_hash)
 
     def _connect(self, uri: str, lost: Callable[[], None]) -> Client:
         client = Client(
@@ -235,17 +265,7 @@ class BackPart:
         await self._back.start()
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
-        supervision = self._shared.config.supervision
-        if supervision.enabled:
-            pinger: Pinger[Recipient] = Pinger(
-                self._back.registry.all,
-                self._back.unregister,
-                self._shared.ids,
-                interval=supervision.interval,
-                timeout=supervision.timeout,
-                misses=supervision.misses,
-            )
-            self._shared.tasks.create_task(pinger.watch(), name="supervision")
+        self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._server.start()
 
     async def stop(self, seconds: float) -> None:

@@ -137,6 +137,15 @@ class Sessions:
         log.info("logged out", extra={"action": "logout", f"{self._kind}_id": owner_id})
         return owner_id
 
+    async def end(self, of_token: bytes) -> None:
+        """End the session with a token of this hash, of somebody who is lost; as far as the database can now."""
+        if self._sessions.pop(of_token, None) is None:
+            return
+        try:
+            await self._journal.write(EndSession(of_token))
+        except JournalUnavailable as error:
+            log.warning("session not ended: %s", error, extra={"action": "sessions_unsaved"})
+
     async def keep(self) -> None:
         """For ever: write renewals down and forget what has expired."""
         while True:

@@ -78,6 +78,14 @@ class RecipientApi:
         self._introduced: deque[bytes] = deque(maxlen=MAX_INTRODUCED)
         self._start_date = clock.now()
         self._deliveries: dict[str, Delivery] = {}
+        self._stopping: set[Delivery] = set()
+        self._steps_of_old = 0
+
+    def work(self) -> list[dict[str, Any]]:
+        """What is under way, for a heartbeat: one map for each envelope that is open, or about to be rolled back."""
+        deliveries = [*self._deliveries.values(), *self._stopping]
+        steps = self._desk.steps + self._steps_of_old + sum(delivery.steps for delivery in deliveries)
+        return [delivery.work(steps) for delivery in deliveries]
 
     @verb("get_metadata")
     def get_metadata(self) -> dict[str, Any]:
@@ -91,7 +99,7 @@ class RecipientApi:
             "host": socket.gethostname(),
             "start_date": self._start_date.isoformat(),
             "local_time": self._clock.now().isoformat(),
-            "xbus": {"batches": 1, "envelopes": self._recipient.envelopes},
+            "xbus": {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True},
         }
 
     @verb("ping")
@@ -220,9 +228,9 @@ class RecipientApi:
         return self._stop(envelope_id)
 
     def _stop(self, envelope_id: str) -> "asyncio.Future[bool]":
-        delivery = self._deliveries.get(envelope_id) or Delivery(envelope_id)
+        delivery = self._close(envelope_id) or Delivery(envelope_id)
         delivery.stop()
-        self._close(envelope_id)
+        self._stopping.add(delivery)
 
         def roll_back() -> bool:
             try:
@@ -233,7 +241,13 @@ class RecipientApi:
                 raise failure_of(error) from error
             return True
 
-        return self._desk.give(roll_back)
+        stopped = self._desk.give(roll_back)
+        stopped.add_done_callback(lambda _: self._forget(delivery))
+        return stopped
+
+    def _forget(self, delivery: Delivery) -> None:
+        self._stopping.discard(delivery)
+        self._steps_of_old += delivery.steps
 
     async def roll_back_all(self) -> None:
         """Roll back every open envelope: the broker gave them up, or is about to.
@@ -290,9 +304,12 @@ class RecipientApi:
 
     def _close_if_committed(self, envelope_id: str, done: "asyncio.Future[tuple[Any, ...]]") -> None:
         if not done.cancelled() and done.exception() is None and done.result()[0]:
-            self._close(envelope_id)
+            delivery = self._close(envelope_id)
+            if delivery is not None:
+                self._forget(delivery)
 
-    def _close(self, envelope_id: str) -> None:
-        self._deliveries.pop(envelope_id, None)
+    def _close(self, envelope_id: str) -> Delivery | None:
+        delivery = self._deliveries.pop(envelope_id, None)
         if not self._deliveries:
             self.idle.set()
+        return delivery

@@ -88,6 +88,7 @@ class Consumer(Recipient):
         try:
             for item in batch:
                 self.on_item(event, item)
+                event.taken += 1
         except Refusal as refusal:
             raise _about(refusal, item) from refusal.__cause__
         return None
@@ -105,6 +106,7 @@ class Consumer(Recipient):
         try:
             for item in batch:
                 await self.on_item(event, item)  # type: ignore[misc]
+                event.taken += 1
         except Refusal as refusal:
             raise _about(refusal, item) from refusal.__cause__
 
@@ -142,6 +144,7 @@ class Worker(Recipient):
         try:
             for item in batch:
                 out += made_of(item, values_of(self.on_item(event, item)))
+                event.taken += 1
         except Refusal as refusal:
             raise _about(refusal, item) from refusal.__cause__
         return out
@@ -161,6 +164,7 @@ class Worker(Recipient):
                 answer = self.on_item(event, item)
                 values = [v async for v in answer] if inspect.isasyncgen(answer) else values_of(await answer)
                 out += made_of(item, values)
+                event.taken += 1
         except Refusal as refusal:
             raise _about(refusal, item) from refusal.__cause__
         return out

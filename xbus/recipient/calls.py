@@ -42,7 +42,9 @@ class Calls:
 
     def batch(self, event: Event, batch: Batch) -> list[Item] | None:
         """Items came; what a worker made of them, None from a consumer."""
+        taken = event.taken + len(batch)
         answer = self._finished(self._recipient.on_batch(event, batch))
+        event.taken = taken
         return made_of_batch(batch, answer) if self._is_worker else None
 
     def end_event(self, event: Event) -> tuple[Any, list[Item]]:

@@ -50,6 +50,24 @@ class Delivery:
             raise Refused("the event is not open here", "start it first", code="event_unknown")
         return self._events[event_id]
 
+    def work(self, steps: int) -> dict[str, Any]:
+        """What a heartbeat tells of the envelope.
+
+        Args:
+            steps: what grows with the work on all envelopes: they have one thread, so what waits for it gets nearer
+                to its turn with each step of another.
+        """
+        work: dict[str, Any] = {"envelope_id": self.envelope.id, "progress": steps}
+        for event in self._events.values():
+            done, of = event.told
+            work |= {"event_id": event.id, "done": done, "of": of}
+        return work
+
+    @property
+    def steps(self) -> int:
+        """Grows with all that shows that the author's code gets on with this envelope."""
+        return sum(event.steps for event in self._events.values())
+
     def stop(self) -> None:
         """From now on no step is taken, not even those that are in line already."""
         self._error = Failed("the envelope was stopped", code="envelope_stopped")

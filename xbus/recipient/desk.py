@@ -25,6 +25,8 @@ class Desk:
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[tuple[Job, asyncio.Future[Any]] | None] = queue.SimpleQueue()
         # A daemon: author's code that never returns must not keep the program from ending.
+        self.steps = 0
+        """Grows with each job that begins or ends."""
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -47,7 +49,9 @@ class Desk:
     def _work(self) -> None:
         while (given := self._jobs.get()) is not None:
             job, future = given
+            self.steps += 1
             result, error = _outcome(job)
+            self.steps += 1
             if self._loop.is_closed():
                 return
             self._loop.call_soon_threadsafe(_report, future, result, error)

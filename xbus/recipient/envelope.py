@@ -26,9 +26,39 @@ class Event:
         type_name: its event type.
         envelope: the envelope that it belongs to.
         state: the author's own, empty at first.
+        taken: how many of its items have been through the author's code.
     """
 
     id: str
     type_name: str
     envelope: Envelope
     state: dict[str, Any] = field(default_factory=dict)
+    taken: int = 0
+    _told: tuple[int, int | None] | None = None
+    _steps: int = 0
+
+    def progress(self, done: int, of: int | None = None) -> None:
+        """Say how far a long piece of work is, from any thread; it tells the bus that this is not stuck.
+
+        Only a method that works on many items at once, or long on one, needs it: items that ``on_item`` takes are
+        counted anyway. What is told is shown to operators::
+
+            for number, page in enumerate(pages):
+                event.progress(number, len(pages))
+
+        Args:
+            done: how much is done, in any unit.
+            of: how much there is to do, where that is known.
+        """
+        self._told = (done, of)
+        self._steps += 1
+
+    @property
+    def steps(self) -> int:
+        """Grows with all that shows that the author's code gets on."""
+        return self.taken + self._steps
+
+    @property
+    def told(self) -> tuple[int, int | None]:
+        """How much is done, and of how much: as the author told, else the items taken."""
+        return self._told or (self.taken, None)

@@ -18,6 +18,9 @@ ANSWER_SECONDS = 10.0
 FAREWELL_SECONDS = 2.0
 """How long the answer to a logout is awaited."""
 
+FINAL = ("login_refused", "displaced")
+"""After a refusal with one of these codes it is of no use to register again."""
+
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
 
@@ -30,7 +33,8 @@ class Registration:
         back_url: the back socket of the bus.
         login: the role's login.
         password: the role's password.
-        heartbeat_seconds: how often the broker is asked whether it still knows us.
+        heartbeat_seconds: how often the broker is told what is under way, and asked whether it still knows us, where it
+            does not want that more often.
         clock: tells the time.
     """
 
@@ -40,6 +44,7 @@ class Registration:
         self._login = login
         self._password = password
         self._heartbeat_seconds = heartbeat_seconds
+        self._wanted_seconds = 0.0
         self._token = ""
         self._doubt = asyncio.Event()
         # A broker that went away is asked at once, when it is back, whether it still knows us.
@@ -55,17 +60,19 @@ class Registration:
                 that up.
 
         Raises:
-            Refused: login or password are wrong (``login_refused``).
+            Refused: login or password are wrong (``login_refused``), or another recipient has taken the role
+                (``displaced``).
         """
         delay = FIRST_DELAY_SECONDS
         while True:
             try:
                 await self._register(uri, api)
                 delay = FIRST_DELAY_SECONDS
-                await self._until_forgotten()
+                await self._until_forgotten(api)
                 logger.warning("the broker has forgotten us", extra={"action": "recipient_forgotten"})
             except CallError as error:
-                if error.code == "login_refused":
+                if error.code in FINAL:
+                    logger.error("the recipient ends: %s", error, extra={"action": f"recipient_{error.code}"})
                     raise
                 extra = {"action": "recipient_not_registered", "code": error.code, "cause": error.cause}
                 logger.warning("not registered, trying again", extra=extra)
@@ -91,25 +98,33 @@ class Registration:
         answer = await self._client.call("xbus.login", self._login, self._password, timeout=ANSWER_SECONDS)
         self._token = answer["token"]
         api.max_batch_bytes = answer["max_batch_bytes"]
+        self._wanted_seconds = answer.get("heartbeat", 0)
         await api.roll_back_all()
         await self._call("xbus.register_node", uri)
         logger.info("registered", extra={"action": "recipient_registered", "uri": uri})
 
-    async def _until_forgotten(self) -> None:
+    async def _until_forgotten(self, api: RecipientApi) -> None:
         is_registered = True
         while is_registered:
             await self._pause()
             try:
-                is_registered = (await self._call("xbus.heartbeat"))["registered"]
-            except Refused:
+                is_registered = (await self._heartbeat(api))["registered"]
+            except Refused as refusal:
+                if refusal.code in FINAL:
+                    raise
                 return
             except Failed as failure:
                 # Whether the broker forgot us is not known yet; the next heartbeat will tell.
                 logger.info("no answer to heartbeat", extra={"action": "heartbeat_unanswered", "code": failure.code})
 
+    def _heartbeat(self, api: RecipientApi) -> "asyncio.Future[Any]":
+        # A broker of before takes no second argument; it does not say either that it wants heartbeats.
+        return self._call("xbus.heartbeat", api.work()) if self._wanted_seconds else self._call("xbus.heartbeat")
+
     async def _pause(self) -> None:
+        seconds = min(self._heartbeat_seconds, self._wanted_seconds or self._heartbeat_seconds)
         try:
-            async with asyncio.timeout(self._heartbeat_seconds):
+            async with asyncio.timeout(seconds):
                 await self._doubt.wait()
         except TimeoutError:
             pass  # nothing happened; ask all the same

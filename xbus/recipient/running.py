@@ -21,7 +21,8 @@ class ServeOptions(TypedDict, total=False):
         advertise: the address that the broker is told, where it differs from ``bind``, as behind ``tcp://0.0.0.0:*``;
             ``{port}`` in it becomes the port that was taken.
         stop_timeout: seconds that open envelopes get to come to their end when the recipient stops; 10 by default.
-        heartbeat_seconds: how often the broker is asked whether it still knows the recipient; 5 by default.
+        heartbeat_seconds: how often the broker is told what is under way, and asked whether it still knows the
+            recipient, where it does not want that more often; 5 by default.
         clock: tells the time.
     """
 
@@ -49,7 +50,8 @@ def run(
         **options: see ``ServeOptions``.
 
     Raises:
-        Refused: login or password are wrong (``login_refused``).
+        Refused: login or password are wrong (``login_refused``), or a newer recipient has taken the role
+            (``displaced``).
         ConfigurationError: an address can't be used.
     """
     asyncio.run(_until_signal(recipient, back_url, login, password, options))
@@ -89,10 +91,12 @@ async def serve(
         exit_stack.callback(service.close)
         endpoint = await service.start(bind)
         uri = (advertise or endpoint).replace("{port}", endpoint.rpartition(":")[2])
-        await _first_of(registration.keep(uri, service.api), stop.wait())
-        await service.finish(stop_timeout)
-        await registration.log_out()
-        await service.stop()
+        try:
+            await _first_of(registration.keep(uri, service.api), stop.wait())
+            await service.finish(stop_timeout)
+            await registration.log_out()
+        finally:
+            await service.stop()
 
 
 async def _first_of(*works: Coroutine[Any, Any, Any]) -> None:

@@ -72,6 +72,8 @@ class Client:
         self._ids = itertools.count()
         self._connected = False
         self._calls: dict[int, _Call] = {}
+        self.heard_at: float | None = None
+        """When the server last answered, on the loop's clock; None before the first time."""
         self._unsent: dict[int, list[bytes]] = {}
         self._settled = asyncio.Event()
         self._settled.set()
@@ -95,11 +97,19 @@ class Client:
         self._drain.resume()
         self._monitor_drain.resume()
 
-    def call(self, method: str, *args: Any, timeout: float | None = None) -> "asyncio.Future[Any]":
+    def call(
+        self,
+        method: str,
+        *args: Any,
+        timeout: float | None = None,
+        renewed: Callable[[], float | None] | None = None,
+    ) -> "asyncio.Future[Any]":
         """Call a verb; the request is sent before this returns.
 
         Args:
             timeout: seconds after which the future fails with ``TimedOut``; the call stays owed.
+            renewed: asked when that time is over: when, on the loop's clock, it began anew, as the server showed that
+                it gets on with the call; None for never.
 
         Returns:
             A future of the answer. It fails with ``Refused`` or ``Failed`` as the server says, with ``TimedOut``, or
@@ -115,7 +125,7 @@ class Client:
         request_id = next(self._ids) % _REQUEST_IDS
         frames = encode_request(self._sender, request_id, self._clock.now().timestamp(), method, args)
         if timeout is not None:
-            call.timer = self._loop.call_later(timeout, self._timed_out, request_id, timeout)
+            call.timer = self._loop.call_later(timeout, self._timed_out, request_id, timeout, renewed)
         self._calls[request_id] = call
         self._settled.clear()
         self._send(request_id, frames)
@@ -192,8 +202,12 @@ class Client:
         for call in calls.values():
             call.finish(None, error)
 
-    def _timed_out(self, request_id: int, timeout: float) -> None:
+    def _timed_out(self, request_id: int, timeout: float, renewed: Callable[[], float | None] | None) -> None:
         call = self._calls[request_id]
+        began_anew = None if renewed is None else renewed()
+        if began_anew is not None and began_anew + timeout > self._loop.time():
+            call.timer = self._loop.call_at(began_anew + timeout, self._timed_out, request_id, timeout, renewed)
+            return
         call.finish(None, TimedOut(f"{self.name}: no answer to {call.method} within {timeout:g} s"))
         if self._unsent.pop(request_id, None):
             self._forget(request_id)
@@ -205,6 +219,7 @@ class Client:
             extra = {"action": "unreadable_reply", "cause": str(error)}
             log.warning("%s: the server sends what is no reply", self.name, extra=extra)
             return
+        self.heard_at = self._loop.time()
         call = self._forget(reply.id)
         if call is not None:
             call.finish(reply.answer, reply.error)

@@ -21,6 +21,11 @@ class Liveness:
         self._missed += 1
 
     @property
+    def is_silent(self) -> bool:
+        """Whether it did not answer the last time."""
+        return self._missed > 0
+
+    @property
     def is_lost(self) -> bool:
         """Whether it is to be given up."""
         return self._missed >= self._misses

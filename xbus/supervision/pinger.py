@@ -15,6 +15,9 @@ log = logging.getLogger(__name__)
 class Pinged(Protocol):
     """A recipient as supervision sees it."""
 
+    def silent_for(self) -> float:
+        """For how many seconds it has given no sign of life."""
+
     async def ping(self, text: str, seconds: float) -> bool:
         """Whether it sends ``text`` back within this many seconds."""
 
@@ -23,10 +26,10 @@ Recipient = TypeVar("Recipient", bound=Pinged)
 
 
 class Pinger(Generic[Recipient]):
-    """Watches all recipients that are registered.
+    """Watches recipients: those that gave no sign of life since the last round are asked for one.
 
     Args:
-        recipients: gives those of the moment.
+        recipients: gives those that are to be watched at the moment.
         give_up: takes one off the list, for a reason.
         ids: makes the texts, so that no old answer passes for a new one.
         interval: seconds from one round to the next.
@@ -53,7 +56,7 @@ class Pinger(Generic[Recipient]):
         self._liveness: WeakKeyDictionary[Recipient, Liveness] = WeakKeyDictionary()
 
     async def watch(self) -> None:
-        """For ever: ping everyone, all at once, round by round."""
+        """For ever: ping those that were silent, all at once, round by round."""
         while True:
             await asyncio.sleep(self._interval)
             await self.ping_all()
@@ -64,8 +67,16 @@ class Pinger(Generic[Recipient]):
             for recipient in self._recipients():
                 round_of_pings.create_task(self._ping(recipient))
 
+    def is_silent(self, recipient: Recipient) -> bool:
+        """Whether it left the last ping unanswered."""
+        liveness = self._liveness.get(recipient)
+        return liveness is not None and liveness.is_silent
+
     async def _ping(self, recipient: Recipient) -> None:
         liveness = self._liveness.setdefault(recipient, Liveness(self._misses))
+        if recipient.silent_for() < self._interval:
+            liveness.answered()
+            return
         if await recipient.ping(self._ids.token(), self._timeout):
             liveness.answered()
             return

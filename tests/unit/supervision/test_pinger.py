@@ -10,6 +10,10 @@ class Pinged:
     def __init__(self, answers: bool = True) -> None:
         self.answers = answers
         self.texts: list[str] = []
+        self.silence = 60.0
+
+    def silent_for(self) -> float:
+        return self.silence
 
     async def ping(self, text: str, seconds: float) -> bool:
         self.texts.append(text)
@@ -23,7 +27,7 @@ class Register:
         self.present = list(present)
         self.given_up: list[tuple[Pinged, str]] = []
         self.pinger: Pinger[Pinged] = Pinger(
-            lambda: list(self.present), self._give_up, Ids(), interval=0, timeout=1, misses=2
+            lambda: list(self.present), self._give_up, Ids(), interval=5, timeout=1, misses=2
         )
 
     async def _give_up(self, pinged: Pinged, reason: str) -> None:
@@ -74,6 +78,19 @@ async def test_each_ping_has_its_own_text() -> None:
     for _ in range(3):
         await register.pinger.ping_all()
     assert len(set(pinged.texts)) == 3
+
+
+async def test_one_that_gave_a_sign_of_life_is_not_asked_for_one() -> None:
+    lively = Pinged(answers=False)
+    register = Register(lively)
+    await register.pinger.ping_all()
+    assert register.pinger.is_silent(lively)
+    lively.silence = 2
+    for _ in range(5):
+        await register.pinger.ping_all()
+    assert len(lively.texts) == 1
+    assert not register.pinger.is_silent(lively)
+    assert register.given_up == []
 
 
 async def test_nobody_there() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from xbus.broker.back.delivering import Delivering, Settings
 from xbus.broker.back.introduction import Introduction, introduce
@@ -82,6 +83,24 @@ class Back:
     def is_registered(self, role_id: int) -> bool:
         """Whether a recipient serves a role now."""
         return self.registry.get(role_id) is not None
+
+    def heartbeat(self, role_id: int, token_hash: bytes, work: Any) -> bool:
+        """Take note of a recipient's sign of life, and of what it tells of its work; whether it is registered.
+
+        Raises:
+            Refused: another recipient has registered for its role since (``displaced``).
+        """
+        recipient = self.registry.get(role_id)
+        if recipient is None:
+            return False
+        if recipient.token_hash != token_hash:
+            raise Refused(
+                "another recipient has registered for the same role",
+                "run one recipient for each role; give a second one a role of its own",
+                code="displaced",
+            )
+        recipient.vitals.heartbeat(work)
+        return True
 
     async def recover(self) -> None:
         """Learn what recipients may hold open since the last run of the broker.

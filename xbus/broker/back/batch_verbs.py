@@ -18,13 +18,17 @@ class BackBatchVerbs:
         sessions: the roles'.
         session_seconds: told at login.
         max_batch_bytes: told at login.
+        heartbeat_seconds: told at login; 0 for no heartbeats.
     """
 
-    def __init__(self, back: Back, sessions: Sessions, session_seconds: float, max_batch_bytes: int) -> None:
+    def __init__(
+        self, back: Back, sessions: Sessions, session_seconds: float, max_batch_bytes: int, heartbeat_seconds: float
+    ) -> None:
         self._back = back
         self._sessions = sessions
         self._session_seconds = session_seconds
         self._max_batch_bytes = max_batch_bytes
+        self._heartbeat_seconds = heartbeat_seconds
 
     @verb("xbus.login")
     @coded_answer
@@ -34,6 +38,7 @@ class BackBatchVerbs:
             "token": token,
             "session_seconds": int(self._session_seconds),
             "max_batch_bytes": self._max_batch_bytes,
+            "heartbeat": self._heartbeat_seconds,
         }
 
     @verb("xbus.logout")
@@ -54,5 +59,5 @@ class BackBatchVerbs:
 
     @verb("xbus.heartbeat")
     @coded_answer
-    def heartbeat(self, token: str) -> dict[str, bool]:
-        return {"registered": self._back.is_registered(self._sessions.owner(token))}
+    def heartbeat(self, token: str, work: Any = None) -> dict[str, bool]:
+        return {"registered": self._back.heartbeat(self._sessions.owner(token), token_hash(token), work)}

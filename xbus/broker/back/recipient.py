@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.batch import Batch, check_given
 from xbus.broker.back.failures import RecipientFailed, failure_of_call, nonsense, refusal
+from xbus.broker.back.vitals import Vitals
 from xbus.broker.journal.catalog import RoleEntry
 from xbus.broker.journal.log import LogEvent
 from xbus.errors import CallError, Failed, ProtocolError
@@ -32,11 +34,13 @@ class Abilities:
     Args:
         batches: whether it takes items by the batch, call behind call.
         envelopes: how many envelopes, or events of a worker, it takes at once.
+        heartbeats: whether it tells by itself that it lives, and how far it is: then its time-outs are of progress.
         immediate_reply: the names of the event types to which it gives an immediate reply.
     """
 
     batches: bool = False
     envelopes: int = 1
+    heartbeats: bool = False
     immediate_reply: frozenset[str] = frozenset()
 
     @classmethod
@@ -44,9 +48,23 @@ class Abilities:
         """What stands in the answer of ``get_metadata``; an old recipient announces nothing there."""
         types = frozenset(immediate_reply)
         match metadata.get("xbus"):
-            case {"batches": 1, "envelopes": int(envelopes)} if envelopes >= 1:
-                return cls(batches=True, envelopes=envelopes, immediate_reply=types)
+            case {"batches": 1, "envelopes": int(envelopes), **more} if envelopes >= 1:
+                heartbeats = more.get("heartbeats") is True
+                return cls(batches=True, envelopes=envelopes, heartbeats=heartbeats, immediate_reply=types)
         return cls(immediate_reply=types)
+
+
+@dataclass(slots=True)
+class Bringing:
+    """An envelope that is being brought to a recipient.
+
+    Args:
+        since: when that began, on the loop's clock.
+        verb: what was last asked about it.
+    """
+
+    since: float
+    verb: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +109,11 @@ class Recipient:
         self._client = client
         self._timeouts = timeouts
         self._known: dict[UUID, int] = {}
-        self._open: set[UUID] = set()
+        self._open: dict[UUID, Bringing] = {}
+        self._now = asyncio.get_running_loop().time
+        self.since = self._now()
+        """Since when it is here, on the loop's clock."""
+        self.vitals = Vitals(self._now)
         self._at_work = False
         self._ready = asyncio.Event()
         self._ready.set()
@@ -99,9 +121,9 @@ class Recipient:
     async def start_event(self, envelope_id: UUID, event_id: UUID, type_name: str) -> None:
         """Tell of an event that begins."""
         self._known[event_id] = 0
-        self._open.add(envelope_id)
-        call = self._client.call(
-            "start_event", str(envelope_id), str(event_id), type_name, timeout=self._timeouts.start_event
+        self._begin(envelope_id)
+        call = self._call(
+            "start_event", "start_event", self._timeouts.start_event, envelope_id, str(event_id), type_name
         )
         await self._detail("start_event", event_id, call)
 
@@ -114,8 +136,8 @@ class Recipient:
         if not self.abilities.batches:
             return await self._send_singly(envelope_id, event_id, batch)
         self._note_given(event_id, batch)
-        call = self._client.call(
-            "xbus.send_items", str(envelope_id), str(event_id), *batch.on_wire(), timeout=self._timeouts.send_item
+        call = self._call(
+            "send_item", "xbus.send_items", self._timeouts.send_item, envelope_id, str(event_id), *batch.on_wire()
         )
         return self._batches("send_item", event_id, await self._detail("send_item", event_id, call))
 
@@ -124,8 +146,8 @@ class Recipient:
         for indices, item in batch.singly():
             # Item by item: a worker can't have made anything of those that come later.
             self._note_given_up_to(event_id, max(indices, default=-1))
-            call = self._client.call(
-                "send_item", str(envelope_id), str(event_id), indices, item, timeout=self._timeouts.send_item
+            call = self._call(
+                "send_item", "send_item", self._timeouts.send_item, envelope_id, str(event_id), indices, item
             )
             answer = await self._detail("send_item", event_id, call)
             made += self._singles(event_id, answer)
@@ -159,7 +181,7 @@ class Recipient:
     async def end_event(self, envelope_id: UUID, event_id: UUID) -> End:
         """Tell of an event that ends."""
         verb = "xbus.end_event" if self.abilities.batches else "end_event"
-        call = self._client.call(verb, str(envelope_id), str(event_id), timeout=self._timeouts.end_event)
+        call = self._call("end_event", verb, self._timeouts.end_event, envelope_id, str(event_id))
         parts = await self._parts("end_event", event_id, call)
         return self._end("end_event", event_id, parts if self.abilities.batches else parts[:1])
 
@@ -172,19 +194,20 @@ class Recipient:
         """
         for batch in batches:
             self._note_given(event.event_id, batch)
-        self._open.add(envelope_id)
-        call = self._client.call(
+        self._begin(envelope_id)
+        call = self._call(
+            "take_event",
             "xbus.take_event",
-            str(envelope_id),
+            self._timeouts.end_envelope if commit else self._timeouts.end_event,
+            envelope_id,
             str(event.event_id),
             event.type_name,
             [batch.on_wire() for batch in batches],
             commit,
-            timeout=self._timeouts.end_envelope if commit else self._timeouts.end_event,
         )
         end = self._end("take_event", event.event_id, await self._parts("take_event", event.event_id, call))
         if commit:
-            self._open.discard(envelope_id)
+            self._open.pop(envelope_id, None)
         return end
 
     def forget(self, event_id: UUID) -> None:
@@ -193,9 +216,9 @@ class Recipient:
 
     async def end_envelope(self, envelope_id: UUID) -> None:
         """Have all of an envelope committed."""
-        call = self._client.call("end_envelope", str(envelope_id), timeout=self._timeouts.end_envelope)
+        call = self._call("end_envelope", "end_envelope", self._timeouts.end_envelope, envelope_id)
         await self._detail("end_envelope", None, call)
-        self._open.discard(envelope_id)
+        self._open.pop(envelope_id, None)
 
     async def stop_envelope(self, envelope_id: UUID) -> None:
         """Have all that is open of an envelope forgotten, also where nothing is; wait until it is."""
@@ -211,8 +234,8 @@ class Recipient:
         return stop
 
     def _stop(self, envelope_id: UUID) -> "asyncio.Future[Any]":
-        self._open.discard(envelope_id)
-        call = self._client.call("stop_envelope", str(envelope_id), timeout=self._timeouts.stop_envelope)
+        self._open.pop(envelope_id, None)
+        call = self._call("stop_envelope", "stop_envelope", self._timeouts.stop_envelope, envelope_id)
         call.add_done_callback(self._stopped)
         return call
 
@@ -274,6 +297,37 @@ class Recipient:
             self.stop_envelope_soon(envelope_id)
         self._client.close()
         self.ready()
+
+    @property
+    def bringing(self) -> Mapping[UUID, Bringing]:
+        """The envelopes that are being brought to it just now."""
+        return self._open
+
+    @property
+    def heard_at(self) -> float:
+        """When it last gave a sign of life, on the loop's clock: by an answer, a heartbeat, or by coming here."""
+        return max(self.since, self._client.heard_at or 0.0, self.vitals.heard_at or 0.0)
+
+    def silent_for(self) -> float:
+        """For how many seconds it has given none."""
+        return self._now() - self.heard_at
+
+    def _begin(self, envelope_id: UUID) -> None:
+        if envelope_id not in self._open:
+            self._open[envelope_id] = Bringing(self._now(), "")
+
+    def _call(self, verb: str, name: str, seconds: float, envelope_id: UUID, *args: Any) -> "asyncio.Future[Any]":
+        """Call about an envelope; the time-out of a recipient that sends heartbeats is one of time without progress.
+
+        Args:
+            verb: what is asked of it, as operators see it.
+            name: the same as the recipient knows it.
+        """
+        bringing = self._open.get(envelope_id)
+        if bringing is not None:
+            bringing.verb = verb
+        renewed = partial(self.vitals.renewed, envelope_id) if self.abilities.heartbeats else None
+        return self._client.call(name, str(envelope_id), *args, timeout=seconds, renewed=renewed)
 
     async def _parts(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> list[Any]:
         """What came behind True in the answer to a call."""

@@ -1,0 +1,76 @@
+"""What a recipient's heartbeats tell: that it lives, and how far it is with what it was given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+MOST_ENVELOPES = 1000
+"""So many envelopes of one heartbeat are looked at: more than a recipient has open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How far a recipient says that it is with an envelope.
+
+    Args:
+        progress: grows with all that shows that it gets on.
+        since: when the broker heard first that it has come so far, on the loop's clock.
+        done: how much is done, in the recipient's unit; None where it does not tell.
+        of: how much there is to do; None where it does not tell.
+    """
+
+    progress: int
+    since: float
+    done: int | None
+    of: int | None
+
+
+class Vitals:
+    """The heartbeats of one recipient.
+
+    Args:
+        now: the loop's clock.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._work: dict[UUID, Work] = {}
+        self.heard_at: float | None = None
+        """When the last one came; None before the first."""
+
+    def heartbeat(self, told: Any) -> None:
+        """Take note of a heartbeat.
+
+        Args:
+            told: what the recipient says is under way there. What of it can't be read is passed over: that it lives is
+                true all the same.
+        """
+        self.heard_at = self._now()
+        works = [self._read(entry) for entry in told[:MOST_ENVELOPES]] if isinstance(told, list) else []
+        self._work = dict(work for work in works if work is not None)
+
+    def _read(self, entry: Any) -> tuple[UUID, Work] | None:
+        match entry:
+            case {"envelope_id": str(text), "progress": int(progress)}:
+                try:
+                    envelope_id = UUID(text)
+                except ValueError:
+                    return None
+                known = self._work.get(envelope_id)
+                since = self._now() if known is None or progress != known.progress else known.since
+                return envelope_id, Work(progress, since, _amount(entry.get("done")), _amount(entry.get("of")))
+        return None
+
+    def renewed(self, envelope_id: UUID) -> float | None:
+        """When it last showed progress with an envelope, on the loop's clock; None where it never did."""
+        work = self._work.get(envelope_id)
+        return None if work is None else work.since
+
+    def work(self, envelope_id: UUID) -> Work | None:
+        """What it last told of an envelope."""
+        return self._work.get(envelope_id)
+
+
+def _amount(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
