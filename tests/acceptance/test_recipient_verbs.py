@@ -188,5 +188,7 @@ async def test_supervision_takes_a_dumb_recipient_off_the_list(sqlite_url: str, 
         await eventually(lambda: "recipient left" in daemon.log, "it is taken off the list")
         sent = await emitter.emit(b"x")
         consumer.behave.clear()
+        assert await consumer.register() is False, "it was logged out"
+        consumer.token = await consumer.call.login("c_1", PASSWORD)
         assert await consumer.register()
         await consumer.wait_for([sent])

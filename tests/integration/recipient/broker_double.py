@@ -18,6 +18,8 @@ class BrokerDouble:
     Attributes:
         calls: the verbs called by the recipient, in order.
         faults: exceptions that the next calls of a verb come to.
+        heartbeat_seconds: how often it wants to be told what is under way; 0 for never.
+        work: what it was told last.
     """
 
     def __init__(self, context: Context) -> None:
@@ -30,6 +32,8 @@ class BrokerDouble:
         self.uris: list[str] = []
         self.faults: defaultdict[str, deque[Exception]] = defaultdict(deque)
         self.recipient: Client | None = None
+        self.heartbeat_seconds = 0.0
+        self.work: Any = None
 
     def start(self) -> "BrokerDouble":
         """Listen, at the address of before."""
@@ -99,7 +103,7 @@ class BrokerDouble:
             raise Refused("login or password are wrong", "see the role's password", code="login_refused")
         token = f"token {self.calls.count('login')}"
         self.tokens.add(token)
-        return {"token": token, "session_seconds": 3600, "max_batch_bytes": 1000}
+        return {"token": token, "session_seconds": 3600, "max_batch_bytes": 1000, "heartbeat": self.heartbeat_seconds}
 
     @verb("xbus.logout")
     def logout(self, token: str) -> bool:
@@ -126,6 +130,7 @@ class BrokerDouble:
         return True
 
     @verb("xbus.heartbeat")
-    def heartbeat(self, token: str) -> dict[str, bool]:
+    def heartbeat(self, token: str, work: Any = None) -> dict[str, bool]:
         self._note("heartbeat", token)
+        self.work = work
         return {"registered": token in self.registered}

@@ -105,7 +105,11 @@ async def test_what_it_says_of_itself(broker: BrokerDouble, serve_recipient: Ser
 
     await serve_recipient(Replying)
     metadata = await broker.call("get_metadata")
-    assert (metadata["name"], metadata["version"], metadata["xbus"]) == ("clients", 2.5, {"batches": 1, "envelopes": 3})
+    assert (metadata["name"], metadata["version"], metadata["xbus"]) == (
+        "clients",
+        2.5,
+        {"batches": 1, "envelopes": 3, "heartbeats": True},
+    )
     assert set(metadata) >= {"api_version", "host", "start_date", "local_time"}
     assert await broker.call("has_immediate_reply") == [True, ["question"]]
     assert await broker.call("has_clearing") == [True, "postgresql://reader@host/clients"]

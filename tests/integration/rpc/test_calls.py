@@ -117,6 +117,29 @@ async def test_a_late_answer_settles_a_call_that_timed_out(serve: Serve, connect
     assert client.owed == 0
 
 
+async def test_a_call_whose_time_begins_anew_outlives_its_time_out(serve: Serve, connect: Connect) -> None:
+    verbs = Verbs()
+    _, address = serve(verbs)
+    client = connect(address)
+    now = asyncio.get_running_loop().time
+    last = [0.0]
+    asked = 0
+
+    def renewed() -> float:
+        nonlocal asked
+        asked += 1
+        if asked < 4:
+            last[0] = now() - 0.01
+        return last[0]
+
+    with pytest.raises(TimedOut):
+        await client.call("wait", timeout=0.05, renewed=renewed)
+    assert asked == 4
+    held = client.call("wait", timeout=0.05, renewed=now)
+    asyncio.get_running_loop().call_later(0.2, verbs.gate.set_result, 7)
+    assert await held == 7
+
+
 async def test_a_call_that_was_never_sent_is_not_owed_and_not_sent_later(
     serve: Serve, connect: Connect, unused_address: str
 ) -> None:

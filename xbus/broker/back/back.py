@@ -84,21 +84,24 @@ class Back:
         """Whether a recipient serves a role now."""
         return self.registry.get(role_id) is not None
 
-    def heartbeat(self, role_id: int, token_hash: bytes, work: Any) -> bool:
-        """Take note of a recipient's sign of life, and of what it tells of its work; whether it is registered.
+    def check_in_place(self, token_hash: bytes) -> None:
+        """Let a recipient pass whose place nobody else has taken.
 
         Raises:
-            Refused: another recipient has registered for its role since (``displaced``).
+            Refused: another one has registered for its role since (``displaced``).
         """
-        recipient = self.registry.get(role_id)
-        if recipient is None:
-            return False
-        if recipient.token_hash != token_hash:
+        if self.registry.is_displaced(token_hash):
             raise Refused(
                 "another recipient has registered for the same role",
                 "run one recipient for each role; give a second one a role of its own",
                 code="displaced",
             )
+
+    def heartbeat(self, role_id: int, token_hash: bytes, work: Any) -> bool:
+        """Take note of a recipient's sign of life, and of what it tells of its work; whether it is registered."""
+        recipient = self.registry.get(role_id)
+        if recipient is None or recipient.token_hash != token_hash:
+            return False
         recipient.vitals.heartbeat(work)
         return True
 

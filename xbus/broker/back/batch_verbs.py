@@ -60,4 +60,6 @@ class BackBatchVerbs:
     @verb("xbus.heartbeat")
     @coded_answer
     def heartbeat(self, token: str, work: Any = None) -> dict[str, bool]:
+        # First, as the session of one that was lost has ended.
+        self._back.check_in_place(token_hash(token))
         return {"registered": self._back.heartbeat(self._sessions.owner(token), token_hash(token), work)}

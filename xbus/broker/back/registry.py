@@ -11,6 +11,10 @@ from xbus.clock import Clock
 log = logging.getLogger(__name__)
 
 
+MOST_REMEMBERED = 1000
+"""So many of those who left are remembered: one may wake up and ask what became of its place."""
+
+
 class Watcher(Protocol):
     """Whoever follows the recipients."""
 
@@ -34,6 +38,7 @@ class Registry:
         self._clock = clock
         self._recipients: dict[int, Recipient] = {}
         self._watchers: list[Watcher] = []
+        self._left: dict[bytes, int] = {}
         self._began = clock.monotonic()
         self._last_seen: dict[str, float] = {}
         self._arrival = asyncio.Event()
@@ -70,12 +75,21 @@ class Registry:
         if self._recipients.get(recipient.role.id) is not recipient:
             return
         del self._recipients[recipient.role.id]
+        self._left[recipient.token_hash] = recipient.role.id
+        if len(self._left) > MOST_REMEMBERED:
+            del self._left[next(iter(self._left))]
         self._last_seen[recipient.role.service] = self._clock.monotonic()
         self._slots.remove(recipient)
         recipient.close()
         log.info("recipient left: %s", reason, extra={"action": "unregistered", "role": recipient.role.login})
         for watcher in self._watchers:
             watcher.left(recipient)
+
+    def is_displaced(self, token_hash: bytes) -> bool:
+        """Whether the recipient that registered with this session left, and another one serves its role now."""
+        role_id = self._left.get(token_hash)
+        successor = None if role_id is None else self._recipients.get(role_id)
+        return successor is not None and successor.token_hash != token_hash
 
     def is_served(self, service: str) -> bool:
         """Whether any role of a service is registered."""

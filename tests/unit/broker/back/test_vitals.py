@@ -1,5 +1,6 @@
 """What heartbeats tell."""
 
+from typing import Any
 from uuid import UUID
 
 from tests.support.clock import StandingClock
@@ -38,7 +39,8 @@ def test_what_is_no_longer_told_of_is_forgotten() -> None:
 def test_nonsense_is_passed_over_and_counts_as_a_sign_of_life() -> None:
     clock = StandingClock()
     vitals = Vitals(clock.monotonic)
-    for nonsense in (None, 7, {}, [7], told("much"), [{"envelope_id": "x", "progress": 1}], [{"progress": 1}]):
+    several: list[Any] = [None, 7, {}, [7], told("much"), [{"envelope_id": "x", "progress": 1}], [{"progress": 1}]]
+    for nonsense in several:
         clock.go_on(1)
         vitals.heartbeat(nonsense)
         assert vitals.heard_at == clock.monotonic()

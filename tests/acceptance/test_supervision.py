@@ -1,0 +1,117 @@
+"""Long work is told from death: by heartbeats with the real broker, and recipients as processes that are stopped."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.test_sdk import emit, send_numbers, serving
+from tests.conftest import StartDaemon, StartProcess
+from tests.support.bus import PASSWORD, add_bus
+from tests.support.processes import Process, script
+from tests.support.showing import become, shown
+from tests.support.waiting import eventually, wait_until
+from xbus.recipient import Batch, Consumer, Envelope, Event
+
+OPTIONS = {
+    "back": {"send_item_timeout": 0.6, "end_event_timeout": 0.6, "end_envelope_timeout": 0.6},
+    "supervision": {"heartbeat": 0.1, "node.polling.interval": 0.4, "node.polling.timeout": 0.4},
+}
+
+CONSUMER = """
+import sys
+from xbus.recipient import Consumer
+
+class Notes(Consumer):
+    def on_item(self, event, item):
+        print("item", item.value, flush=True)
+
+    def commit(self, envelope):
+        print("committed", envelope.id, flush=True)
+
+    def rollback(self, envelope):
+        print("rolled back", envelope.id, flush=True)
+"""
+
+
+class Long(Consumer):
+    """Works on a batch for longer than a call may take, and says so, or not."""
+
+    def __init__(self, *, tells: bool) -> None:
+        self.tells = tells
+        self.committed: list[str] = []
+        self.rolled_back: list[str] = []
+
+    async def on_batch(self, event: Event, batch: Batch) -> None:
+        for step in range(14):
+            await asyncio.sleep(0.1)
+            if self.tells:
+                event.progress(step, 14)
+
+    def commit(self, envelope: Envelope) -> None:
+        self.committed.append(envelope.id)
+
+    def rollback(self, envelope: Envelope) -> None:
+        self.rolled_back.append(envelope.id)
+
+
+async def test_a_long_call_with_progress_outlives_the_time_out(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"numbers": {"store": []}})
+    daemon = start_daemon(sqlite_url, OPTIONS)
+    long = Long(tells=True)
+    async with serving(daemon, "store_1", long):
+        receipt = await emit(daemon, send_numbers(3))
+        await become(sqlite_url, receipt.envelope_id, store_1="done")
+    assert (long.committed, long.rolled_back) == ([receipt.envelope_id], [])
+    assert shown(sqlite_url, receipt.envelope_id).failures == ()
+
+
+async def test_a_call_without_progress_is_given_up(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"numbers": {"store": []}})
+    daemon = start_daemon(sqlite_url, OPTIONS)
+    hangs = Long(tells=False)
+    async with serving(daemon, "store_1", hangs):
+        receipt = await emit(daemon, send_numbers(3))
+        await eventually(lambda: shown(sqlite_url, receipt.envelope_id).failures, "it is given up")
+        assert not hangs.committed
+        assert "recipient left" not in daemon.log, "it lives, only its work does not get on"
+        hangs.tells = True
+        await become(sqlite_url, receipt.envelope_id, store_1="done")
+    assert {failure.code for failure in shown(sqlite_url, receipt.envelope_id).failures} == {"timed_out"}
+
+
+@pytest.fixture
+def run_notes(tmp_path: Path, start_process: StartProcess) -> Callable[[str], Process]:
+    """Runs a consumer for ``store_1`` in a process of its own."""
+    (tmp_path / "notes.py").write_text(CONSUMER)
+    (tmp_path / "password").write_text(PASSWORD)
+
+    def start(back: str) -> Process:
+        options = ["--login", "store_1", "--password-file", "password", "--back", back]
+        return start_process(script("xbus"), "recipient", "run", "notes:Notes", *options, cwd=tmp_path)
+
+    return start
+
+
+async def test_a_stopped_process_is_noticed_and_what_it_had_comes_again(
+    sqlite_url: str, start_daemon: StartDaemon, run_notes: Callable[[str], Process]
+) -> None:
+    add_bus(sqlite_url, {"numbers": {"store": []}})
+    # Its calls may take as long as they like: it is the silence that tells.
+    daemon = start_daemon(sqlite_url, {"supervision": OPTIONS["supervision"]})
+    notes = run_notes(daemon.back)
+    await asyncio.to_thread(wait_until, lambda: "recipient registered" in daemon.log, "it registers")
+    notes.signal(signal.SIGSTOP)
+    receipt = await emit(daemon, send_numbers(3))
+    await asyncio.to_thread(wait_until, lambda: "pings in a row" in daemon.log, "it is taken off the list")
+    second = run_notes(daemon.back)
+    await become(sqlite_url, receipt.envelope_id, store_1="done")
+    assert f"committed {receipt.envelope_id}" in second.text
+    # The first wakes up, finds that another one has its role, and ends with a reason.
+    notes.signal(signal.SIGCONT)
+    assert await asyncio.to_thread(notes.wait) == 1
+    assert "another recipient has registered for the same role" in notes.text
+    assert daemon.log.count("pings in a row") == 1
+    assert second.runs
