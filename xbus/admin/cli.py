@@ -11,6 +11,7 @@ from xbus.admin.commands.export import export
 from xbus.admin.commands.failure import failure
 from xbus.admin.commands.health import health
 from xbus.admin.commands.import_legacy import import_legacy
+from xbus.admin.commands.parked import parked
 from xbus.admin.commands.password import password
 from xbus.admin.commands.recipient import recipient
 from xbus.admin.program import Program
@@ -40,6 +41,7 @@ for command in (
     failure,
     health,
     import_legacy,
+    parked,
     password,
     recipient,
 ):

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import sqlalchemy as sa
 
 from xbus.broker.journal.database import READ_ONLY, create_engine, journal_errors
 from xbus.errors import JournalUnavailable
+
+Connection: TypeAlias = sa.Connection
+"""For those who hand a connection on and need not know what it is."""
 
 
 @contextmanager

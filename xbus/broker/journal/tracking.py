@@ -85,7 +85,7 @@ def list_failures(
     if state is not None:
         statement = statement.where(model.failure.c.tracking == state.value)
     if role is not None:
-        statement = statement.where(model.failure.c.role_id == _role_id(connection, role))
+        statement = statement.where(model.failure.c.role_id == known_role_id(connection, role))
     if envelope_id is not None:
         statement = statement.where(model.failure.c.envelope_id == envelope_id)
     if before is not None:
@@ -156,7 +156,12 @@ def _summary(row: sa.Row[Any]) -> FailureSummary:
     return FailureSummary(**{**row._mapping, "tracking": TrackingState(row.tracking)})
 
 
-def _role_id(connection: sa.Connection, login: str) -> int:
+def known_role_id(connection: sa.Connection, login: str) -> int:
+    """The id of a role, also of one that is removed.
+
+    Raises:
+        Refused: there is no role of that login, and never was one (``unknown_login``).
+    """
     found = connection.execute(sa.select(model.role.c.id).where(model.role.c.login == login)).scalar_one_or_none()
     if found is None:
         raise Refused(f'there is no role "{login}"', "xbus export shows which there are", code="unknown_login")

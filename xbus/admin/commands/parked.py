@@ -1,0 +1,140 @@
+"""``xbus parked``: what is parked. The commands that do something about it stand in ``parked_repair``."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from uuid import UUID
+
+import click
+
+from xbus.admin.commands.parked_repair import correct, drop, envelope_argument, event_option, resume, role_option
+from xbus.admin.output import moment, one_json
+from xbus.admin.program import config_option, database_url
+from xbus.admin.repair.moves import present_item
+from xbus.admin.repair.places import find_place
+from xbus.admin.repair.view import view
+from xbus.admin.table import table
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.parked_list import Filters, ParkedSummary, list_parked
+from xbus.errors import Refused
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each envelope.")
+
+
+@click.group()
+def parked() -> None:
+    """See what recipients refused for good, and repair it: resume, correct, drop."""
+
+
+for command in (resume, correct, drop):
+    parked.add_command(command)
+
+
+@parked.command("list")
+@config_option
+@click.option("--role", metavar="LOGIN", help="Only what is parked for this role.")
+@click.option("--type", "event_type", metavar="NAME", help="Only envelopes with events of this type.")
+@click.option("--service", metavar="NAME", help="Only what is parked for roles of this service.")
+@click.option("--code", metavar="CODE", help="Only what is parked for a failure with this code.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most.")
+@json_option
+def list_(
+    config_path: Path | None,
+    role: str | None,
+    event_type: str | None,
+    service: str | None,
+    code: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show what is parked, the newest first: envelopes, and items that were parked alone."""
+    filters = Filters(role=role, service=service, event_type=event_type, code=code)
+    with reading(database_url(config_path)) as connection:
+        found = list_parked(connection, filters, limit)
+    if as_json:
+        click.echo("".join(f"{one_json(asdict(summary))}\n" for summary in found), nl=False)
+        return
+    click.echo("\n".join(_list(found)) if found else "Nothing is parked.")
+    if len(found) == limit:
+        click.echo("There may be more: give a larger --limit, or ask for less")
+
+
+def _list(found: list[ParkedSummary]) -> Iterator[str]:
+    rows = [
+        (
+            moment(summary.since),
+            summary.role,
+            ", ".join(summary.types),
+            _what(summary.parked_items),
+            summary.attempts,
+            summary.code,
+            summary.envelope_id,
+            summary.cause,
+        )
+        for summary in found
+    ]
+    return table(("SINCE", "ROLE", "TYPES", "WHAT", "ATTEMPTS", "CODE", "ENVELOPE", "CAUSE"), rows)
+
+
+def _what(items: int | None) -> str:
+    if items is None:
+        return "envelope"
+    return "1 item" if items == 1 else f"{items} items"
+
+
+@parked.command()
+@config_option
+@envelope_argument
+@role_option("Only for this role.")
+@event_option
+@click.option("--item", type=click.IntRange(0), metavar="INDEX", help="This item, counted from 0.")
+@click.option("--items", "span", metavar="FROM:TO", help="These items, the last one included.")
+@click.option(
+    "--raw",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the bytes of --item there, as the role would get them.",
+)
+@json_option
+def show(
+    config_path: Path | None,
+    envelope_id: UUID,
+    role: str | None,
+    event: str | None,
+    item: int | None,
+    span: str | None,
+    raw: Path | None,
+    as_json: bool,
+) -> None:
+    """Show for whom an envelope is parked and why, and its items: those first that failures name."""
+    if raw is not None and item is None:
+        raise click.UsageError("--raw needs --item: whose bytes?")
+    if item is not None and span is not None:
+        raise click.UsageError("give --item or --items, not both")
+    wanted = _span(span) if item is None else (item, item)
+    with reading(database_url(config_path)) as connection:
+        if raw is not None and item is not None:
+            place = find_place(connection, envelope_id, role, event, item)
+            _write(raw, present_item(connection, place))
+            return
+        found = view(connection, envelope_id, role, event, wanted)
+    click.echo(one_json(found.plain()) if as_json else "\n".join(found.lines()))
+
+
+def _span(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    first, colon, last = text.partition(":")
+    if not (colon and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        raise click.UsageError(f"--items {text}: write the first and the last index, as in 0:9")
+    return int(first), int(last)
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise Refused(
+            f"{path} can't be written ({error.strerror})", "name another file", code="file_unwritable"
+        ) from error
+    click.echo(f"{len(data)} bytes are in {path}.")

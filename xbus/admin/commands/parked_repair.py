@@ -1,0 +1,235 @@
+"""``xbus parked resume``, ``correct`` and ``drop``."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+from uuid import UUID
+
+import click
+
+from xbus.admin.program import REFUSED, config_option, database_url, load_config
+from xbus.admin.repair.bulk import resume_all
+from xbus.admin.repair.moves import Resumed, decision_of, present_item, resume_place
+from xbus.admin.repair.moves import correct as correct_place
+from xbus.admin.repair.moves import drop as drop_parked
+from xbus.admin.repair.moves import resume as resume_parked
+from xbus.admin.repair.payload import Kind, Payload
+from xbus.admin.repair.places import find_place
+from xbus.broker.journal.connection import Connection, reading, writing
+from xbus.broker.journal.parked import Parked, find_parked
+from xbus.broker.journal.parked_list import Filters, list_parked
+from xbus.broker.journal.parked_moves import Decision
+from xbus.broker.journal.repeats import Past
+from xbus.clock import SystemClock
+from xbus.errors import Refused
+from xbus.ids import Ids
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+envelope_argument = click.argument("envelope_id", type=click.UUID, metavar="ENVELOPE")
+event_option = click.option(
+    "--event", metavar="NUMBER|ID", help="The event that is meant, where the envelope holds several."
+)
+item_option = click.option(
+    "--item", type=click.IntRange(0), metavar="INDEX", help="Only this item, counted from 0, that is parked alone."
+)
+reason_option = click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept.")
+
+
+def role_option(explained: str) -> Callable[[Command], Command]:
+    """``--role``."""
+    return click.option("--role", metavar="LOGIN", help=explained)
+
+
+@click.command()
+@config_option
+@click.argument("envelope_ids", nargs=-1, type=click.UUID, metavar="[ENVELOPE]...")
+@role_option("Only for this role.")
+@event_option
+@item_option
+@click.option("--all", "all_", is_flag=True, help="All that is parked, as far as the options say; asks first.")
+@click.option("--code", metavar="CODE", help="With --all: only what is parked for a failure with this code.")
+@click.option("--type", "event_type", metavar="NAME", help="With --all: only of events of this type.")
+@click.option("--service", metavar="NAME", help="With --all: only for roles of this service.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def resume(
+    config_path: Path | None,
+    envelope_ids: tuple[UUID, ...],
+    role: str | None,
+    event: str | None,
+    item: int | None,
+    all_: bool,
+    code: str | None,
+    event_type: str | None,
+    service: str | None,
+    reason: str,
+    yes: bool,
+) -> None:
+    """Have what is parked delivered again, its attempts counted anew.
+
+    Items that are parked alone come again as an envelope of their own. Of several envelopes all are resumed or none.
+    """
+    if bool(envelope_ids) == all_:
+        raise click.UsageError("name envelopes, or give --all")
+    if not all_ and (code, event_type, service) != (None, None, None):
+        raise click.UsageError("--code, --type and --service go with --all")
+    if item is not None and len(envelope_ids) != 1:
+        raise click.UsageError("--item is one of one envelope")
+    url = database_url(config_path)
+    decision = decision_of(SystemClock(), reason)
+    if all_:
+        filters = Filters(role=role, service=service, event_type=event_type, code=code, until=decision.at)
+        _resume_all(url, filters, decision, yes)
+        return
+    ids = Ids(SystemClock())
+    with writing(url) as connection:
+        resumed = []
+        for envelope_id in dict.fromkeys(envelope_ids):
+            past, found = _meant(connection, envelope_id, role, event, item)
+            resumed += [resume_parked(connection, past, parked, decision, ids) for parked in found]
+    for each in resumed:
+        click.echo("\n".join(_told(each)))
+
+
+def _resume_all(url: str, filters: Filters, decision: Decision, yes: bool) -> None:
+    with reading(url) as connection:
+        is_any = bool(list_parked(connection, filters, 1))
+    if not is_any:
+        click.echo("Nothing is parked that this is about.")
+        return
+    if not yes:
+        click.confirm("Resume all that is parked, as far as your options say?", abort=True)
+    done = resume_all(url, filters, decision, Ids(SystemClock()))
+    click.echo(f"Resumed: envelopes: {done.envelopes:,}, items that were parked alone: {done.items:,}.")
+    for refusal in done.refusals:
+        click.echo(f"xbus: {refusal}", err=True)
+    if done.refusals:
+        click.get_current_context().exit(REFUSED)
+
+
+@click.command()
+@config_option
+@envelope_argument
+@event_option
+@click.option("--item", type=click.IntRange(0), required=True, metavar="INDEX", help="Which item, counted from 0.")
+@click.option("--value", metavar="JSON", help="What it is to be, packed as the item was: as msgpack or as JSON.")
+@click.option("--file", type=click.File("rb"), help="Holds the bytes that it is to be.")
+@click.option("--edit", is_flag=True, help="Change it in your editor.")
+@role_option("For this role; needed where it is parked for several.")
+@reason_option
+@click.option("--resume", "resumes", is_flag=True, help="Resume it at once.")
+def correct(
+    config_path: Path | None,
+    envelope_id: UUID,
+    event: str | None,
+    item: int,
+    value: str | None,
+    file: BinaryIO | None,
+    edit: bool,
+    role: str | None,
+    reason: str,
+    resumes: bool,
+) -> None:
+    """Have a role get a parked item otherwise than it was sent.
+
+    What the emitter sent stays as it is; before and after are kept. It is delivered when it is resumed.
+    """
+    if [value is not None, file is not None, edit].count(True) != 1:
+        raise click.UsageError("give one of --value, --file and --edit")
+    url = database_url(config_path)
+    with reading(url) as connection:
+        present = present_item(connection, find_place(connection, envelope_id, role, event, item))
+    after = file.read() if file is not None else _edited(present) if value is None else _packed(present, value)
+    _check_size(after, load_config(config_path).front.max_item_bytes)
+    decision = decision_of(SystemClock(), reason)
+    with writing(url) as connection:
+        place = find_place(connection, envelope_id, role, event, item)
+        correct_place(connection, place, after, decision)
+        resumed = resume_place(connection, place, decision, Ids(SystemClock())) if resumes else None
+    click.echo(f"Corrected item {item} of event {place.event.number} for {place.parked.role}.")
+    click.echo("\n".join(_told(resumed)) if resumed else f"Next: xbus parked resume {envelope_id}")
+
+
+def _packed(present: bytes, value: str) -> bytes:
+    payload = Payload.of(present)
+    kind = Kind.JSON if payload.kind is Kind.JSON else Kind.MSGPACK
+    return Payload(kind, None).rewritten(value)
+
+
+def _edited(present: bytes) -> bytes:
+    payload = Payload.of(present)
+    before = payload.editable()
+    after = click.edit(before, extension=".txt" if payload.kind is Kind.TEXT else ".json")
+    if after is None:
+        raise Refused("nothing was changed in the editor", code="unchanged")
+    # Editors end a file with a new line.
+    return payload.rewritten(after if before.endswith("\n") else after.removesuffix("\n"))
+
+
+def _check_size(item: bytes, most: int) -> None:
+    if len(item) > most:
+        raise Refused(f"the item would take {len(item)} bytes", f"make it {most} at the most", code="item_too_large")
+
+
+@click.command()
+@config_option
+@envelope_argument
+@role_option("Only for this role.")
+@event_option
+@item_option
+@reason_option
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def drop(
+    config_path: Path | None,
+    envelope_id: UUID,
+    role: str | None,
+    event: str | None,
+    item: int | None,
+    reason: str,
+    yes: bool,
+) -> None:
+    """Have roles go without what is parked of an envelope, for good."""
+    url = database_url(config_path)
+    with reading(url) as connection:
+        _, found = _meant(connection, envelope_id, role, event, item)
+    for parked in found:
+        click.echo(f"{parked.role} goes without {_what(parked)}")
+    if not yes:
+        click.confirm("Drop that for good?", abort=True)
+    decision = decision_of(SystemClock(), reason)
+    with writing(url) as connection:
+        # As it was told: what was parked since then stays.
+        for parked in found:
+            drop_parked(connection, parked, decision)
+    click.echo("Dropped.")
+
+
+def _meant(
+    connection: Connection, envelope_id: UUID, role: str | None, event: str | None, item: int | None
+) -> tuple[Past, list[Parked]]:
+    """What a command is about: all that is parked of an envelope, or one item of it."""
+    if item is None:
+        return find_parked(connection, envelope_id, role)
+    place = find_place(connection, envelope_id, role, event, item)
+    return place.past, [place.only()]
+
+
+def _what(parked: Parked) -> str:
+    whole = [f"envelope {parked.envelope_id}"] if parked.delivery is not None else []
+    items = [_counted(len(parked.items)) + " of it that were parked alone"] if parked.items else []
+    if items and not whole:
+        items = [f"{_counted(len(parked.items))} of envelope {parked.envelope_id}"]
+    return " and ".join(whole + items)
+
+
+def _told(resumed: Resumed) -> Iterator[str]:
+    if resumed.whole:
+        yield f"Resumed envelope {resumed.envelope_id} for {resumed.role}."
+    if resumed.items_as is not None:
+        counted = _counted(resumed.items)
+        yield f"Resumed {counted} of envelope {resumed.envelope_id} for {resumed.role}, as envelope {resumed.items_as}."
+
+
+def _counted(items: int) -> str:
+    return "1 item" if items == 1 else f"{items} items"

@@ -1,0 +1,1 @@
+"""What is parked, read and put right by a person."""

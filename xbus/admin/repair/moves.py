@@ -1,0 +1,135 @@
+"""What the commands do that repair: parked envelopes and items are resumed, corrected and dropped."""
+
+import getpass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from xbus.admin.repair.places import Place, read_item, read_items
+from xbus.broker.journal.connection import Connection
+from xbus.broker.journal.corrections import add_correction
+from xbus.broker.journal.overlays import read_overlays
+from xbus.broker.journal.parked import Parked, ParkedItem
+from xbus.broker.journal.parked_items import ResumedEvent, drop_items, hold_item, resume_items
+from xbus.broker.journal.parked_moves import Decision, drop_delivery, hold_delivery, resume_delivery
+from xbus.broker.journal.repeats import Past
+from xbus.clock import Clock
+from xbus.errors import Refused
+from xbus.ids import Ids
+from xbus.rpc.codec import pack_items
+from xbus.rpc.items import cut
+
+SEGMENT_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What was resumed of an envelope for one role.
+
+    Args:
+        whole: whether the envelope itself comes again.
+        items: how many items come again as an envelope of their own, ``items_as``.
+    """
+
+    envelope_id: UUID
+    role: str
+    whole: bool
+    items: int = 0
+    items_as: UUID | None = None
+
+
+def decision_of(clock: Clock, reason: str) -> Decision:
+    """What the person at the keyboard decides now."""
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError):
+        # A user of a container has an id at least.
+        who = f"user {os.getuid()}"
+    return Decision(who, reason.strip(), clock.now())
+
+
+def present_item(connection: Connection, place: Place) -> bytes:
+    """An item as its role would get it now."""
+    overlay = read_overlays(connection, place.parked.role_id, place.past.envelope_id).get(place.event.event_id)
+    corrected = None if overlay is None else overlay.corrected.get(place.index)
+    return read_item(connection, place.event, place.index) if corrected is None else corrected
+
+
+def correct(connection: Connection, place: Place, after: bytes, decision: Decision) -> None:
+    """Have a role get a parked item otherwise than it was sent.
+
+    Args:
+        connection: with a transaction open.
+
+    Raises:
+        Refused: it is so already (``unchanged``), or no longer parked (``not_parked``).
+    """
+    if present_item(connection, place) == after:
+        raise Refused(
+            f"item {place.index} of event {place.event.number} is so already",
+            "resume it, or give it otherwise",
+            code="unchanged",
+        )
+    if place.alone is not None:
+        hold_item(connection, place.parked, place.alone)
+    else:
+        hold_delivery(connection, place.parked.role_id, place.past.envelope_id)
+    before = read_item(connection, place.event, place.index)
+    add_correction(connection, place.parked.role_id, place.event.event_id, place.index, before, after, decision)
+
+
+def resume(connection: Connection, past: Past, parked: Parked, decision: Decision, ids: Ids) -> Resumed:
+    """Have all come again that is parked of an envelope for a role.
+
+    Args:
+        connection: with a transaction open.
+
+    Raises:
+        Refused: it is no longer parked (``not_parked``), or items can't reach the role (``role_not_reached``).
+    """
+    if parked.delivery is not None:
+        resume_delivery(connection, parked.role_id, parked.envelope_id, decision)
+    items_as = _resume_items(connection, past, parked, parked.items, decision, ids) if parked.items else None
+    return Resumed(parked.envelope_id, parked.role, parked.delivery is not None, len(parked.items), items_as)
+
+
+def resume_place(connection: Connection, place: Place, decision: Decision, ids: Ids) -> Resumed:
+    """Have a parked item come again: alone where it is parked alone, else with its envelope.
+
+    Raises:
+        Refused: as :func:`resume`.
+    """
+    meant = replace(place.parked, items=()) if place.alone is None else place.only()
+    return resume(connection, place.past, meant, decision, ids)
+
+
+def drop(connection: Connection, parked: Parked, decision: Decision) -> None:
+    """Have a role go without all that is parked of an envelope for it, for good.
+
+    Args:
+        connection: with a transaction open.
+
+    Raises:
+        Refused: it is no longer parked (``not_parked``).
+    """
+    if parked.delivery is not None:
+        drop_delivery(connection, parked.role_id, parked.envelope_id, decision)
+    drop_items(connection, parked, parked.items, decision)
+
+
+def _resume_items(
+    connection: Connection, past: Past, parked: Parked, items: Sequence[ParkedItem], decision: Decision, ids: Ids
+) -> UUID:
+    overlays = read_overlays(connection, parked.role_id, past.envelope_id)
+    events: list[ResumedEvent] = []
+    for event in past.events:
+        own = {item.index: item for item in items if item.event_id == event.event_id}
+        if own:
+            corrected = overlays[event.event_id].corrected
+            data = [corrected.get(index, item) for index, item in read_items(connection, event, own)]
+            runs = [(len(run), pack_items(run)) for run in cut(data, SEGMENT_BYTES)]
+            events.append(ResumedEvent(ids.new(), event.event_id, [own[index] for index in sorted(own)], runs))
+    envelope_id = ids.new()
+    resume_items(connection, envelope_id, past, parked, events, decision)
+    return envelope_id

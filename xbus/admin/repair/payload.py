@@ -1,0 +1,145 @@
+"""Items as people read and write them; pure."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NoReturn
+
+from xbus.errors import ProtocolError, Refused
+from xbus.rpc.codec import unpack
+from xbus.rpc.items import item_bytes
+
+LINE_CHARACTERS = 100
+"""What fits here is written on one line."""
+
+SHOWN_CHARACTERS = 4000
+SHOWN_BYTES = 256
+"""What is shown of an item; the whole of it goes into a file."""
+
+
+class Kind(StrEnum):
+    """What the bytes of an item are."""
+
+    MSGPACK = "msgpack"
+    JSON = "JSON"
+    TEXT = "text"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """An item that was read: ``value`` is what its bytes say."""
+
+    kind: Kind
+    value: Any
+
+    @classmethod
+    def of(cls, data: bytes) -> "Payload":
+        """The bytes of an item: msgpack, as our SDK sends it, else JSON, else text, else they stay bytes."""
+        text = _text(data)
+        # Each character of ASCII is a number of msgpack too, and few items are a lone number.
+        if not (text is not None and len(data) == 1 and text.isprintable()):
+            try:
+                return cls(Kind.MSGPACK, unpack(data))
+            except ProtocolError:
+                pass
+        if text is None:
+            return cls(Kind.BYTES, data)
+        try:
+            return cls(Kind.JSON, read_json(text))
+        except Refused:
+            return cls(Kind.TEXT, text)
+
+    def lines(self) -> Iterator[str]:
+        """It, for a person; long ones are cut."""
+        if self.kind is Kind.BYTES:
+            yield self.value[:SHOWN_BYTES].hex(" ") + (" ..." if len(self.value) > SHOWN_BYTES else "")
+            return
+        text = self.value if self.kind is Kind.TEXT else _written(self.plain)
+        shown = text[:SHOWN_CHARACTERS] + (" ..." if len(text) > SHOWN_CHARACTERS else "")
+        yield from (_printable(line) for line in shown.splitlines() or [""])
+
+    @property
+    def plain(self) -> Any:
+        """It, as JSON can write it: bytes as hexadecimal text."""
+        return self.value.hex() if self.kind is Kind.BYTES else _plain(self.value)
+
+    def editable(self) -> str:
+        """It, as a person may change it and :meth:`rewritten` reads it.
+
+        Raises:
+            Refused: it can't be written so that nothing is lost (``not_editable``).
+        """
+        if self.kind is Kind.TEXT:
+            return str(self.value)
+        try:
+            text = json.dumps(self.value, ensure_ascii=False, indent=2)
+            if json.loads(text) == self.value:
+                return text
+        except (TypeError, ValueError):
+            pass
+        raise Refused(
+            "the item holds what JSON can't write, such as bytes", "give it with --file instead", code="not_editable"
+        )
+
+    def rewritten(self, text: str) -> bytes:
+        """The bytes of the same item with another value, which ``text`` says.
+
+        Raises:
+            Refused: it is no JSON (``bad_json``), or can't be packed (``bad_items``).
+        """
+        if self.kind is Kind.TEXT:
+            return text.encode()
+        value = read_json(text)
+        if self.kind is Kind.JSON:
+            return json.dumps(value, ensure_ascii=False).encode()
+        return item_bytes(value)
+
+
+def read_json(text: str) -> Any:
+    """The value that ``text`` writes.
+
+    Raises:
+        Refused: it is no JSON (``bad_json``).
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"that is no JSON: {error}", 'write as {"name": "ADA"}', code="bad_json") from error
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is none of its values")
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(character.isprintable() or character in "\t\r\n" for character in text) else None
+
+
+def _written(value: Any) -> str:
+    line = json.dumps(value, ensure_ascii=False)
+    return line if len(line) <= LINE_CHARACTERS else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _plain(value: Any) -> Any:
+    """The value with what JSON has no way to write as text."""
+    match value:
+        case dict():
+            return {key if isinstance(key, str) else str(_plain(key)): _plain(of_key) for key, of_key in value.items()}
+        case list():
+            return [_plain(element) for element in value]
+        case bytes():
+            return f"bytes {value.hex()}"
+        case None | bool() | int() | float() | str():
+            return value
+    return str(value)
+
+
+def _printable(line: str) -> str:
+    """The line without what a terminal would obey."""
+    return "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in line)

@@ -1,0 +1,141 @@
+"""The items of parked envelopes: which one is meant, and its bytes."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from xbus.broker.journal.connection import Connection
+from xbus.broker.journal.log import read_segments
+from xbus.broker.journal.overlays import read_overlays
+from xbus.broker.journal.parked import Parked, ParkedItem, find_parked
+from xbus.broker.journal.repeats import Past, PastEvent
+from xbus.errors import Refused
+from xbus.ids import parse_uuid
+from xbus.rpc.codec import unpack_items
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An item that is parked for a role, alone or with its envelope."""
+
+    past: Past
+    parked: Parked
+    event: PastEvent
+    index: int
+
+    @property
+    def alone(self) -> ParkedItem | None:
+        """The item, where it is parked alone."""
+        for item in self.parked.items:
+            if (item.event_id, item.index) == (self.event.event_id, self.index):
+                return item
+        return None
+
+    def only(self) -> Parked:
+        """The item as all that is parked.
+
+        Raises:
+            Refused: it is parked with its envelope (``not_alone``).
+        """
+        if self.alone is None:
+            raise Refused(
+                f"item {self.index} of event {self.event.number} is not parked alone, but with its envelope",
+                "leave --item out, or correct the item",
+                code="not_alone",
+            )
+        return replace(self.parked, delivery=None, items=(self.alone,))
+
+
+def find_place(connection: Connection, envelope_id: UUID, role: str | None, event: str | None, index: int) -> Place:
+    """An item that is parked.
+
+    Args:
+        role: the login of the role for which it is parked; may be left out where it is the only one.
+        event: its event's number or id; may be left out where it is the only one.
+        index: which item of the event, from 0.
+
+    Raises:
+        Refused: there is no such thing, it is not parked, or something was left out that may not be.
+    """
+    past, found = find_parked(connection, envelope_id, role)
+    named = find_event(past, event)
+    check_index(named, index)
+    places = [place for parked in found if _is_parked(connection, place := Place(past, parked, named, index))]
+    if not places:
+        raise Refused(
+            f"item {index} of event {named.number} is not parked: it was sent again alone, or dropped, or delivered",
+            f"see xbus envelope show {envelope_id}",
+            code="not_parked",
+        )
+    if len(places) > 1:
+        logins = ", ".join(place.parked.role for place in places)
+        raise Refused(f"envelope {envelope_id} is parked for {logins}", "name one with --role", code="role_wanted")
+    return places[0]
+
+
+def _is_parked(connection: Connection, place: Place) -> bool:
+    if place.alone is not None:
+        return True
+    if place.parked.delivery is None:
+        return False
+    overlay = read_overlays(connection, place.parked.role_id, place.past.envelope_id).get(place.event.event_id)
+    return overlay is None or place.index not in overlay.left_out
+
+
+def find_event(past: Past, event: str | None) -> PastEvent:
+    """An event of an envelope by its number or id; None for the only one.
+
+    Raises:
+        Refused: there is none such, or there are several and none is named (``event_unknown``).
+    """
+    named = [
+        known
+        for known in past.events
+        if event is None or event == str(known.number) or parse_uuid(event) == known.event_id
+    ]
+    if len(named) == 1:
+        return named[0]
+    numbers = f"its events are numbered 1 to {len(past.events)}"
+    cause = f"envelope {past.envelope_id} has no event {event}" if event is not None else "an event must be named"
+    raise Refused(cause, f"{numbers}: name one with --event", code="event_unknown")
+
+
+def check_index(event: PastEvent, index: int) -> None:
+    """Let the index of an item pass.
+
+    Raises:
+        Refused: the event has no such item (``item_unknown``).
+    """
+    if not 0 <= index < (event.items or 0):
+        raise Refused(
+            f"event {event.number} has no item {index}",
+            f"it holds {event.items or 0} items, counted from 0",
+            code="item_unknown",
+        )
+
+
+def read_items(connection: Connection, event: PastEvent, indices: Collection[int]) -> Iterator[tuple[int, bytes]]:
+    """Items of an event as its emitter sent them, with their indices, lowest first.
+
+    Raises:
+        Refused: they are no longer kept (``items_gone``).
+    """
+    first, run = 0, list[bytes]()
+    for index in sorted(indices):
+        if not first <= index < first + len(run):
+            segments = read_segments(connection, event.segments_id, index, max_bytes=1)
+            if not segments:
+                raise Refused(f"the items of event {event.number} are no longer kept", code="items_gone")
+            first, run = segments[0].first_index, unpack_items(segments[0].data, segments[0].items)
+        yield index, run[index - first]
+
+
+def read_item(connection: Connection, event: PastEvent, index: int) -> bytes:
+    """One item of an event as its emitter sent it.
+
+    Raises:
+        Refused: there is none of that index (``item_unknown``), or it is no longer kept (``items_gone``).
+    """
+    check_index(event, index)
+    ((_, item),) = read_items(connection, event, [index])
+    return item

@@ -1,0 +1,195 @@
+"""What ``xbus parked show`` tells of an envelope: for whom it is parked and why, and the items that are to blame."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from xbus.admin.commands.failure import FAILURE_HEADS, failure_row
+from xbus.admin.output import block, facts, moment
+from xbus.admin.repair.payload import Payload
+from xbus.admin.repair.places import check_index, find_event, read_item
+from xbus.broker.journal.connection import Connection
+from xbus.broker.journal.corrections import Correction, read_corrections
+from xbus.broker.journal.parked import Parked, find_parked
+from xbus.broker.journal.repeats import Past, PastEvent
+from xbus.broker.journal.tracking import FailureSummary, list_failures
+
+SHOWN_ITEMS = 5
+SHOWN_FAILURES = 20
+MOST_ITEMS = 1000
+
+PARKED_HEADS = ("SINCE", "ROLE", "SERVICE", "WHAT", "ATTEMPTS", "CODE", "CAUSE")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownItem:
+    """An item with what was made of it.
+
+    Args:
+        named: whether a failure names it, or it is parked alone.
+        corrections: for each role that gets it otherwise how it does.
+    """
+
+    event: PastEvent
+    index: int
+    data: bytes
+    named: bool
+    corrections: Sequence[Correction]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An envelope that is parked, with its newest failures and the items that were asked for."""
+
+    past: Past
+    parked: Sequence[Parked]
+    failures: Sequence[FailureSummary]
+    items: Sequence[ShownItem]
+
+    def lines(self) -> Iterator[str]:
+        """It, for a person."""
+        yield from facts(
+            {
+                "envelope": self.past.envelope_id,
+                "repeats": self.past.origin_id,
+                "types": ", ".join(dict.fromkeys(event.type_name for event in self.past.events)),
+                "events": len(self.past.events),
+                "items": sum(event.items or 0 for event in self.past.events),
+            }
+        )
+        yield from block("PARKED", PARKED_HEADS, [row for parked in self.parked for row in _rows(parked)])
+        yield from block("FAILURES", FAILURE_HEADS, [failure_row(failure) for failure in self.failures])
+        if self.items:
+            yield ""
+            yield "ITEMS"
+        for item in self.items:
+            yield from (f"  {line}" for line in _item(item))
+
+    def plain(self) -> dict[str, Any]:
+        """It, for a program."""
+        return {
+            "envelope_id": self.past.envelope_id,
+            "origin": self.past.origin_id,
+            "events": [
+                {"id": event.event_id, "number": event.number, "type": event.type_name, "items": event.items}
+                for event in self.past.events
+            ],
+            "parked": [asdict(parked) for parked in self.parked],
+            "failures": [asdict(failure) for failure in self.failures],
+            "items": [_plain_item(item) for item in self.items],
+        }
+
+
+def view(
+    connection: Connection,
+    envelope_id: UUID,
+    role: str | None = None,
+    event: str | None = None,
+    span: tuple[int, int] | None = None,
+) -> View:
+    """An envelope that is parked.
+
+    Args:
+        role: only for the role with this login.
+        event: of which event items are wanted, by number or id; None for the only one.
+        span: the first and the last index of the items that are wanted; None for those that failures name, or for the
+            first few where none does.
+
+    Raises:
+        Refused: there is nothing such, or it is not parked.
+    """
+    past, found = find_parked(connection, envelope_id, role)
+    failures = list_failures(connection, envelope_id=envelope_id, limit=SHOWN_FAILURES)
+    named = list(_named(past, found, failures))
+    if span is None and event is None:
+        places = list(islice(named or _first(past), SHOWN_ITEMS))
+    else:
+        places = list(_spanned(find_event(past, event), span))
+    logins = {parked.role for parked in found}
+    corrections = _standing(
+        correction for correction in read_corrections(connection, envelope_id) if correction.role in logins
+    )
+    items = [
+        ShownItem(
+            of_event,
+            index,
+            read_item(connection, of_event, index),
+            (of_event, index) in named,
+            corrections.get((of_event.event_id, index), ()),
+        )
+        for of_event, index in places
+    ]
+    return View(past, found, failures, items)
+
+
+def _named(past: Past, found: Sequence[Parked], failures: Sequence[FailureSummary]) -> Iterator[tuple[PastEvent, int]]:
+    """The items that failures name and those that are parked alone, each once."""
+    events = {event.event_id: event for event in past.events}
+    blamed = [(failure.event_id, index) for failure in failures for index in failure.indices or ()]
+    alone = [(item.event_id, item.index) for parked in found for item in parked.items]
+    for event_id, index in dict.fromkeys([*blamed, *alone]):
+        event = None if event_id is None else events.get(event_id)
+        # A recipient may name what it likes.
+        if event is not None and 0 <= index < (event.items or 0):
+            yield event, index
+
+
+def _first(past: Past) -> Iterator[tuple[PastEvent, int]]:
+    return ((event, index) for event in past.events for index in range(event.items or 0))
+
+
+def _spanned(event: PastEvent, span: tuple[int, int] | None) -> Iterator[tuple[PastEvent, int]]:
+    first, last = span or (0, SHOWN_ITEMS - 1)
+    if span is not None:
+        check_index(event, first)
+    return ((event, index) for index in range(first, min(last, first + MOST_ITEMS - 1, (event.items or 0) - 1) + 1))
+
+
+def _standing(corrections: Iterator[Correction]) -> Mapping[tuple[UUID, int], Sequence[Correction]]:
+    """The correction that stands, for each item and role."""
+    standing: dict[tuple[UUID, int], dict[str, Correction]] = {}
+    for correction in corrections:
+        standing.setdefault((correction.event_id, correction.index), {})[correction.role] = correction
+    return {place: list(by_role.values()) for place, by_role in standing.items()}
+
+
+def _rows(parked: Parked) -> Iterator[tuple[object, ...]]:
+    common = (parked.role, parked.service)
+    if (whole := parked.delivery) is not None:
+        yield (moment(whole.since), *common, "envelope", whole.attempts, whole.code, whole.cause)
+    for item in parked.items:
+        what = f"item {item.index} of event {item.number}"
+        yield (moment(item.since), *common, what, None, item.code, item.cause)
+
+
+def _item(item: ShownItem) -> Iterator[str]:
+    payload = Payload.of(item.data)
+    told = [f"event {item.event.number}, item {item.index}", payload.kind, f"{len(item.data)} bytes"]
+    yield ", ".join(told + ["named as bad"] * item.named)
+    yield from (f"  {line}" for line in payload.lines())
+    for correction in item.corrections:
+        yield f"corrected for {correction.role} {moment(correction.at)} by {correction.reason}"
+        yield from (f"  {line}" for line in Payload.of(correction.after).lines())
+
+
+def _plain_item(item: ShownItem) -> dict[str, Any]:
+    payload = Payload.of(item.data)
+    return {
+        "event": item.event.number,
+        "event_id": item.event.event_id,
+        "index": item.index,
+        "named": item.named,
+        "kind": payload.kind,
+        "value": payload.plain,
+        "corrections": [
+            {
+                "role": correction.role,
+                "value": Payload.of(correction.after).plain,
+                "at": correction.at,
+                "reason": correction.reason,
+            }
+            for correction in item.corrections
+        ],
+    }
