@@ -102,6 +102,11 @@ def _show(detail: EnvelopeDetail) -> Iterator[str]:
         ("ROLE", "SERVICE", "STATE", "ATTEMPTS", "CODE", "CAUSE"),
         [(role.role, role.service, role.state, role.attempts, role.code, role.cause) for role in detail.summary.roles],
     )
+    yield from block(
+        "ITEMS THAT WERE CORRECTED OR PARKED ALONE",
+        ("ROLE", "EVENT", "ITEM", "STATE", "CAUSE"),
+        [(item.role, item.number, item.index, item.state, item.cause) for item in detail.overlaid],
+    )
     yield from block("FAILURES", FAILURE_HEADS, [failure_row(failure) for failure in detail.failures])
 
 

@@ -1,6 +1,7 @@
 """``xbus parked resume``, ``correct`` and ``drop``."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from uuid import UUID
@@ -79,7 +80,7 @@ def resume(
     url = database_url(config_path)
     decision = decision_of(SystemClock(), reason)
     if all_:
-        filters = Filters(role=role, service=service, event_type=event_type, code=code, until=decision.at)
+        filters = Filters(role=role, service=service, event_type=event_type, code=code)
         _resume_all(url, filters, decision, yes)
         return
     ids = Ids(SystemClock())
@@ -94,12 +95,14 @@ def resume(
 
 def _resume_all(url: str, filters: Filters, decision: Decision, yes: bool) -> None:
     with reading(url) as connection:
-        is_any = bool(list_parked(connection, filters, 1))
-    if not is_any:
+        newest = list_parked(connection, filters, 1)
+    if not newest:
         click.echo("Nothing is parked that this is about.")
         return
     if not yes:
         click.confirm("Resume all that is parked, as far as your options say?", abort=True)
+    # What is parked again from now on is not resumed once more.
+    filters = replace(filters, until=newest[0].since)
     done = resume_all(url, filters, decision, Ids(SystemClock()))
     click.echo(f"Resumed: envelopes: {done.envelopes:,}, items that were parked alone: {done.items:,}.")
     for refusal in done.refusals:

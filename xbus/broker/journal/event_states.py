@@ -33,8 +33,11 @@ OWED = "owed"
 RETRIED = "retried"
 """An envelope that was parked for a role, and came again as another one."""
 
-_STOPPED = frozenset({DeliveryState.PARKED, RETRIED})
-"""An envelope that won't come by itself: parked, or let go as it came again as another one."""
+DROPPED = "dropped"
+"""An envelope that a role goes without, as a person decided."""
+
+_STOPPED = frozenset({DeliveryState.PARKED, RETRIED, DROPPED})
+"""An envelope that won't come by itself: parked, dropped, or let go as it came again as another one."""
 
 
 class Standing(Protocol):
@@ -42,7 +45,7 @@ class Standing(Protocol):
 
     @property
     def state(self) -> str:
-        """:data:`DONE`, :data:`OWED`, :data:`RETRIED`, or a :class:`~xbus.states.DeliveryState`."""
+        """:data:`DONE`, :data:`OWED`, :data:`RETRIED`, :data:`DROPPED`, or a :class:`~xbus.states.DeliveryState`."""
 
     @property
     def under_way(self) -> bool:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -21,6 +22,51 @@ class EventOverlay:
 
     corrected: Mapping[int, bytes]
     left_out: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class OverlaidItem:
+    """An item that a role gets otherwise than it was sent, or not with its event.
+
+    Args:
+        number: which event of the envelope, from 1.
+        index: which item of the event, from 0.
+        state: ``corrected``, or an :class:`~xbus.states.ItemState` where it was parked alone.
+        cause: who corrected it and why, or what the recipient said of it.
+    """
+
+    role: str
+    number: int
+    index: int
+    state: str
+    cause: str
+
+
+def list_overlaid(connection: sa.Connection, envelope_id: UUID, limit: int) -> list[OverlaidItem]:
+    """The items of an envelope that some role gets otherwise, in their order.
+
+    Args:
+        limit: how many at the most.
+    """
+    correction, parked = model.correction, model.parked_item
+    corrected = sa.literal("corrected").label("state")
+    wanted = sa.union_all(
+        _overlaid(correction, envelope_id, corrected, correction.c.reason),
+        _overlaid(parked, envelope_id, parked.c.state, parked.c.cause),
+    )
+    found = connection.execute(wanted.order_by("login", "number", "item_index").limit(limit))
+    return [OverlaidItem(*row) for row in found]
+
+
+def _overlaid(
+    table: sa.Table, envelope_id: UUID, state: sa.ColumnElement[str], cause: sa.ColumnElement[str]
+) -> sa.Select[Any]:
+    return (
+        sa.select(model.role.c.login, model.event.c.number, table.c.item_index, state, cause)
+        .join(model.role, model.role.c.id == table.c.role_id)
+        .join(model.event, model.event.c.id == table.c.event_id)
+        .where(model.event.c.envelope_id == envelope_id)
+    )
 
 
 def read_overlays(connection: sa.Connection, role_id: int, envelope_id: UUID) -> dict[UUID, EventOverlay]:

@@ -8,6 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.event_states import DROPPED, RETRIED
 from xbus.broker.journal.repeats import Past, read_past
 from xbus.broker.journal.showing import show_envelope
 from xbus.broker.journal.tracking import known_role_id
@@ -80,7 +81,8 @@ def not_parked(connection: sa.Connection, envelope_id: UUID, role: str | None = 
     """What is to be said where nothing is parked: what became of it instead."""
     detail = show_envelope(connection, envelope_id)
     states = [
-        f"{progress.state} for {progress.role}" + (f" ({progress.cause})" if progress.state == "retried" else "")
+        f"{progress.state} for {progress.role}"
+        + (f" ({progress.cause})" if progress.state in (RETRIED, DROPPED) else "")
         for progress in (() if detail is None else detail.summary.roles)
         if progress.role is not None and role in (None, progress.role)
     ]

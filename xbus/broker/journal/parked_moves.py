@@ -9,13 +9,13 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.deliveries import RESUMED
+from xbus.broker.journal.event_states import DROPPED
 from xbus.broker.journal.parked import not_parked
 from xbus.broker.journal.statements.common import remember
 from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
 
-DROPPED = "dropped"
 CORRECTED = "corrected"
-"""What moves are called in the history, beside :data:`RESUMED`."""
+"""What the move is called in the history."""
 
 
 @dataclass(frozen=True, slots=True)

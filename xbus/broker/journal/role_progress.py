@@ -1,6 +1,6 @@
 """Where envelopes stand with the consumer roles that are to get them, as those see it who ask."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors
-from xbus.broker.journal.event_states import DONE, OWED, RETRIED
+from xbus.broker.journal.event_states import DONE, DROPPED, OWED, RETRIED
 from xbus.broker.journal.repeats import read_retries
 from xbus.states import DeliveryState
 
@@ -27,7 +27,7 @@ class RoleProgress:
         role: the role's login; None for a service that never had a role.
         service: the service that the envelope's graphs ask for.
         state: ``done``, ``owed`` (its turn is to come), ``retried`` (it came again as another envelope, which the cause
-            names), or a :class:`~xbus.states.DeliveryState`.
+            names), ``dropped`` (a person decided so), or a :class:`~xbus.states.DeliveryState`.
         attempts: how often it was handed over, as far as that was counted.
         code: why it did not go the normal way; None where it did.
         cause: the same in a sentence.
@@ -64,7 +64,9 @@ def role_progress(
         for row in connection.execute(sa.select(model.delivery).where(model.delivery.c.envelope_id == envelope_id))
     }
     retries = read_retries(connection, envelope_id)
-    for service, role_id, login, removed_at, registered in connection.execute(_roles_of(envelope_id)):
+    roles = connection.execute(_roles_of(envelope_id)).all()
+    drops = _drops(connection, envelope_id, [role.id for role in roles])
+    for service, role_id, login, removed_at, registered in roles:
         if only_roles is not None and login not in only_roles:
             continue
         cursor = cursors.get(role_id)
@@ -75,12 +77,24 @@ def role_progress(
             yield RoleProgress(login, service, row.state, row.attempts, row.code, row.cause, row.changed_at, under_way)
         elif role_id in retries:
             yield RoleProgress(login, service, RETRIED, cause=f"comes again as envelope {retries[role_id]}")
+        elif role_id in drops:
+            yield RoleProgress(login, service, DROPPED, cause=drops[role_id])
         elif cursor is not None and cursor.owes(position):
             settled = cursor.is_settled(position)
             cause = "the role is removed" if removed_at is not None and not settled else None
             # What a role was given stays noted while it is away, and some more is noted ahead of it.
             under_way = not settled and position <= cursor.handed_to and registered
             yield RoleProgress(login, service, DONE if settled else OWED, cause=cause, under_way=under_way)
+
+
+def _drops(connection: sa.Connection, envelope_id: UUID, role_ids: Collection[int | None]) -> dict[int, str]:
+    """The roles that go without an envelope, by id: who decided so, and why."""
+    history = model.history.c
+    subjects = {f"{role_id} {envelope_id}": role_id for role_id in role_ids if role_id is not None}
+    dropped = sa.select(history.subject_id, history.reason).where(
+        history.subject == "delivery", history.subject_id.in_(subjects), history.move == DROPPED
+    )
+    return {subjects[subject_id]: reason for subject_id, reason in connection.execute(dropped)}
 
 
 def _roles_of(envelope_id: UUID) -> sa.Select[Any]:

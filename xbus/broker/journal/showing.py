@@ -13,13 +13,15 @@ from xbus import model
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.event_states import EventState, event_state
+from xbus.broker.journal.overlays import OverlaidItem, list_overlaid
 from xbus.broker.journal.role_progress import RoleProgress, role_progress
 from xbus.broker.journal.tracking import FailureSummary, list_failures
 from xbus.states import EnvelopeState, ReplyState
 
 MOST_EVENTS = 100
 MOST_FAILURES = 100
-"""How many events and failures of one envelope are shown."""
+MOST_ITEMS = 100
+"""How many events, failures, and items that some role gets otherwise, of one envelope are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,13 @@ class EventSummary:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeDetail:
-    """An envelope with its first events, and the newest failures, newest first."""
+    """An envelope with its first events, the newest failures, newest first, and items that some role gets otherwise."""
 
     summary: EnvelopeSummary
     hash: bytes | None
     event_list: tuple[EventSummary, ...]
     failures: tuple[FailureSummary, ...]
+    overlaid: tuple[OverlaidItem, ...]
 
 
 def list_envelopes(
@@ -107,6 +110,7 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
         None if row.hash is None else bytes(row.hash),
         tuple(_events(connection, summary)),
         tuple(list_failures(connection, envelope_id=envelope_id, limit=MOST_FAILURES)),
+        tuple(list_overlaid(connection, envelope_id, MOST_ITEMS)),
     )
 
 

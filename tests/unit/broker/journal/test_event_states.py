@@ -42,6 +42,8 @@ def roles(states: str) -> list[RoleProgress]:
         ("parked retry*", "stop"),
         ("retried", "stop"),
         ("retried done", "part"),
+        ("dropped", "stop"),
+        ("dropped done", "part"),
     ],
 )
 def test_the_state_of_an_event_of_a_received_envelope(states: str, of_event: str) -> None:
