@@ -118,7 +118,7 @@ async def test_a_resumed_delivery_is_due_and_counted_anew(journal: Journal, scri
     await park(journal, first, role_id)
     await repair.do(hold_delivery, role_id, first.envelope_id)
     await repair.do(resume_delivery, role_id, first.envelope_id, DECISION)
-    (row,) = await journal.read(read_due_deliveries, role_id, (), 10)
+    (row,) = await journal.read(read_due_deliveries, role_id, (), 10, NOW)
     assert (row.attempts, row.code) == (0, "resumed")
     for move in (resume_delivery, drop_delivery):
         with pytest.raises(Refused, match="is not parked: it is retry for store_1"):
