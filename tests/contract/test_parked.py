@@ -14,6 +14,7 @@ from tests.contract.test_repeats import items_of, log, park, states
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.corrections import add_correction, read_corrections
+from xbus.broker.journal.database import is_memory
 from xbus.broker.journal.deliveries import read_due_deliveries
 from xbus.broker.journal.event_states import DROPPED
 from xbus.broker.journal.journal import Journal
@@ -37,13 +38,16 @@ class Repair:
     def __init__(self, engine: sa.Engine, scribe: Scribe) -> None:
         self._engine = engine
         self._scribe = scribe
+        # A database in memory has one connection only.
+        self._turn = asyncio.Semaphore(1 if is_memory(engine) else 2)
 
     async def do(self, work: Callable[..., Any], *args: Any) -> Any:
         def in_transaction() -> Any:
             with self._engine.begin() as connection:
                 return work(connection, *args)
 
-        return await asyncio.to_thread(in_transaction)
+        async with self._turn:
+            return await asyncio.to_thread(in_transaction)
 
     async def parked(self, receipt: Receipt, role: str | None = None) -> list[Parked]:
         _, found = await self.do(find_parked, receipt.envelope_id, role)
