@@ -56,7 +56,7 @@ def _translated(translate: Callable[[XbusError, str], Any]) -> Callable[[Verb], 
             except XbusError as error:
                 return translate(error, name)
             if asyncio.iscoroutine(outcome):
-                return _awaited(outcome, translate, name)
+                outcome = asyncio.get_running_loop().create_task(outcome, name=name)
             if isinstance(outcome, asyncio.Future | Later):
                 return Later.of(outcome).otherwise(functools.partial(_translated_error, translate, name))
             return outcome
@@ -64,13 +64,6 @@ def _translated(translate: Callable[[XbusError, str], Any]) -> Callable[[Verb], 
         return cast(Verb, translated)
 
     return decorate
-
-
-async def _awaited(outcome: Any, translate: Callable[[XbusError, str], Any], name: str) -> Any:
-    try:
-        return await outcome
-    except XbusError as error:
-        return translate(error, name)
 
 
 def _translated_error(translate: Callable[[XbusError, str], Any], name: str, error: Exception) -> Any:

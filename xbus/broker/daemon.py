@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from xbus.broker.configuration import Configuration
+from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.journal import Journal
 from xbus.broker.mishaps import Mishaps
 from xbus.broker.parts import PARTS, Part, Shared
@@ -148,6 +149,7 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
             with _stop_signals() as stop:
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(journal.ended(), name="journal")
+                tasks.create_task(tell_outages(journal, health), name="outages")
                 await _start(parts, configuration, tasks)
                 _spare_collector()
                 _tell_ready(addresses, ready_file)

@@ -21,6 +21,7 @@ from xbus.broker.front.repeating import Repeating
 from xbus.broker.front.replies import Replies
 from xbus.broker.front.verbs import FrontVerbs
 from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
@@ -125,9 +126,14 @@ class FrontPart:
             ),
             name="front",
             max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,
-            may_read=lambda: shared.journal.has_room and not self._stopping,
+            may_read=self._may_read,
             clock=shared.clock,
         )
+
+    def _may_read(self) -> bool:
+        # A silent database must not keep callers waiting: they are refused while there is no room.
+        has_room = self._shared.journal.has_room or self._shared.journal.overdue is not None
+        return has_room and not self._stopping
 
     def bind(self) -> str:
         return self._server.bind(self._shared.config.zmq.frontsocket)
@@ -142,6 +148,7 @@ class FrontPart:
         self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
         self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")
         self._shared.tasks.create_task(self._space.watch(), name="space")
+        self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to emitters")
         self._shared.journal.on_room(self._server.resume)
         self._server.start()
 
@@ -266,6 +273,7 @@ class BackPart:
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
+        self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")
         self._server.start()
 
     async def stop(self, seconds: float) -> None:

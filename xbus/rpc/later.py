@@ -19,10 +19,16 @@ class Later(Generic[T]):
         step: makes the outcome from the future when that is done: returns the answer, or raises the error.
     """
 
-    __slots__ = ("_answer", "_error", "_future", "_step")
+    __slots__ = ("_answer", "_before", "_error", "_future", "_step")
 
-    def __init__(self, future: "asyncio.Future[Any]", step: "Callable[[asyncio.Future[Any]], T]") -> None:
+    def __init__(
+        self,
+        future: "asyncio.Future[Any]",
+        step: "Callable[[asyncio.Future[Any]], T]",
+        before: "Later[Any] | None" = None,
+    ) -> None:
         self._future = future
+        self._before = before
         self._step: Callable[[asyncio.Future[Any]], T] | None = step
         self._answer: T | None = None
         self._error: BaseException | None = None
@@ -34,7 +40,7 @@ class Later(Generic[T]):
 
     def then(self, make: Callable[[T], U]) -> "Later[U]":
         """Go on from the answer; an error goes past."""
-        return Later(self._future, lambda _: make(self.result()))
+        return Later(self._future, lambda _: make(self.result()), self)
 
     def otherwise(self, heal: Callable[[Exception], T]) -> "Later[T]":
         """Go on from an error: ``heal`` returns an answer in its place, or raises another error."""
@@ -45,11 +51,25 @@ class Later(Generic[T]):
             except Exception as error:
                 return heal(error)
 
-        return Later(self._future, step)
+        return Later(self._future, step, self)
 
     def add_done_callback(self, callback: "Callable[[Later[T]], object]") -> None:
         """Call ``callback`` with this when the outcome can be asked for."""
         self._future.add_done_callback(lambda _: callback(self))
+
+    def give_up(self, error: Exception) -> None:
+        """Wait for the future no longer: the outcome is what the steps make of ``error``; to be asked for at once."""
+        first: Later[Any] = self
+        while first._before is not None:
+            first = first._before
+        first._step, first._error = None, error
+        # What comes of it all the same is nobody's concern.
+        self._future.add_done_callback(lambda future: future.cancelled() or future.exception())
+
+    def cancel(self) -> None:
+        """Break off the work that the future stands for, where it stands for any."""
+        if isinstance(self._future, asyncio.Task):
+            self._future.cancel()
 
     def cancelled(self) -> bool:
         """Whether the future was given up; then there is no outcome."""

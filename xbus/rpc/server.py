@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import functools
 import logging
 import os
 import secrets
@@ -66,9 +65,8 @@ class Server:
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._unreadable = Complaints(self._clock)
         self._undelivered = Complaints(self._clock)
-        self._unanswered = 0
+        self._waiting: dict[asyncio.Future[Any] | Later[Any], tuple[Request, float]] = {}
         self._caller = b""
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self._socket = context.socket(zmq.ROUTER)
@@ -87,7 +85,7 @@ class Server:
     @property
     def unanswered(self) -> int:
         """How many calls wait for their handler's future."""
-        return self._unanswered
+        return len(self._waiting)
 
     @property
     def caller(self) -> bytes:
@@ -133,11 +131,21 @@ class Server:
             return False
         return True
 
+    def give_up(self, seconds: float, error: Exception) -> None:
+        """Answer the calls that have waited for so long with what their verbs make of ``error``."""
+        now = asyncio.get_running_loop().time()
+        overdue = [answer for answer, (_, since) in self._waiting.items() if now - since > seconds]
+        for answer in overdue:
+            if isinstance(answer, Later):
+                answer.give_up(error)
+                self._answered(answer)
+
     def close(self) -> None:
         """Give up what is unanswered and close the port."""
         self._drain.pause()
-        for task in self._tasks:
-            task.cancel()
+        for answer in self._waiting:
+            if isinstance(answer, Later | asyncio.Task):
+                answer.cancel()
         self._socket.close()
 
     def _serve(self, frames: list[bytes]) -> None:
@@ -163,17 +171,17 @@ class Server:
     def _answer_later(
         self, request: Request, answer: "asyncio.Future[Any] | Later[Any] | CoroutineType[Any, Any, Any]"
     ) -> None:
-        self._unanswered += 1
-        self._all_answered.clear()
         if isinstance(answer, CoroutineType):
             answer = asyncio.get_running_loop().create_task(answer, name=f"{self.name} {request.method}")
-            self._tasks.add(answer)
-            answer.add_done_callback(self._tasks.discard)
-        answer.add_done_callback(functools.partial(self._answered, request))
+        self._waiting[answer] = (request, asyncio.get_running_loop().time())
+        self._all_answered.clear()
+        answer.add_done_callback(self._answered)
 
-    def _answered(self, request: Request, answer: "asyncio.Future[Any] | Later[Any]") -> None:
-        self._unanswered -= 1
-        if not self._unanswered:
+    def _answered(self, answer: "asyncio.Future[Any] | Later[Any]") -> None:
+        request, _ = self._waiting.pop(answer, (None, 0.0))
+        if request is None:  # it was given up before
+            return
+        if not self._waiting:
             self._all_answered.set()
         if self._socket.closed:
             return

@@ -81,6 +81,8 @@ class Committer:
         self._taken_in: dict[UUID, EventIdTaken] = {}
         self.faults = 0
         """How many faults there have been; what a maker of calls knows once it has their answers."""
+        self.outage: JournalUnavailable | None = None
+        """Why the last try to write failed; None where it did not, or only as what was to be written was wrong."""
         self.stored_bytes = 0
         """How much data was stored since it began, as far as that is known."""
 
@@ -125,10 +127,14 @@ class Committer:
     def _do_errand(self, errand: Errand) -> Any:
         try:
             with journal_errors(), self._connected().begin():
-                return errand(self._connected())
+                answer = errand(self._connected())
         except XbusError as error:
+            if isinstance(error, JournalUnavailable):
+                self.outage = error
             self._disconnect()
             return error
+        self.outage = None
+        return answer
 
     def _write_group(self, calls: Sequence[Call]) -> list[Any]:
         if any(self._is_overtaken(call) for call in calls):
@@ -138,7 +144,7 @@ class Committer:
         try:
             return self._transaction(calls)
         except JournalUnavailable as error:
-            self._note_outage()
+            self._note_outage(error)
             return [error] * len(calls)
         except Superseded:
             raise
@@ -161,7 +167,8 @@ class Committer:
             return EventIdTaken(taken.cause, taken.next_step)
         return JournalUnavailable("a write before this one failed", "repeat both")
 
-    def _note_outage(self) -> None:
+    def _note_outage(self, error: JournalUnavailable) -> None:
+        self.outage = error
         self.faults += 1
         self._last_outage = self.faults
         self._last_fault_of.clear()
@@ -196,17 +203,18 @@ class Committer:
                 answers = carry_out(self._connected(), group, self._max_segment_bytes)
                 self._stamp(data_bytes)
                 committing = True
-        except JournalUnavailable:
+        except JournalUnavailable as error:
             self._disconnect()
             if not committing:
                 raise
             committed = self._was_committed()
             if committed is None:
                 self._undecided = _Undecided(calls, answers)
-                self._note_outage()
+                self._note_outage(error)
                 return [UNDECIDED] * len(calls)
             if not committed:
                 raise
+        self.outage = None
         self.stored_bytes += data_bytes
         return answers
 
@@ -240,6 +248,10 @@ class Committer:
             return undecided.answers
         self._note_faults(undecided.calls)
         return [_away()] * len(undecided.calls)
+
+    def try_to_write(self) -> None:
+        """Commit what changes nothing, to see whether the database takes it."""
+        self._do_errand(lambda connection: connection.execute(_TOUCH, {"of_name": self._name}))
 
     def _was_committed(self) -> bool | None:
         """Whether the last group's COMMIT took place although its confirmation got lost; None while nobody can tell."""
@@ -289,5 +301,6 @@ _STAMP = Prepared(
     )
 )
 _READ_WRITER = sa.select(model.writer.c.epoch, model.writer.c.group_number).where(_OF_WRITER)
+_TOUCH = sa.update(model.writer).where(_OF_WRITER).values(group_number=model.writer.c.group_number)
 _LOCK_WRITER = _READ_WRITER.with_for_update()
 _NEW_EPOCH = sa.update(model.writer).where(_OF_WRITER).values(epoch=bindparam("new_epoch"))

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from xbus.broker.journal.database import READ_ONLY, create_engine, is_memory, journal_errors
-from xbus.broker.journal.writer import Writer
+from xbus.broker.journal.writer import ANSWER_SECONDS, Writer, silent
 from xbus.broker.journal.writes import Write
 from xbus.errors import JournalUnavailable
 
@@ -115,7 +115,11 @@ class Journal:
             return found
         if self._closed:
             raise JournalUnavailable("the journal is closed", "repeat the call when the broker runs")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, errand)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, errand)
+        except TimeoutError:
+            raise silent(ANSWER_SECONDS) from None
 
     def _read(self, errand: Callable[[sa.Connection], T]) -> T:
         thread = threading.get_ident()
@@ -132,6 +136,16 @@ class Journal:
                 del self._reader_connections[thread]
                 connection.close()
                 raise
+
+    @property
+    def outage(self) -> JournalUnavailable | None:
+        """Why nothing can be written now; None while all goes well, as far as it was tried."""
+        return self._writer.outage
+
+    @property
+    def overdue(self) -> JournalUnavailable | None:
+        """Why calls that have waited for ``ANSWER_SECONDS`` should wait no longer; None where there is no reason."""
+        return self._writer.overdue
 
     @property
     def has_room(self) -> bool:

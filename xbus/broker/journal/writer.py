@@ -22,6 +22,9 @@ GROUP_CALLS = 5_000
 ASK_AGAIN_SECONDS = 0.5
 """How often a database that went away during a COMMIT is asked what became of it."""
 
+ANSWER_SECONDS = 15.0
+"""A database that says nothing for so long is given up for now: nobody is to wait for ever."""
+
 CROWD_CALLS = 8
 CROWD_BYTES = 64 * 1024
 CROWD_SECONDS = 0.001
@@ -65,6 +68,7 @@ class Writer:
         self._full = False
         self._faults_known = 0
         self._closing = False
+        self._busy_since: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"journal-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -86,16 +90,29 @@ class Writer:
             raise
 
     async def close(self) -> None:
-        """Commit what was submitted, then end the thread."""
+        """Commit what was submitted, then end the thread; one that waits for a silent database is left behind."""
         if not self._closing:
             self._closing = True
             self._calls.put(None)
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, ANSWER_SECONDS)
 
     @property
     def has_room(self) -> bool:
         """Whether more should be submitted; false means: let those who send wait."""
         return not self._full
+
+    @property
+    def outage(self) -> JournalUnavailable | None:
+        """Why nothing can be written now; None while all goes well, as far as it was tried."""
+        return self._committer.outage or self.overdue
+
+    @property
+    def overdue(self) -> JournalUnavailable | None:
+        """That the database has been silent for ``ANSWER_SECONDS``, where it has: then nobody should wait longer."""
+        since = self._busy_since
+        if since is None or time.monotonic() - since < ANSWER_SECONDS:
+            return None
+        return silent(time.monotonic() - since)
 
     @property
     def pending_bytes(self) -> int:
@@ -135,6 +152,9 @@ class Writer:
         if self._closing:
             answer.set_exception(JournalUnavailable("the journal is closed", "repeat the call when the broker runs"))
             return answer
+        if self._full and (overdue := self.overdue) is not None:
+            answer.set_exception(overdue)
+            return answer
         self._pending_bytes += size
         self._full = self._full or self._pending_bytes > self._max_pending_bytes
         self._calls.put(_Pending(Call(what, self._faults_known), size, answer))
@@ -150,12 +170,17 @@ class Writer:
         try:
             while going_on:
                 group, going_on = self._take()
+                self._busy_since = self._busy_since or time.monotonic()
                 if self._undecided:
                     self._decide()
+                elif self._committer.outage is not None and not group:
+                    self._committer.try_to_write()
                 answers = self._committer.do([pending.call for pending in group])
                 self._undecided += [
                     pending for pending, answer in zip(group, answers, strict=True) if answer is UNDECIDED
                 ]
+                if not self._undecided:
+                    self._busy_since = None
                 self._tell(group, answers)
                 self._committer.forget_faults(self._faults_known)
                 if _is_crowd(group):
@@ -181,7 +206,7 @@ class Writer:
         group: list[_Pending] = []
         size = 0
         try:
-            pending = self._calls.get(timeout=ASK_AGAIN_SECONDS if self._undecided else None)
+            pending = self._calls.get(timeout=ASK_AGAIN_SECONDS if self._undecided or self._committer.outage else None)
             while pending is not None:
                 group.append(pending)
                 size += pending.size
@@ -224,6 +249,11 @@ class Writer:
         for pending in waiting:
             if pending is not None and not pending.answer.done():
                 pending.answer.set_exception(JournalUnavailable("the journal has ended", "see the broker's log"))
+
+
+def silent(seconds: float) -> JournalUnavailable:
+    """The error of those who have waited for a database in vain."""
+    return JournalUnavailable(f"the database has said nothing for {seconds:.0f} s", "see that it runs, then repeat")
 
 
 def _is_crowd(group: Sequence[_Pending]) -> bool:

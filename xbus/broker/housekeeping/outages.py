@@ -1,0 +1,37 @@
+"""What becomes of callers while the database is away or silent, and what the broker says of itself meanwhile."""
+
+import asyncio
+
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writer import ANSWER_SECONDS
+from xbus.rpc.server import Server
+from xbus.supervision.health import Health
+
+CODE = "journal_unavailable"
+
+LOOK_SECONDS = 0.5
+
+
+async def tell_outages(journal: Journal, health: Health) -> None:
+    """For ever: say in health while nothing can be written; it is over when the first write has gone well again."""
+    while True:
+        outage = journal.outage
+        if outage is None:
+            health.over(CODE)
+        else:
+            health.trouble(CODE, outage.cause, outage.next_step)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def answer_overdue(journal: Journal, server: Server) -> None:
+    """For ever: while the database is silent, let nobody wait for more than ``ANSWER_SECONDS``.
+
+    What becomes of such a call is not known: its caller repeats it, and gets its first answer where it was carried out.
+    """
+    while True:
+        overdue = journal.overdue
+        if overdue is not None:
+            server.give_up(ANSWER_SECONDS, overdue)
+            # It may have stopped reading, as too much waits to be committed.
+            server.resume()
+        await asyncio.sleep(LOOK_SECONDS)
