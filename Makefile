@@ -2,6 +2,8 @@
 #   make demo   all flights of a year through the bus, checked       DB=postgresql://... for that database
 #   make test   the whole suite                                      ARGS="tests/unit -k name" for some of it
 # and for those who work on it:
+#   make torture   everything is killed, stopped and cut off while envelopes flow: nothing acknowledged is lost
+#                  CYCLES=20 SEED=7 DB=sqlite|postgresql FAULTS=all|broker-kill,... see docs/reliability.md
 #   make test-old   old programs in their own environments; needs Python 3.6 and 3.8, see docs/development.md
 #   make lint   make bench [ONLY=scenario] [DB=sqlite|postgresql|both]   make clean
 
@@ -13,10 +15,10 @@ SOURCES := $(wildcard xbus alembic tests examples benchmarks)
 # Tests run side by side in so many processes; one more than two cores, because a test often waits for what it started.
 WORKERS ?= 3
 
-# The demo and the benchmarks read these from their environment.
-export DB ONLY
+# The demo, the benchmarks and the torture read these from their environment.
+export DB ONLY CYCLES SEED FAULTS RSS FOLDER
 
-.PHONY: demo test test-old lint bench clean
+.PHONY: demo test test-old torture lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -27,6 +29,9 @@ test: $(VENV)/.installed-dev
 
 test-old: $(VENV)/.installed-dev
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -o faulthandler_timeout=600 tests/old $(ARGS)
+
+torture: $(VENV)/.installed-dev
+	@$(IN_VENV) tests.torture
 
 lint: $(VENV)/.installed-dev
 	$(IN_VENV) ruff check $(SOURCES)

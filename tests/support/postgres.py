@@ -99,6 +99,9 @@ class Cluster:
     Args:
         programs: the folder of ``initdb`` and ``postgres``.
         folder: an empty one, for its data.
+
+    Attributes:
+        port: where it listens.
     """
 
     def __init__(self, programs: Path, folder: Path) -> None:
@@ -107,7 +110,7 @@ class Cluster:
         if self._account is not None:
             os.chown(folder, self._account.pw_uid, self._account.pw_gid)
         self._programs = self._reachable(programs)
-        self._port = free_port()
+        self.port = free_port()
         self._password = secrets.token_hex(16)
         self._process: subprocess.Popen[Any] | None = None
         self._initialise()
@@ -115,7 +118,13 @@ class Cluster:
     @property
     def url(self) -> str:
         """Of the database that is always there, for its owner."""
-        return f"postgresql://xbus:{self._password}@127.0.0.1:{self._port}/postgres"
+        return f"postgresql://xbus:{self._password}@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def pid(self) -> int:
+        """The id of its server's first process."""
+        assert self._process is not None, "the server does not run"
+        return self._process.pid
 
     @property
     def runs(self) -> bool:
@@ -124,7 +133,7 @@ class Cluster:
 
     def start(self) -> None:
         """Run it, and come back when it answers."""
-        place: list[str | Path] = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self._port), "-k", self._folder]
+        place: list[str | Path] = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]
         place += ["-c", f"max_wal_size={LOG_SIZE}"]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -1,0 +1,36 @@
+"""The torture of ``make torture``, in brief."""
+
+import json
+from pathlib import Path
+
+import psutil
+
+from tests.support.processes import Process, module
+from tests.support.waiting import wait_until
+from tests.torture.run import torture
+from tests.torture.settings import Settings
+
+KEYS = {"cycles", "seed", "database", "acknowledged", "delivered", "lost", "invented", "torn", "reordered"}
+KEYS |= {"duplicated", "duplicates_allowed", "peak_rss_mib", "faults"}
+
+
+async def test_two_cycles(tmp_path: Path) -> None:
+    settings = Settings(cycles=2, faults="broker-kill,emitter-kill,cut-front")
+    outcome = await torture(settings, tmp_path)
+    assert outcome.complaints() == []
+    told = json.loads(outcome.line(settings))
+    assert told.keys() == KEYS
+    assert told["delivered"] >= told["acknowledged"] > 0
+    assert sum(told["faults"].values()) >= 2
+
+
+def test_nothing_is_left_of_a_run_that_is_interrupted(tmp_path: Path) -> None:
+    run = Process(*module("tests.torture"), output=tmp_path / "output", env={"FOLDER": str(tmp_path / "run")})
+    try:
+        wait_until((tmp_path / "run" / "small_1.jsonl").exists, "the emitters begin", 60)
+        programs = psutil.Process(run.pid).children(recursive=True)
+        assert len(programs) > 5
+        assert run.stop() == 130, run.text
+    finally:
+        run.kill()
+    assert not any(program.is_running() for program in programs)

@@ -1,0 +1,177 @@
+"""All programs of a run and the connections between them; what is started here is ended here."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import click
+
+from tests.support.daemon import write_config
+from tests.support.ports import free_port
+from tests.support.processes import module, script
+from tests.torture import bus
+from tests.torture.history import Routes, lines
+from tests.torture.program import Broker, Program
+from tests.torture.proxy import Proxy
+
+RECIPIENT_SECONDS = 20.0
+EMITTER_SECONDS = 90.0
+BROKER_SECONDS = 30.0
+"""How long each may take to end when it is asked to; an emitter first gets its envelope off its hands."""
+
+ENDED_WELL = (0, -signal.SIGTERM)
+"""The second is the code of one that was asked before it could listen."""
+
+WATCH_SECONDS = 0.2
+BEGIN_SECONDS = 60.0
+"""How long it may take until every emitter has begun."""
+
+HEARTBEAT_SECONDS = 0.5
+SLOW_SECONDS, QUICK_SECONDS = 0.06, 0.005
+"""How long a consumer takes for an envelope at the most."""
+
+
+class Arena:
+    """A broker, recipients and emitters around it, and a proxy in each connection.
+
+    Args:
+        folder: for all files.
+        url: the database, as the broker is to reach it.
+        seed: for what the emitters send.
+
+    Attributes:
+        routes: the ways of the items.
+        problems: what went wrong without having been struck.
+    """
+
+    def __init__(self, folder: Path, url: str, seed: int) -> None:
+        settled = bus.read_bus()
+        self.folder = folder
+        self.routes: Routes = bus.routes(settled)
+        self.problems: list[str] = []
+        self._front, self._back = free_port(), free_port()
+        self._links: dict[str, list[Proxy]] = {}
+        config = write_config(folder / "config.ini", url, {**bus.OPTIONS, "zmq": self._sockets()})
+        self.broker = Broker([script("start_xbusbroker"), "-c", str(config)], folder)
+        workers, consumers = bus.roles(settled, "worker"), bus.roles(settled, "consumer")
+        self.workers = {login: self._worker(login, service) for login, service in workers.items()}
+        self.consumers = {login: self._consumer(login) for login in consumers}
+        self.emitters = {login: self._emitter(login, seed) for login in settled.emitters}
+
+    @property
+    def programs(self) -> Mapping[str, Program]:
+        """All of them, by name."""
+        return {"broker": self.broker, **self.workers, **self.consumers, **self.emitters}
+
+    def links(self, name: str) -> Iterable[Proxy]:
+        """The connections between a program and the broker."""
+        return self._links[name]
+
+    def log_of(self, login: str) -> Path:
+        """Where an emitter or a consumer writes down what it does."""
+        return self.folder / f"{login}.jsonl"
+
+    # -- from the beginning to the end ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["Arena"]:
+        """All programs run within the block; behind it nothing is left of them."""
+        try:
+            for proxy in self._proxies():
+                await proxy.start()
+            await self.broker.start()
+            for program in (*self.workers.values(), *self.consumers.values(), *self.emitters.values()):
+                await program.start()
+            async with asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(self._watch())
+                try:
+                    await self._all_begun()
+                    yield self
+                finally:
+                    watch.cancel()
+        finally:
+            for program in self.programs.values():
+                program.kill()
+            for proxy in self._proxies():
+                await proxy.close()
+
+    async def end_emitters(self) -> None:
+        """Let the emitters finish what they are at, and end."""
+        await self._end(self.emitters.values(), EMITTER_SECONDS)
+
+    async def end_others(self) -> None:
+        """End the recipients, then the broker, as an operator would."""
+        await self._end((*self.workers.values(), *self.consumers.values()), RECIPIENT_SECONDS)
+        self.broker.sample()
+        await self._end((self.broker,), BROKER_SECONDS)
+
+    async def _end(self, programs: Iterable[Program], seconds: float) -> None:
+        ending = list(programs)
+        codes = await asyncio.gather(*(program.end(seconds) for program in ending))
+        self.problems += [
+            f"{program.name} did not end within {seconds:g} s" if code is None else f"{program.name} ended with {code}"
+            for program, code in zip(ending, codes, strict=True)
+            if code not in ENDED_WELL
+        ]
+
+    async def _all_begun(self) -> None:
+        async with asyncio.timeout(BEGIN_SECONDS):
+            while not all(any(lines(self.log_of(login))) for login in self.emitters):
+                await asyncio.sleep(WATCH_SECONDS)
+
+    async def _watch(self) -> None:
+        """Notice who ends by itself, and start it again."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            self.broker.sample()
+            for program in self.programs.values():
+                if program.should_run and not program.runs:
+                    code = await program.ended(1)
+                    self.problems.append(f"{program.name} ended by itself with {code}")
+                    click.echo(self.problems[-1], err=True)
+                    await program.start()
+
+    def _proxies(self) -> list[Proxy]:
+        return [proxy for links in self._links.values() for proxy in links]
+
+    # -- the programs --------------------------------------------------------------------------------------------------
+
+    def _sockets(self) -> dict[str, object]:
+        return {
+            "frontsocket": f"tcp://127.0.0.1:{self._front}",
+            "backsocket": f"tcp://127.0.0.1:{self._back}",
+        }
+
+    def _link(self, name: str, target: int) -> int:
+        """A proxy in front of a port; where it listens."""
+        proxy = Proxy(free_port(), target)
+        self._links.setdefault(name, []).append(proxy)
+        return proxy.port
+
+    def _emitter(self, login: str, seed: int) -> Program:
+        front = f"tcp://127.0.0.1:{self._link(login, self._front)}"
+        options = ["--front", front, "--login", login, "--log", str(self.log_of(login)), "--seed", str(seed)]
+        return Program(login, [*module("tests.torture.emitter"), *options], self.folder)
+
+    def _worker(self, login: str, service: str) -> Program:
+        options = [*self._recipient(login), "--service", service]
+        return Program(login, [*module("tests.torture.worker"), *options], self.folder)
+
+    def _consumer(self, login: str) -> Program:
+        paths = {type_name: ways[login] for type_name, ways in self.routes.items() if login in ways}
+        pause = SLOW_SECONDS if login == bus.SLOW else QUICK_SECONDS
+        options = ["--log", str(self.log_of(login)), "--paths", json.dumps(paths), "--pause", str(pause)]
+        return Program(login, [*module("tests.torture.consumer"), *self._recipient(login), *options], self.folder)
+
+    def _recipient(self, login: str) -> list[str]:
+        own = free_port()
+        options = {
+            "bind": f"tcp://127.0.0.1:{own}",
+            "advertise": f"tcp://127.0.0.1:{self._link(login, own)}",
+            "heartbeat_seconds": HEARTBEAT_SECONDS,
+        }
+        back = f"tcp://127.0.0.1:{self._link(login, self._back)}"
+        return ["--back", back, "--login", login, "--options", json.dumps(options)]

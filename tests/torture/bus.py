@@ -1,0 +1,137 @@
+"""The bus under torture: set up from ``bus.toml``, and read again to know which way items take."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tests.support.bus import password_hash
+from tests.torture.history import Received, Routes
+from xbus import model
+from xbus.admin import bus_file
+from xbus.broker.journal.configuration import (
+    Bus,
+    EventType,
+    Node,
+    apply,
+    logins_without_password,
+    make_plan,
+    read_stored,
+    set_password,
+)
+from xbus.broker.journal.connection import reading, writing
+from xbus.clock import SystemClock
+from xbus.states import EnvelopeState
+
+BUS_FILE = Path(__file__).with_name("bus.toml")
+
+SLOW = "ledger_1"
+"""The consumer that takes its time."""
+
+OPTIONS: dict[str, dict[str, object]] = {
+    "supervision": {
+        "enabled": "true",
+        "node.polling.interval": 0.5,
+        "node.polling.timeout": 1,
+        "node.misses.threshold": 2,
+    },
+    "back": {
+        "start_event_timeout": 5,
+        "send_item_timeout": 5,
+        "end_event_timeout": 5,
+        "end_envelope_timeout": 5,
+        "stop_envelope_timeout": 5,
+        "register_timeout": 3,
+        "worker_grace": 0.5,
+        "behind_after": 1,
+    },
+}
+"""Small time-outs, so that the broker notices within a run what a person would wait for."""
+
+
+def read_bus() -> Bus:
+    """What the bus file says."""
+    return bus_file.read(BUS_FILE.read_bytes()).bus
+
+
+def set_up(url: str) -> None:
+    """Apply the bus file, and let everybody in."""
+    at = SystemClock().now()
+    with writing(url) as connection:
+        plan = make_plan(read_stored(connection), read_bus())
+        assert not plan.problems, plan.problems
+        apply(connection, plan, at)
+        for kind, login in [*logins_without_password(connection)]:
+            set_password(connection, kind, login, password_hash(), at)
+
+
+def roles(bus: Bus, kind: str) -> dict[str, str]:
+    """The service of each role, by login, where it is a worker or a consumer."""
+    return {role.login: role.service for role in bus.roles.values() if bus.services[role.service].kind == kind}
+
+
+def ordered(bus: Bus) -> frozenset[str]:
+    """The roles that want order."""
+    return frozenset(login for login, role in bus.roles.items() if getattr(role, "ordered", False))
+
+
+def routes(bus: Bus) -> Routes:
+    """For each event type the consumer roles that it leads to, each with the workers on the way."""
+    consumers = roles(bus, "consumer")
+    return {
+        name: {
+            login: path
+            for service, path in _ways(event_type)
+            for login, of_service in consumers.items()
+            if of_service == service
+        }
+        for name, event_type in bus.event_types.items()
+    }
+
+
+def _ways(event_type: EventType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each service at an end of the graph, with those before it."""
+    led_to = {child for node in event_type.nodes.values() for child in node.to}
+    ways: list[tuple[Node, tuple[str, ...]]] = [
+        (node, ()) for name, node in event_type.nodes.items() if name not in led_to
+    ]
+    while ways:
+        node, path = ways.pop()
+        if not node.to:
+            yield node.service, path
+        ways += [(event_type.nodes[child], (*path, node.service)) for child in node.to]
+
+
+def read_received(url: str, above: int = 0) -> dict[str, Received]:
+    """The envelopes that the journal says are received, by id.
+
+    Args:
+        above: only those behind this position.
+    """
+    envelope, event = model.envelope.c, model.event.c
+    statement = (
+        sa.select(envelope.id, envelope.position, model.event_type.c.name, event["items"])
+        .select_from(model.envelope)
+        .join(model.event, event.envelope_id == envelope.id)
+        .join(model.event_type, model.event_type.c.id == event.event_type_id)
+        .where(envelope.state == EnvelopeState.RECEIVED.value, envelope.position > above)
+        .order_by(envelope.position, event.number)
+    )
+    events: dict[tuple[str, int], list[tuple[str, int]]] = {}
+    with reading(url) as connection:
+        for envelope_id, position, type_name, items in connection.execute(statement):
+            events.setdefault((str(envelope_id), position), []).append((type_name, items))
+    return {envelope_id: Received(position, tuple(found)) for (envelope_id, position), found in events.items()}
+
+
+def read_rows(url: str) -> dict[tuple[str, str], str]:
+    """Why envelopes did not go the normal way, by role and envelope id."""
+    row = model.delivery.c
+    statement = sa.select(model.role.c.login, row.envelope_id, row.state, row.attempts, row.code, row.cause).join(
+        model.role, model.role.c.id == row.role_id
+    )
+    with reading(url) as connection:
+        return {
+            (login, str(envelope_id)): f"{state} after {attempts} attempts, {code}: {cause}"
+            for login, envelope_id, state, attempts, code, cause in connection.execute(statement)
+        }

@@ -1,0 +1,218 @@
+"""Judges a history; pure. What it looks for is what the bus promises, and nothing is taken from the bus on trust but
+which envelopes it says are received."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.torture.history import Commit, CommittedEvent, History, Received, Sent
+from tests.torture.items import event_ref
+
+SETTLE_SECONDS = 3.0
+"""How long after a commit it may still be unwritten that it was told: a fault until then may make it come again."""
+
+EVERYBODYS = frozenset({"broker", "database"})
+"""Targets whose faults concern every consumer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was not kept.
+
+    Args:
+        kind: ``lost``, ``invented``, ``torn``, ``reordered`` or ``duplicated``.
+        what: the envelope and the role, in a sentence.
+    """
+
+    kind: str
+    what: str
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came out.
+
+    Attributes:
+        acknowledged: items in envelopes whose sealing was acknowledged.
+        delivered: items in envelopes that every role which is owed them has committed.
+        duplicated: commits of what a role had committed before.
+        duplicates_allowed: those of them that a fault explains.
+    """
+
+    acknowledged: int = 0
+    delivered: int = 0
+    duplicated: int = 0
+    duplicates_allowed: int = 0
+    violations: list[Violation] = field(default_factory=list)
+
+    def count(self, kind: str) -> int:
+        """How many violations there are of a kind."""
+        return sum(violation.kind == kind for violation in self.violations)
+
+
+def check(history: History) -> Verdict:
+    """Judge a run that has come to rest."""
+    violations = [
+        *_lost(history),
+        *(violation for role in sorted(history.commits) for violation in _of_role(history, role)),
+    ]
+    explained = [_is_explained(history, role, *pair) for role, *pair in _repeated(history)]
+    return Verdict(
+        acknowledged=sum(sent.items for sent in history.sent.values() if sent.sealed),
+        delivered=sum(_items(envelope) for envelope_id, envelope in _delivered(history)),
+        duplicated=len(explained),
+        duplicates_allowed=sum(explained),
+        violations=violations,
+    )
+
+
+def missing(history: History) -> list[tuple[str, str]]:
+    """Which received envelopes are not committed where they are owed: pairs of role and envelope id."""
+    committed = {role: {commit.envelope_id for commit in commits} for role, commits in history.commits.items()}
+    return [
+        (role, envelope_id)
+        for envelope_id, envelope in history.received.items()
+        for role in sorted(_owed(history, envelope))
+        if envelope_id not in committed.get(role, ())
+    ]
+
+
+# -- nothing lost ------------------------------------------------------------------------------------------------------
+
+
+def _lost(history: History) -> Iterator[Violation]:
+    for sent in history.sent.values():
+        if not sent.sealed:
+            continue
+        received = history.received.get(sent.envelope_id or "")
+        if received is None:
+            yield Violation("lost", f"{_name(sent)} was acknowledged as sealed, and the journal has not received it")
+        elif sent.position not in (None, received.position):
+            yield Violation("lost", f"{_name(sent)} is at position {received.position}, its receipt says otherwise")
+    for role, envelope_id in missing(history):
+        position = history.received[envelope_id].position
+        why = history.rows.get((role, envelope_id), "it has no row")
+        yield Violation("lost", f"envelope {envelope_id} at position {position} never reached {role}: {why}")
+
+
+def _owed(history: History, envelope: Received) -> set[str]:
+    return {role for type_name, _ in envelope.events for role in history.routes[type_name]}
+
+
+def _delivered(history: History) -> Iterator[tuple[str, Received]]:
+    lacking = {envelope_id for _, envelope_id in missing(history)}
+    return ((name, envelope) for name, envelope in history.received.items() if name not in lacking)
+
+
+def _items(envelope: Received) -> int:
+    return sum(items for _, items in envelope.events)
+
+
+# -- what a role committed ---------------------------------------------------------------------------------------------
+
+
+def _of_role(history: History, role: str) -> Iterator[Violation]:
+    by_ref: dict[str, str] = {}
+    for commit in history.commits[role]:
+        yield from _of_commit(history, role, commit)
+        ref = commit.ref
+        if ref and by_ref.setdefault(ref, commit.envelope_id) != commit.envelope_id:
+            known = by_ref[ref]
+            yield Violation("duplicated", f"{role} committed {ref} as envelope {known} and as {commit.envelope_id}")
+    for _, first, second in _repeated(history, role):
+        if not _is_explained(history, role, first, second):
+            seconds = second.at - first.at
+            what = (
+                f"{role} committed envelope {first.envelope_id} again, {seconds:.1f} s later, and no fault explains it"
+            )
+            yield Violation("duplicated", what)
+    if role in history.ordered:
+        yield from _out_of_order(history, role)
+
+
+def _of_commit(history: History, role: str, commit: Commit) -> Iterator[Violation]:
+    sent = history.sent_as(commit)
+    where = f"envelope {commit.envelope_id} ({commit.ref}) at {role}"
+    for event in commit.events:
+        if event.strange:
+            yield Violation("invented", f"{where}: nobody sent {event.strange[0]}")
+    if sent is None:
+        yield Violation("invented", f"{where}: nobody sent it")
+    elif not sent.sealing:
+        yield Violation("invented", f"{where}: its emitter never asked to seal it")
+    elif commit.envelope_id not in history.received:
+        yield Violation("invented", f"{where}: the journal has not received it")
+    elif sent.envelope_id not in (None, commit.envelope_id):
+        yield Violation("invented", f"{where}: its emitter was told the id {sent.envelope_id}")
+    else:
+        yield from _compare(where, _expected(history, role, sent), commit.events)
+
+
+def _expected(history: History, role: str, sent: Sent) -> list[CommittedEvent]:
+    """What a role should have got of an envelope."""
+    return [
+        CommittedEvent(type_name, event_ref(sent.ref, number) if items else "", ((0, items),) if items else ())
+        for number, (type_name, items) in enumerate(sent.events)
+        if role in history.routes[type_name]
+    ]
+
+
+def _compare(where: str, expected: Sequence[CommittedEvent], found: Sequence[CommittedEvent]) -> Iterator[Violation]:
+    expected_refs, found_refs = _names(expected), _names(found)
+    if Counter(expected_refs) != Counter(found_refs):
+        yield Violation("torn", f"{where}: it has the events {found_refs} and should have {expected_refs}")
+        return
+    if expected_refs != found_refs:
+        yield Violation("reordered", f"{where}: its events came as {found_refs} instead of {expected_refs}")
+    wanted = {event.ref: event.runs for event in expected}
+    for event in found:
+        if event.runs == wanted[event.ref]:
+            continue
+        kind = "reordered" if sorted(_indices(event.runs)) == _indices(wanted[event.ref]) else "torn"
+        yield Violation(kind, f"{where}: {event.ref} has the items {event.runs} instead of {wanted[event.ref]}")
+
+
+def _names(events: Iterable[CommittedEvent]) -> list[tuple[str, str]]:
+    return [(event.type_name, event.ref) for event in events]
+
+
+def _indices(runs: Iterable[tuple[int, int]]) -> list[int]:
+    return [index for first, length in runs for index in range(first, first + length)]
+
+
+# -- nothing twice, in order -------------------------------------------------------------------------------------------
+
+
+def _repeated(history: History, only: str | None = None) -> Iterator[tuple[str, Commit, Commit]]:
+    """Each commit of what the role had committed before, with the one before."""
+    for role in history.commits if only is None else (only,):
+        last: dict[str, Commit] = {}
+        for commit in history.commits[role]:
+            if commit.envelope_id in last:
+                yield role, last[commit.envelope_id], commit
+            last[commit.envelope_id] = commit
+
+
+def _is_explained(history: History, role: str, first: Commit, second: Commit) -> bool:
+    """Whether a fault struck between the hand-over and the moment at which it was surely written that it is done."""
+    concerned = EVERYBODYS | {role}
+    until = min(first.at + SETTLE_SECONDS, second.at)
+    return any(
+        fault.target in concerned and fault.since <= until and fault.until >= first.begun for fault in history.faults
+    )
+
+
+def _out_of_order(history: History, role: str) -> Iterator[Violation]:
+    last: dict[str, int] = defaultdict(int)
+    for commit in history.commits[role]:
+        sent, received = history.sent_as(commit), history.received.get(commit.envelope_id)
+        if sent is None or received is None:
+            continue
+        if received.position < last[sent.key]:
+            what = f"{role} committed position {received.position} behind {last[sent.key]} of the key {sent.key!r}"
+            yield Violation("reordered", what)
+        last[sent.key] = max(last[sent.key], received.position)
+
+
+def _name(sent: Sent) -> str:
+    return f"envelope {sent.envelope_id} ({sent.ref})"

@@ -1,0 +1,73 @@
+"""A consumer that writes down what it commits, all or nothing, in a file that outlives it."""
+
+import argparse
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any, cast
+
+from tests.support.bus import PASSWORD
+from tests.torture.history import Log, runs_of
+from tests.torture.items import read
+from xbus.recipient import Batch, Consumer, Envelope, Event, ServeOptions, run
+
+MOST_STRANGE = 3
+"""How many strange items of an event are kept."""
+
+
+class Book(Consumer):
+    """Keeps the events of an envelope with it, and writes them in ``commit``.
+
+    Args:
+        log: the file.
+        paths: by event type the workers by which its items come.
+        pause: how long it takes for an envelope at the most, in seconds.
+    """
+
+    def __init__(self, log: Log, paths: dict[str, list[str]], pause: float) -> None:
+        self._log = log
+        self._paths = paths
+        self._pause = pause
+        self._chance = random.Random()
+
+    def on_event_start(self, event: Event) -> None:
+        event.envelope.state.setdefault("begun", time.monotonic())
+        event.envelope.state.setdefault("events", []).append(event)
+        event.state.update(ref="", indices=[], strange=[])
+
+    def on_batch(self, event: Event, batch: Batch) -> None:
+        for data in batch.data:
+            self._take(event.state, data, self._paths.get(event.type_name, []))
+
+    def commit(self, envelope: Envelope) -> None:
+        time.sleep(self._chance.uniform(0, self._pause))
+        events = [
+            (event.type_name, event.state["ref"], runs_of(event.state["indices"]), event.state["strange"])
+            for event in envelope.state["events"]
+        ]
+        self._log.write(id=envelope.id, begun=envelope.state["begun"], events=events)
+
+    @staticmethod
+    def _take(state: dict[str, Any], data: bytes, path: list[str]) -> None:
+        found = read(data, path)
+        ref, index = found or ("", 0)
+        state["ref"] = state["ref"] or ref
+        if found is not None and ref == state["ref"]:
+            state["indices"].append(index)
+        elif len(state["strange"]) < MOST_STRANGE:
+            state["strange"].append(repr(data[:100]))
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser()
+    for name in ("--back", "--login", "--log", "--paths", "--pause", "--options"):
+        parser.add_argument(name, required=True)
+    given = parser.parse_args()
+    book = Book(Log(Path(given.log)), json.loads(given.paths), float(given.pause))
+    run(book, given.back, given.login, PASSWORD, **cast(ServeOptions, json.loads(given.options)))
+
+
+if __name__ == "__main__":
+    main()

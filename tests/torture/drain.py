@@ -1,0 +1,70 @@
+"""Waits until everything that the journal has received is where it belongs."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.torture import bus
+from tests.torture.history import Routes
+
+STEP_SECONDS = 0.3
+PATIENCE_SECONDS = 30.0
+"""How long it is waited while nothing arrives any more."""
+
+REST_SECONDS = 1.0
+"""How long it is waited at the end for what should not come any more."""
+
+
+class Lacking:
+    """What the consumers still lack, as far as it was looked at.
+
+    Args:
+        url: the database.
+        routes: the ways of the items.
+        logs: the file of each consumer.
+    """
+
+    def __init__(self, url: str, routes: Routes, logs: Mapping[str, Path]) -> None:
+        self._url = url
+        self._routes = routes
+        self._logs = logs
+        self._position = 0
+        self._read = dict.fromkeys(logs, 0)
+        self._committed: dict[str, set[str]] = {role: set() for role in logs}
+        self._open: dict[str, set[str]] = {role: set() for role in logs}
+
+    def look(self) -> int:
+        """Look again; how many envelopes are lacking, over all consumers."""
+        for envelope_id, envelope in bus.read_received(self._url, above=self._position).items():
+            self._position = max(self._position, envelope.position)
+            for role in {role for type_name, _ in envelope.events for role in self._routes[type_name]}:
+                self._open[role].add(envelope_id)
+        for role in self._logs:
+            self._open[role] -= self._new_commits(role)
+        return sum(map(len, self._open.values()))
+
+    def _new_commits(self, role: str) -> set[str]:
+        """All that the role has committed, after a look at what is new."""
+        if self._logs[role].exists():
+            with self._logs[role].open("rb") as file:
+                file.seek(self._read[role])
+                for line in file:
+                    if line.endswith(b"\n"):
+                        self._read[role] += len(line)
+                        self._committed[role].add(json.loads(line)["id"])
+        return self._committed[role]
+
+
+async def drain(lacking: Lacking) -> int:
+    """Wait until nothing is lacking, or nothing arrives any more; how much is lacking then."""
+    loop = asyncio.get_running_loop()
+    left = await asyncio.to_thread(lacking.look)
+    deadline = loop.time() + PATIENCE_SECONDS
+    while left and loop.time() < deadline:
+        await asyncio.sleep(STEP_SECONDS)
+        before, left = left, await asyncio.to_thread(lacking.look)
+        if left < before:
+            deadline = loop.time() + PATIENCE_SECONDS
+    await asyncio.sleep(REST_SECONDS)
+    return left

@@ -1,0 +1,71 @@
+"""An emitter that writes down what it begins and what is acknowledged, and goes on behind that when it was killed."""
+
+import argparse
+import asyncio
+import random
+import signal
+from pathlib import Path
+
+from tests.torture.history import Log, lines
+from tests.torture.sending import Batches, Draft, Old, Small, Way
+from xbus.errors import CallError, Failed
+
+TYPES = ("orders", "notices")
+
+CANCELLED = 0.08
+"""How many of the envelopes are cancelled."""
+
+PAUSE_SECONDS = 0.25
+"""The longest pause between two envelopes; it lets consumers catch up after a fault."""
+
+WAYS: dict[str, type[Way]] = {"batches": Batches, "small": Small, "old": Old}
+"""By the first word of the login."""
+
+
+def drafted(chance: random.Random, ref: str, way: type[Way]) -> Draft:
+    """An envelope of any size that suits the way; one event at least has an item."""
+    count = chance.randint(1, way.most_events)
+    events = [(chance.choice(TYPES), chance.randint(0, way.most_items)) for _ in range(count)]
+    events[0] = (events[0][0], max(events[0][1], 1))
+    return Draft(ref, tuple(events), is_cancelled=way.cancels and chance.random() < CANCELLED)
+
+
+async def emit(front: str, login: str, path: Path, seed: int) -> None:
+    """Send envelope after envelope until SIGTERM."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    number = sum(line["what"] == "begin" for line in lines(path))
+    log = Log(path)
+    chance = random.Random(f"{seed}/{login}/{number}")
+    kind = WAYS[login.partition("_")[0]]
+    async with kind(front, login, log, chance) as way:
+        while not stop.is_set():
+            number += 1
+            await send(way, log, drafted(chance, f"{login}-{number}", kind))
+            try:
+                await asyncio.wait_for(stop.wait(), chance.uniform(0, PAUSE_SECONDS))
+            except TimeoutError:
+                pass  # the next one
+
+
+async def send(way: Way, log: Log, draft: Draft) -> None:
+    """Send one envelope, whatever becomes of it."""
+    log.write(what="begin", ref=draft.ref, events=draft.events)
+    try:
+        await way.send(draft)
+    except CallError as error:
+        what = "given_up" if isinstance(error, Failed) else "refused"
+        log.write(what=what, ref=draft.ref, code=error.code, cause=error.cause)
+
+
+def main() -> None:
+    """Emit until SIGTERM."""
+    parser = argparse.ArgumentParser()
+    for name in ("--front", "--login", "--log", "--seed"):
+        parser.add_argument(name, required=True)
+    given = parser.parse_args()
+    asyncio.run(emit(given.front, given.login, Path(given.log), int(given.seed)))
+
+
+if __name__ == "__main__":
+    main()

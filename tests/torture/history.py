@@ -1,0 +1,241 @@
+"""What happened, as those wrote it down who saw it: emitters, consumers, and who struck them.
+
+Each writes lines of JSON to a file of its own, durable before it goes on; what a kill has cut off is no line. Times are
+those of the machine's monotonic clock, in seconds, which all processes share.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tests.torture.items import envelope_of
+
+
+class Log:
+    """A file that lines are added to; a process that was killed finds it again as it left it.
+
+    Args:
+        path: the file; what has no end of line at its end is cut off.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        os.ftruncate(self._file, _whole_lines(path))
+
+    def write(self, **said: Any) -> None:
+        """Add a line with the time, and come back when it is durable."""
+        line = json.dumps({"at": time.monotonic(), **said}, separators=(",", ":")) + "\n"
+        os.write(self._file, line.encode())
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _whole_lines(path: Path) -> int:
+    """The size of a file without a line that was cut off."""
+    return path.read_bytes().rfind(b"\n") + 1
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    """What is in a log, without a line that was cut off."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)
+
+
+# -- emitters ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Sent:
+    """An envelope as its emitter knows it.
+
+    Args:
+        ref: what the emitter calls it.
+        events: type and number of items of each event, in order.
+        key: its ordering key, empty for none.
+
+    Attributes:
+        sealing: whether the emitter ever asked the bus to seal it.
+        sealed: whether the bus acknowledged that.
+        envelope_id: the bus's id of it, as far as the emitter was told.
+        position: the position in its receipt; None where it got none.
+    """
+
+    ref: str
+    events: tuple[tuple[str, int], ...]
+    key: str = ""
+    sealing: bool = False
+    sealed: bool = False
+    envelope_id: str | None = None
+    position: int | None = None
+
+    @property
+    def items(self) -> int:
+        """How many items it holds."""
+        return sum(items for _, items in self.events)
+
+
+def read_sent(said: Iterable[Mapping[str, Any]]) -> dict[str, Sent]:
+    """The envelopes in the lines of an emitter, by ref."""
+    sent: dict[str, Sent] = {}
+    for line in said:
+        match line["what"]:
+            case "begin":
+                events = tuple((type_name, items) for type_name, items in line["events"])
+                sent.setdefault(line["ref"], Sent(line["ref"], events, line.get("key", "")))
+            case "sealing":
+                sent[line["ref"]].sealing = True
+                sent[line["ref"]].envelope_id = line["id"]
+            case "sealed":
+                envelope = sent[line["ref"]]
+                envelope.sealed = True
+                envelope.envelope_id, envelope.position = line["id"], line["position"]
+    return sent
+
+
+# -- consumers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedEvent:
+    """An event in a commit.
+
+    Args:
+        type_name: its event type.
+        ref: what its emitter calls it, as its items say; empty where it has none.
+        runs: the indices of its items in the order in which they came, as runs of first index and length.
+        strange: items that nobody sent so, in part.
+    """
+
+    type_name: str
+    ref: str
+    runs: tuple[tuple[int, int], ...]
+    strange: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An envelope that a consumer committed.
+
+    Args:
+        begun: when it began to come, in seconds.
+        at: when it was committed.
+    """
+
+    envelope_id: str
+    begun: float
+    at: float
+    events: tuple[CommittedEvent, ...]
+
+    @property
+    def ref(self) -> str:
+        """What its emitter calls the envelope, as its items say; empty where it has none."""
+        return next((envelope_of(event.ref) for event in self.events if event.ref), "")
+
+
+def runs_of(indices: Iterable[int]) -> list[tuple[int, int]]:
+    """Indices as runs of first index and length."""
+    runs: list[tuple[int, int]] = []
+    for index in indices:
+        if runs and sum(runs[-1]) == index:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((index, 1))
+    return runs
+
+
+def read_commits(said: Iterable[Mapping[str, Any]]) -> list[Commit]:
+    """The commits in the lines of a consumer, in order."""
+    return [
+        Commit(
+            line["id"],
+            line["begun"],
+            line["at"],
+            tuple(
+                CommittedEvent(type_name, ref, tuple((first, length) for first, length in runs), tuple(strange))
+                for type_name, ref, runs, strange in line["events"]
+            ),
+        )
+        for line in said
+    ]
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A fault that struck.
+
+    Args:
+        kind: what was done.
+        target: to whom.
+        since: when it began, in seconds.
+        until: when all was well again.
+    """
+
+    kind: str
+    target: str
+    since: float
+    until: float
+
+
+def read_faults(said: Iterable[Mapping[str, Any]]) -> list[Struck]:
+    """The faults in the lines of who struck."""
+    return [Struck(line["kind"], line["target"], line["since"], line["until"]) for line in said]
+
+
+# -- all together ------------------------------------------------------------------------------------------------------
+
+Routes = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""For each event type the consumer roles that it leads to, each with the workers on the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An envelope that the journal says is received."""
+
+    position: int
+    events: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class History:
+    """All that is known of a run.
+
+    Args:
+        routes: the ways of the items.
+        ordered: the roles that want order.
+        sent: by ref, of all emitters.
+        received: by envelope id, as the journal has them.
+        rows: by role and envelope id why an envelope did not go the normal way, in the journal's words.
+        commits: of each consumer role.
+        faults: what struck.
+    """
+
+    routes: Routes
+    ordered: frozenset[str]
+    sent: Mapping[str, Sent]
+    received: Mapping[str, Received]
+    commits: Mapping[str, Sequence[Commit]]
+    faults: Sequence[Struck] = ()
+    rows: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Sent]:
+        """What was sent, by the ids that the emitters know."""
+        return {sent.envelope_id: sent for sent in self.sent.values() if sent.envelope_id}
+
+    def sent_as(self, commit: Commit) -> Sent | None:
+        """What a commit is, as its emitter knows it; None where nobody does."""
+        return self.by_id.get(commit.envelope_id) or self.sent.get(commit.ref)

@@ -1,0 +1,92 @@
+"""A connection that can be cut, or held so that nothing passes while both ends think all is well."""
+
+import asyncio
+from collections.abc import Awaitable
+
+CHUNK_BYTES = 65_536
+
+
+class Proxy:
+    """Passes bytes between whoever connects to it and a program on this machine.
+
+    Args:
+        port: where it listens.
+        target: the port of the program.
+    """
+
+    def __init__(self, port: int, target: int) -> None:
+        self.port = port
+        self._target = target
+        self._open = asyncio.Event()
+        self._open.set()
+        self._is_refusing = False
+        self._server: asyncio.Server | None = None
+        self._connections: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=CHUNK_BYTES)
+
+    async def close(self) -> None:
+        """Cut everything, and listen no longer."""
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def cut(self) -> None:
+        """End all connections, and those that come, until :meth:`mend`."""
+        self._is_refusing = True
+        for task, writers in self._connections.items():
+            task.cancel()
+            for writer in writers:
+                writer.transport.abort()
+
+    def hold(self) -> None:
+        """Let nothing pass until :meth:`mend`; what comes meanwhile goes on then."""
+        self._open.clear()
+
+    def mend(self) -> None:
+        """Be as before."""
+        self._is_refusing = False
+        self._open.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        writers = self._connections[task] = [writer]
+        try:
+            await self._open.wait()
+            if not self._is_refusing:
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target, limit=CHUNK_BYTES)
+                writers.append(far_writer)
+                await _first_of(self._pass(reader, far_writer), self._pass(far_reader, writer))
+        except (OSError, asyncio.CancelledError):
+            pass  # one side went away, or it was cut: the other is told below
+        finally:
+            del self._connections[task]
+            for each in writers:
+                each.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(CHUNK_BYTES):
+            await self._open.wait()
+            writer.write(data)
+            await writer.drain()
+        # What was written is still to reach the other side.
+        writer.write_eof()
+        await writer.drain()
+
+
+async def _first_of(*works: Awaitable[None]) -> None:
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        # The end of one direction is as a rule that of the other.
+        await asyncio.wait(pending, timeout=1)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,157 @@
+"""A whole run: everything is started, struck, drained and ended, and then judged."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from tests.torture import bus
+from tests.torture.arena import Arena
+from tests.torture.checker import Verdict, check
+from tests.torture.database import database
+from tests.torture.drain import Lacking, drain
+from tests.torture.faults import Targets, chosen, plan
+from tests.torture.history import History, Log, lines, read_commits, read_faults, read_sent
+from tests.torture.settings import Settings
+from tests.torture.strikes import Striker
+
+FAULTS_FILE = "faults.jsonl"
+RECEIVED_FILE = "received.json"
+MOST_TOLD = 20
+"""How many violations of a kind are told."""
+
+TOLD_EVERY_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Args:
+        verdict: of the checker.
+        problems: what else went wrong.
+        peak_rss_mib: the most memory that the broker took.
+        struck: how often each kind of fault struck.
+    """
+
+    verdict: Verdict
+    problems: tuple[str, ...]
+    peak_rss_mib: float
+    struck: Mapping[str, int]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every promise was kept."""
+        return not self.verdict.violations and not self.problems
+
+    def line(self, settings: Settings) -> str:
+        """The outcome as a line of JSON."""
+        verdict = self.verdict
+        told = {
+            "cycles": settings.cycles,
+            "seed": settings.seed,
+            "database": settings.database,
+            "acknowledged": verdict.acknowledged,
+            "delivered": verdict.delivered,
+            "lost": verdict.count("lost"),
+            "invented": verdict.count("invented"),
+            "torn": verdict.count("torn"),
+            "reordered": verdict.count("reordered"),
+            "duplicated": verdict.duplicated,
+            "duplicates_allowed": verdict.duplicates_allowed,
+            "peak_rss_mib": round(self.peak_rss_mib, 1),
+            "faults": dict(sorted(self.struck.items())),
+        }
+        return json.dumps(told)
+
+    def complaints(self) -> list[str]:
+        """What was violated, in sentences."""
+        told: Counter[str] = Counter()
+        sentences = []
+        for violation in self.verdict.violations:
+            told[violation.kind] += 1
+            if told[violation.kind] <= MOST_TOLD:
+                sentences.append(f"{violation.kind}: {violation.what}")
+        more = [f"{kind}: and {n - MOST_TOLD} more" for kind, n in told.items() if n > MOST_TOLD]
+        return [*sentences, *more, *(f"problem: {problem}" for problem in self.problems)]
+
+
+async def torture(settings: Settings, folder: Path) -> Outcome:
+    """Run and judge.
+
+    Args:
+        folder: for all files; exists, and is empty.
+
+    Raises:
+        ValueError: there is no such fault.
+        NotFound: there is no PostgreSQL on this machine.
+    """
+    async with database(settings.database, folder) as journal:
+        bus.set_up(journal.own_url)
+        arena = Arena(folder, journal.url, settings.seed)
+        striker = Striker(arena, journal, Log(folder / FAULTS_FILE))
+        kinds = chosen(settings.faults, striker.targets)
+        async with arena.open():
+            await _strike(settings, striker, {kind: striker.targets[kind] for kind in kinds})
+            await arena.end_emitters()
+            _tell("all emitters have ended, draining")
+            left = await drain(Lacking(journal.own_url, arena.routes, _logs(arena, arena.consumers)))
+            if left:
+                _tell(f"{left} envelopes are still to come, giving up")
+            await arena.end_others()
+        history = _history(arena, journal.own_url)
+    problems = (*arena.problems, *_refusals(arena), *_memory(arena.broker.peak_rss_mib, settings.peak_rss_mib))
+    return Outcome(check(history), problems, arena.broker.peak_rss_mib, striker.struck)
+
+
+async def _strike(settings: Settings, striker: Striker, targets: Targets) -> None:
+    told = time.monotonic()
+    for number, cycle in enumerate(plan(settings.seed, settings.cycles, targets), 1):
+        await striker.carry_out(cycle)
+        if time.monotonic() > told + TOLD_EVERY_SECONDS:
+            told = time.monotonic()
+            _tell(f"cycle {number} of {settings.cycles}")
+
+
+def _history(arena: Arena, url: str) -> History:
+    """What all have written down."""
+    sent = {}
+    for path in _logs(arena, arena.emitters).values():
+        sent.update(read_sent(lines(path)))
+    received = bus.read_received(url)
+    kept = {envelope_id: asdict(envelope) for envelope_id, envelope in received.items()}
+    (arena.folder / RECEIVED_FILE).write_text(json.dumps(kept))
+    return History(
+        routes=arena.routes,
+        ordered=bus.ordered(bus.read_bus()),
+        sent=sent,
+        received=received,
+        rows=bus.read_rows(url),
+        commits={role: read_commits(lines(path)) for role, path in _logs(arena, arena.consumers).items()},
+        faults=read_faults(lines(arena.folder / FAULTS_FILE)),
+    )
+
+
+def _logs(arena: Arena, logins: Iterable[str]) -> dict[str, Path]:
+    return {login: arena.log_of(login) for login in logins}
+
+
+def _refusals(arena: Arena) -> Iterator[str]:
+    """Nothing that the emitters do is wrong, so nothing may be refused."""
+    for login, path in _logs(arena, arena.emitters).items():
+        for line in lines(path):
+            if line["what"] == "refused":
+                yield f"{login} was refused {line['ref']} with {line['code']}: {line['cause']}"
+
+
+def _memory(peak_mib: float, most_mib: float) -> Iterator[str]:
+    if peak_mib > most_mib:
+        yield f"the broker took {peak_mib:.0f} MiB, more than {most_mib:.0f}"
+
+
+def _tell(what: str) -> None:
+    click.echo(what, err=True)

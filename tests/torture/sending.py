@@ -1,0 +1,236 @@
+"""The ways in which emitters under torture send: by batches, whole envelopes in one call, and as in 0.2.0."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tests.support.bus import PASSWORD
+from tests.torture.history import Log
+from tests.torture.items import event_ref, make
+from xbus.emitter import AsyncEmitter, Receipt
+from xbus.errors import CallError, Failed, Refused
+from xbus.rpc.client import Client
+from xbus.rpc.context import new_context
+
+INSIST_SECONDS = 60.0
+"""How long calls are made again: longer than anything that was struck stays away."""
+
+ANSWER_SECONDS = 3.0
+"""How long an answer is awaited before a call is made again."""
+
+TOGETHER = 0.3
+"""How many of the envelopes have all their events open at once."""
+
+PAUSES = 0.004
+"""How many of the items are followed by a pause, in which a batch may leave."""
+
+LONGEST_PAUSE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An envelope to be sent.
+
+    Args:
+        ref: what its emitter calls it.
+        events: type and number of items of each.
+        is_cancelled: whether the emitter is to change its mind.
+    """
+
+    ref: str
+    events: tuple[tuple[str, int], ...]
+    is_cancelled: bool = False
+
+    def items(self, number: int) -> list[bytes]:
+        """The items of an event."""
+        return [make(event_ref(self.ref, number), index) for index in range(self.events[number][1])]
+
+
+class ChangedMind(Exception):
+    """The emitter gives its envelope up."""
+
+
+class Way:
+    """Sends drafts, and writes down what it asks for and what is acknowledged.
+
+    Args:
+        front: where the bus is.
+        login: the emitter's.
+        log: for what happens.
+        chance: decides what is left open.
+
+    Attributes:
+        most_items: how many items an event may hold.
+        most_events: how many events an envelope may hold.
+        cancels: whether an envelope can be cancelled.
+    """
+
+    most_items: ClassVar[int]
+    most_events: ClassVar[int] = 4
+    cancels: ClassVar[bool] = True
+
+    def __init__(self, front: str, login: str, log: Log, chance: random.Random) -> None:
+        self.front = front
+        self.login = login
+        self.log = log
+        self.chance = chance
+
+    async def __aenter__(self) -> "Way":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End the session."""
+
+    async def send(self, draft: Draft) -> None:
+        """Send an envelope, from its beginning to the acknowledgement of its end.
+
+        Raises:
+            CallError: the bus did not take it.
+        """
+        raise NotImplementedError
+
+    def sealing(self, draft: Draft, envelope_id: str | None = None) -> None:
+        """Write down that the bus is going to be asked to seal."""
+        self.log.write(what="sealing", ref=draft.ref, id=envelope_id)
+
+    def sealed(self, draft: Draft, receipt: Receipt) -> None:
+        """Write down the receipt."""
+        self.log.write(what="sealed", ref=draft.ref, id=receipt.envelope_id, position=receipt.position)
+
+
+class _Sdk(Way):
+    """By the SDK."""
+
+    async def __aenter__(self) -> "_Sdk":
+        self.emitter = AsyncEmitter(
+            self.front,
+            self.login,
+            PASSWORD,
+            retry_seconds=INSIST_SECONDS,
+            answer_seconds=ANSWER_SECONDS,
+            batch_items=50,
+            linger_seconds=0.02,
+        )
+        await self.emitter.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.emitter.__aexit__(None, None, None)
+
+
+class Batches(_Sdk):
+    """Events of many items, which go in batches."""
+
+    most_items = 300
+
+    async def send(self, draft: Draft) -> None:
+        try:
+            async with self.emitter.envelope() as envelope, AsyncExitStack() as together:
+                are_together = self.chance.random() < TOGETHER
+                for number, (type_name, _) in enumerate(draft.events):
+                    async with AsyncExitStack() as alone:
+                        place = together if are_together else alone
+                        event = await place.enter_async_context(envelope.event(type_name))
+                        for item in draft.items(number):
+                            await event.send(item)
+                            if self.chance.random() < PAUSES:
+                                await asyncio.sleep(self.chance.uniform(0, LONGEST_PAUSE_SECONDS))
+                if draft.is_cancelled:
+                    raise ChangedMind
+                self.sealing(draft, envelope.id)
+        except ChangedMind:
+            return
+        self.sealed(draft, envelope.receipt)
+
+
+class Small(_Sdk):
+    """Whole envelopes of one event in one call."""
+
+    most_items = 20
+    most_events = 1
+    cancels = False
+
+    async def send(self, draft: Draft) -> None:
+        self.sealing(draft)
+        self.sealed(draft, await self.emitter.put(draft.events[0][0], draft.items(0)))
+
+
+class Old(Way):
+    """By the verbs of 0.2.0, item by item; nothing but their answers is known."""
+
+    most_items = 6
+    most_events = 2
+
+    async def __aenter__(self) -> "Old":
+        self._context = new_context()
+        self._client = Client(self._context, name=self.front)
+        self._client.connect(self.front)
+        self._token = ""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._client.close()
+        self._context.destroy()
+
+    async def send(self, draft: Draft) -> None:
+        envelope_id = await self._start()
+        try:
+            for number, (type_name, _) in enumerate(draft.events):
+                await self._send_event(draft, number, envelope_id, type_name)
+        except CallError:
+            await self._cancel(envelope_id)
+            raise
+        if draft.is_cancelled:
+            await self._cancel(envelope_id)
+            return
+        self.sealing(draft, envelope_id)
+        answer = await self._insist(lambda: self._call("end_envelope", self._token, envelope_id))
+        if answer is not True:
+            raise Refused("end_envelope", code="acknowledged_and_refused")
+        self.log.write(what="sealed", ref=draft.ref, id=envelope_id, position=None)
+
+    async def _start(self) -> str:
+        while not (envelope_id := await self._insist(lambda: self._call("start_envelope", self._token))):
+            self._token = await self._insist(lambda: self._call("login", self.login, PASSWORD))
+        return str(envelope_id)
+
+    async def _send_event(self, draft: Draft, number: int, envelope_id: str, type_name: str) -> None:
+        event_id = await self._call("start_event", self._token, envelope_id, type_name, 0)
+        self._check(bool(event_id), 0)
+        for acked, item in enumerate(draft.items(number)):
+            # Made again after a lost answer, it could be there twice.
+            self._check(await self._call("send_item", self._token, envelope_id, event_id, item) is True, acked)
+            self.log.write(what="acked", ref=draft.ref, event=number, items=acked + 1)
+        answer = await self._insist(lambda: self._call("end_event", self._token, envelope_id, event_id))
+        self._check(bool(answer[0]), draft.events[number][1])
+        self.log.write(what="ended", ref=draft.ref, event=number)
+
+    def _check(self, is_taken: bool, acked: int) -> None:
+        """Let pass what was taken. A beginning promises nothing; behind an acknowledged item nothing may be refused."""
+        if not is_taken and acked:
+            raise Refused(f"behind {acked} acknowledged items", code="acknowledged_and_refused")
+        if not is_taken:
+            raise Failed("what was begun is not known any more", code="not_begun")
+
+    async def _cancel(self, envelope_id: str) -> None:
+        try:
+            await self._call("cancel_envelope", self._token, envelope_id)
+        except Failed:
+            pass  # it stays open, and nobody sees it
+
+    async def _call(self, verb: str, *arguments: Any) -> Any:
+        return await self._client.call(verb, *arguments, timeout=ANSWER_SECONDS)
+
+    async def _insist(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer to a call that may be made again."""
+        deadline = asyncio.get_running_loop().time() + INSIST_SECONDS
+        while True:
+            try:
+                return await call()
+            except Failed:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(0.1)

@@ -1,0 +1,111 @@
+"""Carries faults out, and writes down when they struck and when all was well again."""
+
+import asyncio
+import signal
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from tests.torture.arena import Arena
+from tests.torture.database import Database
+from tests.torture.faults import Cycle, Strike, Targets
+from tests.torture.history import Log
+from tests.torture.program import Program
+
+Way: TypeAlias = Callable[[str, float], Awaitable[None]]
+"""Strikes a target for so many seconds, and comes back when all is well again."""
+
+
+class Striker:
+    """Strikes in an arena.
+
+    Args:
+        log: of what struck.
+
+    Attributes:
+        struck: how often, by kind.
+    """
+
+    def __init__(self, arena: Arena, database: Database, log: Log) -> None:
+        self._arena = arena
+        self._log = log
+        self._ways, self._targets = _ways(arena, database, self)
+        self._one_at_a_time: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.struck: Counter[str] = Counter()
+
+    @property
+    def targets(self) -> Targets:
+        """Whom each kind of fault may strike here."""
+        return self._targets
+
+    async def carry_out(self, cycle: Cycle) -> None:
+        """Come back when the cycle is over and all is well again."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(asyncio.sleep(cycle.seconds))
+            for strike in cycle.strikes:
+                tasks.create_task(self._strike(strike))
+
+    async def _strike(self, strike: Strike) -> None:
+        await asyncio.sleep(strike.after)
+        async with self._one_at_a_time[strike.target]:
+            since = time.monotonic()
+            await self._ways[strike.kind](strike.target, strike.lasts)
+            self.struck[strike.kind] += 1
+            self._log.write(kind=strike.kind, target=strike.target, since=since, until=time.monotonic())
+
+    async def kill(self, name: str, seconds: float) -> None:
+        """SIGKILL, and start it again later."""
+        program = self._program(name)
+        program.kill()
+        await asyncio.sleep(seconds)
+        await program.start()
+
+    async def stop(self, name: str, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT later."""
+        program = self._program(name)
+        program.signal(signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        program.signal(signal.SIGCONT)
+
+    async def cut(self, name: str, seconds: float) -> None:
+        """Reset its connections to the broker, and let it have none for a while."""
+        for link in self._arena.links(name):
+            link.cut()
+        await self._mend(name, seconds)
+
+    async def hold(self, name: str, seconds: float) -> None:
+        """Delay all that is on its connections to the broker."""
+        for link in self._arena.links(name):
+            link.hold()
+        await self._mend(name, seconds)
+
+    async def _mend(self, name: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        for link in self._arena.links(name):
+            link.mend()
+
+    def _program(self, name: str) -> Program:
+        return self._arena.programs[name]
+
+
+def _ways(arena: Arena, database: Database, striker: Striker) -> tuple[Mapping[str, Way], Targets]:
+    """How each kind of fault is carried out, and whom it may strike."""
+    emitters, workers, consumers = list(arena.emitters), list(arena.workers), list(arena.consumers)
+    groups = {"broker": ["broker"], "worker": workers, "consumer": consumers, "emitter": emitters}
+    links = {"front": emitters, "back": [*workers, *consumers]}
+    known: dict[str, tuple[Way, list[str]]] = {
+        **{f"{group}-kill": (striker.kill, names) for group, names in groups.items()},
+        **{f"{group}-stop": (striker.stop, names) for group, names in groups.items()},
+        **{f"cut-{side}": (striker.cut, names) for side, names in links.items()},
+        **{f"delay-{side}": (striker.hold, names) for side, names in links.items()},
+        **{kind: (_to_database(fault), ["database"]) for kind, fault in database.faults.items()},
+    }
+    return {kind: way for kind, (way, _) in known.items()}, {kind: names for kind, (_, names) in known.items()}
+
+
+def _to_database(fault: Callable[[float], Awaitable[None]]) -> Way:
+    async def strike(_: str, seconds: float) -> None:
+        await fault(seconds)
+
+    return strike

@@ -1,0 +1,181 @@
+"""The judge of the torture finds each kind of violation: one that can't fail proves nothing."""
+
+from dataclasses import replace
+
+from tests.torture.checker import SETTLE_SECONDS, Verdict, check
+from tests.torture.history import Commit, CommittedEvent, History, Received, Routes, Sent, Struck
+
+ROUTES: Routes = {"orders": {"audit": (), "ledger": ("price",)}, "notices": {"audit": ()}}
+NOTICE, ORDER = CommittedEvent("notices", "e-1/0", ((0, 3),)), CommittedEvent("orders", "e-1/1", ((0, 2),))
+SENT = Sent("e-1", (("notices", 3), ("orders", 2)), sealing=True, sealed=True, envelope_id="A", position=1)
+AT_AUDIT, AT_LEDGER = Commit("A", 10, 11, (NOTICE, ORDER)), Commit("A", 10, 11.5, (ORDER,))
+RIGHT = History(
+    routes=ROUTES,
+    ordered=frozenset(),
+    sent={"e-1": SENT},
+    received={"A": Received(1, SENT.events)},
+    commits={"audit": [AT_AUDIT], "ledger": [AT_LEDGER]},
+)
+
+
+def at_audit(*commits: Commit) -> History:
+    """All is right, but for what the audit committed."""
+    return replace(RIGHT, commits={**RIGHT.commits, "audit": list(commits)})
+
+
+def at_audit_events(*events: CommittedEvent) -> History:
+    return at_audit(replace(AT_AUDIT, events=events))
+
+
+def kinds(verdict: Verdict) -> list[str]:
+    return [violation.kind for violation in verdict.violations]
+
+
+def test_what_is_right_is_counted_in_items() -> None:
+    assert check(RIGHT) == Verdict(acknowledged=5, delivered=5)
+
+
+def test_what_was_sealed_without_an_acknowledgement_must_arrive_too() -> None:
+    unknown = replace(SENT, sealed=False, envelope_id=None, position=None)
+    assert check(replace(RIGHT, sent={"e-1": unknown})) == Verdict(acknowledged=0, delivered=5)
+
+
+# -- lost --------------------------------------------------------------------------------------------------------------
+
+
+def test_lost_is_what_one_role_never_committed() -> None:
+    verdict = check(replace(at_audit(), rows={("audit", "A"): "parked after 5 attempts"}))
+    assert kinds(verdict) == ["lost"]
+    assert verdict.violations[0].what == "envelope A at position 1 never reached audit: parked after 5 attempts"
+    assert verdict.delivered == 0
+
+
+def test_lost_is_what_was_acknowledged_and_is_not_in_the_journal() -> None:
+    verdict = check(replace(RIGHT, received={}, commits={"audit": [], "ledger": []}))
+    assert kinds(verdict) == ["lost"]
+    assert verdict.acknowledged == 5
+
+
+def test_lost_is_what_is_not_where_its_receipt_says() -> None:
+    assert kinds(check(replace(RIGHT, received={"A": Received(2, SENT.events)}))) == ["lost"]
+
+
+def test_a_role_is_not_owed_what_its_types_do_not_lead_to() -> None:
+    notice = replace(SENT, events=(("notices", 3),))
+    history = at_audit_events(NOTICE)
+    history = replace(history, sent={"e-1": notice}, received={"A": Received(1, notice.events)})
+    assert check(replace(history, commits={**history.commits, "ledger": []})) == Verdict(3, 3)
+
+
+# -- invented ----------------------------------------------------------------------------------------------------------
+
+
+def test_invented_is_what_nobody_sent() -> None:
+    assert kinds(check(at_audit(AT_AUDIT, Commit("B", 1, 2, (replace(ORDER, ref="e-9/0"),))))) == ["invented"]
+
+
+def test_invented_is_an_item_that_is_not_as_it_was_sent() -> None:
+    assert kinds(check(at_audit_events(NOTICE, replace(ORDER, strange=("b'x'",))))) == ["invented"]
+
+
+def test_invented_is_what_its_emitter_never_asked_to_seal() -> None:
+    open_still = replace(SENT, sealing=False, sealed=False, envelope_id=None, position=None)
+    assert set(kinds(check(replace(RIGHT, sent={"e-1": open_still})))) == {"invented"}
+
+
+def test_invented_is_what_the_journal_has_not_received() -> None:
+    unsealed = replace(SENT, sealed=False)
+    assert set(kinds(check(replace(RIGHT, sent={"e-1": unsealed}, received={})))) == {"invented"}
+
+
+def test_invented_is_what_comes_under_another_id() -> None:
+    history = at_audit(AT_AUDIT, replace(AT_AUDIT, envelope_id="B"))
+    history = replace(history, received={**RIGHT.received, "B": Received(2, ())})
+    assert kinds(check(history)) == ["invented", "duplicated"]
+
+
+# -- torn --------------------------------------------------------------------------------------------------------------
+
+
+def test_torn_is_an_envelope_without_one_of_its_events() -> None:
+    assert kinds(check(at_audit_events(ORDER))) == ["torn"]
+
+
+def test_torn_is_an_event_without_one_of_its_items() -> None:
+    assert kinds(check(at_audit_events(replace(NOTICE, runs=((0, 2),)), ORDER))) == ["torn"]
+    assert kinds(check(at_audit_events(replace(NOTICE, runs=((0, 1), (2, 1))), ORDER))) == ["torn"]
+
+
+def test_torn_is_an_event_with_an_item_twice() -> None:
+    assert kinds(check(at_audit_events(replace(NOTICE, runs=((0, 3), (2, 1))), ORDER))) == ["torn"]
+
+
+def test_torn_is_an_event_that_came_twice() -> None:
+    assert kinds(check(at_audit_events(NOTICE, NOTICE, ORDER))) == ["torn"]
+
+
+def test_an_event_without_items_counts_too() -> None:
+    sent = replace(SENT, events=(("notices", 0), ("orders", 2)))
+    nothing = CommittedEvent("notices", "", ())
+    history = replace(RIGHT, sent={"e-1": sent}, received={"A": Received(1, sent.events)})
+    without = replace(history, commits={**RIGHT.commits, "audit": [replace(AT_AUDIT, events=(ORDER,))]})
+    complete = replace(history, commits={**RIGHT.commits, "audit": [replace(AT_AUDIT, events=(nothing, ORDER))]})
+    assert (kinds(check(without)), kinds(check(complete))) == (["torn"], [])
+
+
+# -- reordered ---------------------------------------------------------------------------------------------------------
+
+
+def test_reordered_are_items_not_in_the_order_of_their_indices() -> None:
+    assert kinds(check(at_audit_events(replace(NOTICE, runs=((1, 2), (0, 1))), ORDER))) == ["reordered"]
+
+
+def test_reordered_are_events_not_in_the_order_of_their_envelope() -> None:
+    assert kinds(check(at_audit_events(ORDER, NOTICE))) == ["reordered"]
+
+
+def two_in_order(first_key: str, second_key: str) -> History:
+    """A role got position 2 before position 1."""
+    events = (("notices", 1),)
+    sent = {
+        "e-1": Sent("e-1", events, first_key, sealing=True, sealed=True, envelope_id="A", position=1),
+        "e-2": Sent("e-2", events, second_key, sealing=True, sealed=True, envelope_id="B", position=2),
+    }
+    later = Commit("B", 10, 11, (CommittedEvent("notices", "e-2/0", ((0, 1),)),))
+    earlier = Commit("A", 11, 12, (CommittedEvent("notices", "e-1/0", ((0, 1),)),))
+    received = {"A": Received(1, events), "B": Received(2, events)}
+    return History(ROUTES, frozenset({"audit"}), sent, received, {"audit": [later, earlier]})
+
+
+def test_reordered_are_envelopes_of_a_key_at_a_role_that_wants_order() -> None:
+    assert kinds(check(two_in_order("k", "k"))) == ["reordered"]
+    assert kinds(check(two_in_order("k", "other"))) == []
+    assert kinds(check(replace(two_in_order("k", "k"), ordered=frozenset()))) == []
+
+
+# -- duplicated --------------------------------------------------------------------------------------------------------
+
+
+def twice(*faults: Struck) -> Verdict:
+    """The audit committed an envelope at 11 s, which had begun at 10 s, and again at 30 s."""
+    return check(replace(at_audit(AT_AUDIT, replace(AT_AUDIT, begun=29, at=30)), faults=faults))
+
+
+def test_duplicated_is_what_no_fault_explains() -> None:
+    verdict = twice()
+    assert kinds(verdict) == ["duplicated"]
+    assert (verdict.duplicated, verdict.duplicates_allowed) == (1, 0)
+
+
+def test_what_a_fault_explains_is_allowed() -> None:
+    for target in ("broker", "database", "audit"):
+        verdict = twice(Struck("kill", target, 10.5, 12))
+        assert (kinds(verdict), verdict.duplicated, verdict.duplicates_allowed) == ([], 1, 1)
+    assert kinds(twice(Struck("kill", "broker", 9, 10))) == []
+    assert kinds(twice(Struck("kill", "broker", 11 + SETTLE_SECONDS, 29))) == []
+
+
+def test_a_fault_explains_nothing_at_another_time_or_to_another_role() -> None:
+    assert kinds(twice(Struck("kill", "ledger", 10.5, 12))) == ["duplicated"]
+    assert kinds(twice(Struck("kill", "broker", 8, 9.9))) == ["duplicated"]
+    assert kinds(twice(Struck("kill", "broker", 11.1 + SETTLE_SECONDS, 29))) == ["duplicated"]

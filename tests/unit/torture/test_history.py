@@ -1,0 +1,59 @@
+"""What the programs under torture write down is read back as it was, and what a kill has cut off is not."""
+
+from pathlib import Path
+
+from tests.torture.history import (
+    Commit,
+    CommittedEvent,
+    Log,
+    Sent,
+    lines,
+    read_commits,
+    read_sent,
+    runs_of,
+)
+from tests.torture.items import envelope_of, event_ref, make, mark, read
+
+
+def test_a_line_that_a_kill_has_cut_off_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = Log(path)
+    log.write(what="first")
+    log.close()
+    with path.open("ab") as file:
+        file.write(b'{"what": "sec')
+    assert [line["what"] for line in lines(path)] == ["first"]
+    Log(path).write(what="third")
+    assert [line["what"] for line in lines(path)] == ["first", "third"]
+
+
+def test_an_emitter_is_read_back(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    log.write(what="begin", ref="e-1", events=[("orders", 2)])
+    log.write(what="sealing", ref="e-1", id=None)
+    log.write(what="sealed", ref="e-1", id="A", position=3)
+    log.write(what="begin", ref="e-2", events=[("orders", 1)], key="k")
+    log.write(what="given_up", ref="e-2", code="timed_out", cause="no answer")
+    assert read_sent(lines(tmp_path / "log")) == {
+        "e-1": Sent("e-1", (("orders", 2),), sealing=True, sealed=True, envelope_id="A", position=3),
+        "e-2": Sent("e-2", (("orders", 1),), "k"),
+    }
+
+
+def test_a_consumer_is_read_back(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    log.write(id="A", begun=1.5, events=[("orders", "e-1/0", runs_of([0, 1, 3]), ["b'x'"])])
+    (commit,) = read_commits(lines(tmp_path / "log"))
+    event = CommittedEvent("orders", "e-1/0", ((0, 2), (3, 1)), ("b'x'",))
+    assert commit == Commit("A", 1.5, commit.at, (event,))
+    assert commit.ref == "e-1"
+
+
+def test_an_item_tells_where_it_comes_from_and_by_whom() -> None:
+    event = event_ref("small_1-3", 0)
+    item = mark(make(event, 17), "price")
+    assert read(item, ["price"]) == (event, 17)
+    assert envelope_of(event) == "small_1-3"
+    assert read(item, []) is None
+    assert read(make(event, 17)[:-1], []) is None
+    assert read(b"rubbish", []) is None
