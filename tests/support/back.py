@@ -55,6 +55,7 @@ class Broker:
         scribe: Scribe,
         tasks: asyncio.TaskGroup,
         retry: RetryPolicy,
+        trouble_after: int,
     ) -> None:
         self.journal = journal
         self.scribe = scribe
@@ -72,7 +73,15 @@ class Broker:
             tasks=tasks,
             timeouts=TIMEOUTS,
             register_timeout=1,
-            settings=Settings(window_bytes=100_000, behind_after=1000, worker_grace=0, reply_hold=60, retry=retry),
+            settings=Settings(
+                window_bytes=100_000,
+                behind_after=1000,
+                worker_grace=0,
+                reply_hold=60,
+                retry=retry,
+                trouble_after=trouble_after,
+                probe_interval=30,
+            ),
             random=Random(7),
         )
 
@@ -163,12 +172,13 @@ async def running(
     prepared: Callable[[Broker], object] = lambda broker: None,
     clean: bool = True,
     retry: RetryPolicy = ONCE,
+    trouble_after: int = 1000,
 ) -> AsyncIterator[Broker]:
     """A broker that runs; at the end it stops in order, or goes down as it is."""
     configuration = Configuration(journal)
     await configuration.refresh()
     tasks = asyncio.TaskGroup()
-    broker = Broker(journal, configuration, await Scribe.of(journal), tasks, retry)
+    broker = Broker(journal, configuration, await Scribe.of(journal), tasks, retry, trouble_after)
     prepared(broker)
     try:
         async with tasks:

@@ -192,6 +192,8 @@ class BackPart:
                 config.worker_grace,
                 config.reply_hold_timeout,
                 RetryPolicy(config.attempts, config.first_delay, config.longest_delay, config.jitter),
+                config.trouble_after,
+                config.probe_interval,
             ),
         )
         self._pruner = Pruner(

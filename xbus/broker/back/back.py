@@ -11,6 +11,7 @@ from xbus.broker.back.introduction import Introduction, introduce
 from xbus.broker.back.recipient import Recipient, Timeouts
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Slots
+from xbus.broker.back.trouble import Troubles
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.sessions import StoredRegistration, read_registrations
@@ -79,6 +80,11 @@ class Back:
             random or Random(),
             lambda: configuration.catalog.expects_replies,
         )
+
+    @property
+    def troubles(self) -> Troubles:
+        """Which roles are in trouble of their own."""
+        return self._delivering.troubles
 
     def is_registered(self, role_id: int) -> bool:
         """Whether a recipient serves a role now."""

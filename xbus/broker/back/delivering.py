@@ -16,12 +16,14 @@ from xbus.broker.back.muster import Muster
 from xbus.broker.back.outcomes import Outcomes
 from xbus.broker.back.pace import Pace
 from xbus.broker.back.policy import RetryPolicy
+from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.replies import Replies
 from xbus.broker.back.rows import DueRows
 from xbus.broker.back.slots import Slots
 from xbus.broker.back.supplies import Supplies
+from xbus.broker.back.trouble import Troubles
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors, read_role_services
 from xbus.broker.journal.journal import Journal
@@ -42,6 +44,8 @@ class Settings:
         worker_grace: see ``Deliveries``, in seconds.
         reply_hold: see ``Replies``, in seconds.
         retry: what counts for services that have no wishes of their own.
+        trouble_after: see ``Troubles``.
+        probe_interval: see ``Troubles``, in seconds.
     """
 
     window_bytes: int
@@ -49,6 +53,8 @@ class Settings:
     worker_grace: float
     reply_hold: float
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    trouble_after: int = 5
+    probe_interval: float = 30.0
 
 
 class Delivering:
@@ -85,7 +91,9 @@ class Delivering:
         muster = Muster(slots, Pace(settings.behind_after), clock)
         supplies = Supplies(self._log, slots, tasks, settings.window_bytes)
         holds = Holds()
-        outcomes = Outcomes(self.ledger, registry, holds, settings.retry, clock, random)
+        self.troubles = Troubles(clock, after=settings.trouble_after, probe_interval=settings.probe_interval)
+        probing = Probing(self.troubles, registry, slots)
+        outcomes = Outcomes(self.ledger, registry, holds, probing, settings.retry, clock, random)
         self._deliveries = Deliveries(
             self._log,
             self.ledger,
@@ -94,6 +102,7 @@ class Delivering:
             muster,
             holds,
             outcomes,
+            probing,
             tasks,
             worker_grace=settings.worker_grace,
         )
@@ -113,15 +122,23 @@ class Delivering:
         )
         self._log.on_look = self._replies.wake
         self.lanes = Lanes(self._log, self.ledger, self._deliveries, tasks)
-        self._rows = DueRows(self._log, self.ledger, registry, self._deliveries, clock, tasks)
+        self._rows = DueRows(self._log, self.ledger, self._deliveries, probing, clock, tasks)
+        self.lanes.is_paused = probing.is_troubled
+        probing.on_trouble = self.lanes.left
+        probing.on_over = self._trouble_over
         self._deliveries.on_retry = self._rows.wake
         muster.on_behind = self.lanes.split
+        registry.watch(probing)
         registry.watch(self.lanes)
         registry.watch(self._rows)
         registry.watch(self._replies)
         self._following: asyncio.Task[None] | None = None
         self._replying: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
+
+    def _trouble_over(self, recipient: Recipient) -> None:
+        self.lanes.arrived(recipient)
+        self._rows.wake_all()
 
     async def recover(self) -> None:
         """Learn what recipients may hold open since the last run of the broker.

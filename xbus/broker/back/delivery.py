@@ -13,6 +13,7 @@ from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
 from xbus.broker.back.outcomes import Outcomes, before_its_turn
+from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.run import Run
@@ -35,6 +36,7 @@ class Deliveries:
         muster: takes the consumers' slots.
         holds: what consumers hold open already.
         outcomes: where it is noted what came of runs.
+        probing: who is in trouble, and gets less.
         tasks: where runs run.
         worker_grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
@@ -48,6 +50,7 @@ class Deliveries:
         muster: Muster,
         holds: Holds,
         outcomes: Outcomes,
+        probing: Probing,
         tasks: asyncio.TaskGroup,
         *,
         worker_grace: float,
@@ -59,6 +62,7 @@ class Deliveries:
         self._muster = muster
         self._holds = holds
         self._outcomes = outcomes
+        self._probing = probing
         self._tasks = tasks
         self._worker_grace = worker_grace
         self._runs: set[asyncio.Task[None]] = set()
@@ -74,7 +78,7 @@ class Deliveries:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
         aside for those whose workers are absent."""
         self._carry_on_held(envelope)
-        recipients = [recipient for recipient in recipients if self._may_get(recipient, envelope)]
+        recipients = [recipient for recipient in recipients if self._may_get_in_turn(recipient, envelope)]
         going: list[Recipient] = []
         # All at once: the grace is for the envelope, not for each of its recipients.
         found = await asyncio.gather(*(self._missing_worker(envelope, recipient) for recipient in recipients))
@@ -106,7 +110,7 @@ class Deliveries:
                 if self._registry.is_served(service):
                     break
                 await self._registry.arrival(self._worker_grace - absent_for)
-            if not self._registry.is_served(service):
+            if not self._probing.admits(service):
                 return service
         return None
 
@@ -125,7 +129,7 @@ class Deliveries:
     async def _launch(self, envelope: LogEnvelope, recipients: Sequence[Recipient]) -> None:
         """Start a run as soon as all of its consumers have a free slot; those that go meanwhile are left out."""
         self._carry_on_held(envelope)
-        present = await self._muster.take(recipients, lambda recipient: self._may_get(recipient, envelope))
+        present = await self._muster.take(recipients, lambda recipient: self._may_get_in_turn(recipient, envelope))
         if present:
             again = self._holds.is_doubtful(envelope.envelope_id, present)
             self._start(envelope, present, {}, Run(envelope.envelope_id, present, self._supplies, again=again))
@@ -133,20 +137,21 @@ class Deliveries:
     async def bring(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery) -> None:
         """Bring an envelope that has a row of its own to its role alone, as soon as that has a free slot.
 
-        The attempt is counted when it has one and before anything is handed over.
+        The attempt is counted when it has one and before anything is handed over; to a role in trouble it is none.
         """
         supplies = await self._supplies_for(envelope, recipient)
         self._carry_on_held(envelope)
         if not await self._muster.take([recipient], lambda recipient: self._may_get(recipient, envelope)):
             return
-        attempt = fate.next_attempt(row)
+        is_probe = self._probing.is_troubled(recipient.role.id)
+        attempt = fate.probe(row) if is_probe else fate.next_attempt(row)
         self._ledger.move(row, attempt)
         try:
             await self._ledger.written()
         except BaseException:
             self._supplies.give_back(recipient)
             raise
-        again = fate.may_have_begun(attempt) or self._holds.is_doubtful(envelope.envelope_id, [recipient])
+        again = is_probe or fate.may_have_begun(attempt) or self._holds.is_doubtful(envelope.envelope_id, [recipient])
         run = Run(envelope.envelope_id, [recipient], supplies, again=again)
         self._start(envelope, [recipient], {recipient.role.id: attempt}, run)
 
@@ -171,6 +176,12 @@ class Deliveries:
         role_id = recipient.role.id
         is_present = self._registry.get(role_id) is recipient
         return is_present and envelope.position not in self.in_flight(role_id)
+
+    def _may_get_in_turn(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
+        role_id = recipient.role.id
+        cursor = self._ledger.cursor(role_id)
+        is_owed = cursor is not None and not cursor.is_settled(envelope.position)
+        return is_owed and not self._probing.is_troubled(role_id) and self._may_get(recipient, envelope)
 
     def in_flight(self, role_id: int) -> frozenset[int]:
         """The positions of the envelopes that runs are bringing to a role just now."""
@@ -210,6 +221,8 @@ class Deliveries:
             run.fail_all(own_fault(error))
         for recipient in recipients:
             self._supplies.give_back(recipient)
+        for worker in run.workers_done:
+            self._outcomes.worked(worker)
         retried = self._outcomes.failed(envelope, recipients, rows, run.failures)
         try:
             if rows or run.failures:

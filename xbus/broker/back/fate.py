@@ -46,7 +46,7 @@ def waiting_for(delivery: Delivery, service: str) -> Delivery:
         delivery,
         state=DeliveryState.WAITING,
         code="worker_absent",
-        cause=f'no worker of service "{service}" is registered',
+        cause=f'no worker of service "{service}" is there, or each is in trouble',
         service=service,
         due_at=None,
     )
@@ -66,16 +66,28 @@ def may_have_begun(attempt: Delivery) -> bool:
     return attempt.attempts > 1 or attempt.code == RESUMED
 
 
-def after_failure(attempt: Delivery, failure: RecipientFailed, *, attempts: int, due_at: datetime | None) -> Delivery:
+def probe(delivery: Delivery) -> Delivery:
+    """It is about to be handed over to a recipient in trouble: that is no attempt."""
+    return replace(next_attempt(delivery), attempts=delivery.attempts)
+
+
+def not_counted(attempt: Delivery) -> Delivery:
+    """The attempt came to nothing for a reason that has nothing to do with the envelope."""
+    return replace(attempt, attempts=max(attempt.attempts - 1, 1))
+
+
+def after_failure(
+    attempt: Delivery, failure: RecipientFailed, *, attempts: int | None, due_at: datetime | None
+) -> Delivery:
     """It comes again where that may help and not all attempts are used up; else it is parked.
 
     Args:
         attempt: the delivery, with the failed attempt counted.
         failure: what went wrong.
-        attempts: how many there are in all.
+        attempts: how many there are in all; None where attempts are not counted now.
         due_at: when the next one may begin, if there is one; None for at once.
     """
-    comes_again = failure.failure_class is FailureClass.TRANSIENT and attempt.attempts < attempts
+    comes_again = failure.failure_class is FailureClass.TRANSIENT and (attempts is None or attempt.attempts < attempts)
     return replace(
         attempt,
         state=DeliveryState.RETRY if comes_again else DeliveryState.PARKED,

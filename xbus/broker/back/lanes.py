@@ -5,7 +5,7 @@ starts in the past, has a lane of its own until it has caught up.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -51,11 +51,13 @@ class Lanes:
         self._deliverer = deliverer
         self._tasks = tasks
         self._lanes: set[_Lane] = set()
+        self.is_paused: Callable[[int], bool] = lambda role_id: False
+        """Whether a role gets nothing in its turn for now; ``arrived`` is called again when it does."""
 
     def arrived(self, recipient: Recipient) -> None:
         """Read on for a consumer from where its role stands."""
         cursor = self._ledger.cursor(recipient.role.id)
-        if recipient.role.worker or cursor is None:
+        if recipient.role.worker or cursor is None or self.is_paused(recipient.role.id):
             return
         lane = self._joinable_at(cursor.position)
         if lane is None:

@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from random import Random
 
 from xbus.broker.back import fate
-from xbus.broker.back.failures import RecipientFailed
+from xbus.broker.back.failures import FailureClass, RecipientFailed
 from xbus.broker.back.holds import Holds
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.policy import RetryPolicy
+from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Absent, AnyOf
@@ -31,17 +32,26 @@ class Outcomes:
         ledger: where it is noted.
         registry: who is there.
         holds: what consumers may hold open.
+        probing: takes notice of what fails and what goes well; of a role in trouble no attempts are counted.
         policy: what counts for services that have no wishes of their own.
         clock: says what time it is.
         random: makes delays longer or shorter.
     """
 
     def __init__(
-        self, ledger: Ledger, registry: Registry, holds: Holds, policy: RetryPolicy, clock: Clock, random: Random
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        holds: Holds,
+        probing: Probing,
+        policy: RetryPolicy,
+        clock: Clock,
+        random: Random,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._holds = holds
+        self._probing = probing
         self._policy = policy
         self._clock = clock
         self._random = random
@@ -57,10 +67,15 @@ class Outcomes:
             self._ledger.settle(recipient.role.id, envelope.position)
         else:
             self._ledger.move(row, fate.settled(row))
+        self._probing.went_well(recipient.role.id)
         log.debug(
             "delivered",
             extra={"action": "delivered", "envelope_id": envelope.envelope_id, "role": recipient.role.login},
         )
+
+    def worked(self, worker: Recipient) -> None:
+        """Note that a worker has committed."""
+        self._probing.went_well(worker.role.id)
 
     def failed(
         self,
@@ -83,6 +98,8 @@ class Outcomes:
         for failure in dict.fromkeys(failures.values()):
             if isinstance(failure, RecipientFailed):
                 self._ledger.fail(envelope.envelope_id, failure)
+                if failure.role_id is not None and failure.failure_class is FailureClass.TRANSIENT:
+                    self._probing.failed(failure.role_id, envelope.position)
         for recipient in recipients:
             why = failures.get(recipient.role.id)
             if why is None:
@@ -107,10 +124,11 @@ class Outcomes:
 
     def _after(self, attempt: Delivery, recipient: Recipient, why: RecipientFailed | Absent) -> Delivery:
         if isinstance(why, Absent):
-            return fate.waiting_for(attempt, _service(why))
+            return fate.waiting_for(fate.not_counted(attempt), _service(why))
         policy = self._policy.as_wished(recipient.role.retry)
         due_at = self._due_at(recipient, policy.delay(attempt.attempts, self._random.random()))
-        return fate.after_failure(attempt, why, attempts=policy.attempts, due_at=due_at)
+        is_counted = why.role_id is None or not self._probing.is_troubled(why.role_id)
+        return fate.after_failure(attempt, why, attempts=policy.attempts if is_counted else None, due_at=due_at)
 
     def _due_at(self, recipient: Recipient, delay: float) -> datetime | None:
         """A delay is for one that is there and fails; one that is gone gets what waits as soon as it is back."""

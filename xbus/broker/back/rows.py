@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-from datetime import datetime
+from datetime import UTC, datetime
 
 from xbus.broker.back import fate
 from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
+from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
-from xbus.broker.back.registry import Registry
 from xbus.broker.journal.deliveries import read_due_deliveries, read_next_due
 from xbus.broker.journal.writes import Delivery
 from xbus.clock import Clock
@@ -19,6 +19,9 @@ POLL_SECONDS = 5.0
 
 PAGE_ROWS = 100
 
+ANY_TIME = datetime.max.replace(tzinfo=UTC)
+"""All rows are due then."""
+
 
 class DueRows:
     """Brings each role what waits for it in rows, oldest first, as far as it can get it now.
@@ -26,8 +29,8 @@ class DueRows:
     Args:
         log: where rows and envelopes are read.
         ledger: where attempts are counted.
-        registry: who is there.
         deliveries: what starts the runs.
+        probing: who is in trouble, and gets less.
         clock: says what is due.
         tasks: where the readers run, one for each consumer that is there.
     """
@@ -36,15 +39,15 @@ class DueRows:
         self,
         log: Log,
         ledger: Ledger,
-        registry: Registry,
         deliveries: Deliveries,
+        probing: Probing,
         clock: Clock,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._log = log
         self._ledger = ledger
-        self._registry = registry
         self._deliveries = deliveries
+        self._probing = probing
         self._clock = clock
         self._tasks = tasks
         self._readers: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
@@ -52,8 +55,7 @@ class DueRows:
     def arrived(self, recipient: Recipient) -> None:
         """Read the rows of a consumer that has come; look again where a worker has that others may wait for."""
         if recipient.role.worker:
-            for role_id in self._readers:
-                self.wake(role_id)
+            self.wake_all()
             return
         wake = asyncio.Event()
         task = self._tasks.create_task(self._read(recipient, wake), name=f"rows of {recipient.role.login}")
@@ -70,6 +72,11 @@ class DueRows:
         if role_id in self._readers:
             self._readers[role_id][1].set()
 
+    def wake_all(self) -> None:
+        """A worker may be asked again that rows of any role may wait for."""
+        for _, wake in self._readers.values():
+            wake.set()
+
     def stop(self) -> None:
         """Hand out no more rows."""
         for task, _ in self._readers.values():
@@ -79,7 +86,7 @@ class DueRows:
         arrived_at = self._clock.now()
         while True:
             wake.clear()
-            while await self._deliver_page(recipient, arrived_at):
+            while await self._deliver_some(recipient, arrived_at):
                 pass
             seconds = await self._idle_seconds(recipient.role.id)
             with contextlib.suppress(TimeoutError):
@@ -89,28 +96,49 @@ class DueRows:
         """For how long nothing of a role becomes due."""
         now = self._clock.now()
         due_at = await self._log.read(read_next_due, role_id, now)
-        return POLL_SECONDS if due_at is None else min((due_at - now).total_seconds(), POLL_SECONDS)
+        waits = [(due_at - now).total_seconds() if due_at else None, self._probing.seconds_to_probe(role_id)]
+        return min([POLL_SECONDS, *filter(None, waits)])
 
-    async def _deliver_page(self, recipient: Recipient, arrived_at: datetime) -> bool:
-        """Deliver the oldest rows that are due; false where there are none.
+    async def _deliver_some(self, recipient: Recipient, arrived_at: datetime) -> bool:
+        """Deliver what can be delivered now; false where that is nothing.
 
         Args:
             arrived_at: what failed before that waits no longer: a delay is for one that is there and fails.
         """
+        if self._probing.is_troubled(recipient.role.id):
+            await self._probe(recipient)
+            return False
+        well_since = max(arrived_at, self._probing.over_since(recipient.role.id) or arrived_at)
+        due = await self._due(recipient, self._clock.now(), well_since)
+        for row in due:
+            if not self._probing.is_troubled(recipient.role.id):
+                await self._deliver(recipient, row)
+        return bool(due)
+
+    async def _probe(self, recipient: Recipient) -> None:
+        """Deliver one row to a consumer in trouble if it is time for that, and nothing else is on its way to it."""
+        role_id = recipient.role.id
+        if self._deliveries.in_flight(role_id) or not self._probing.is_time(role_id):
+            return
+        rows = {row.position: row for row in await self._due(recipient, ANY_TIME, None)}
+        if not rows:
+            self._probing.nothing_to_probe(role_id)
+        elif self._probing.is_troubled(role_id):
+            await self._deliver(recipient, rows[self._probing.probe(role_id, list(rows))])
+
+    async def _due(self, recipient: Recipient, now: datetime, well_since: datetime | None) -> list[Delivery]:
+        """The oldest rows that are due and that no run is about to settle."""
         taken_up = self._deliveries.taken_up(recipient.role.id)
         await self._ledger.written()
-        served = sorted({other.role.service for other in self._registry.all() if other.role.worker})
-        now = self._clock.now()
-        rows = await self._log.read(read_due_deliveries, recipient.role.id, served, PAGE_ROWS, now, arrived_at)
-        due = [row for row in rows if row.position not in taken_up | self._deliveries.in_flight(row.role_id)]
-        for row in due:
-            await self._deliver(recipient, row)
-        return bool(due)
+        served = self._probing.served()
+        rows = await self._log.read(read_due_deliveries, recipient.role.id, served, PAGE_ROWS, now, well_since)
+        return [row for row in rows if row.position not in taken_up | self._deliveries.in_flight(row.role_id)]
 
     async def _deliver(self, recipient: Recipient, row: Delivery) -> None:
         (envelope,) = await self._log.at([row.position])
         for service in await self._deliveries.workers_for(envelope, recipient):
-            if not self._registry.is_served(service):
-                self._ledger.move(row, fate.waiting_for(row, service))
+            if not self._probing.admits(service):
+                if row.service != service:
+                    self._ledger.move(row, fate.waiting_for(row, service))
                 return
         await self._deliveries.bring(envelope, recipient, row)

@@ -59,6 +59,8 @@ class Run:
         self._stops: list[asyncio.Future[Any]] = []
         self.failures: dict[int, RecipientFailed | Absent] = {}
         """Why each consumer that has not committed could not, by role id."""
+        self.workers_done: list[Recipient] = []
+        """The workers that have committed."""
 
     async def ask(self, event: LogEvent) -> Any:
         """Deliver one event ahead, to the only consumer; nothing is committed yet.
@@ -188,12 +190,16 @@ class Run:
 
     async def _commit(self, settled: Callable[[Recipient], None]) -> None:
         """Workers first: one that can't commit ends the attempt while no consumer has committed yet."""
-        await together(*(self._end(worker) for worker in self._workers.values()))
+        await together(*(self._end_worker(worker) for worker in self._workers.values()))
         await together(*(self._end_consumer(consumer, settled) for consumer in list(self._consumers.values())))
 
     async def _end(self, recipient: Recipient) -> None:
         await recipient.end_envelope(self._envelope_id)
         self._begun.pop(recipient.role.id, None)
+
+    async def _end_worker(self, worker: Recipient) -> None:
+        await self._end(worker)
+        self.workers_done.append(worker)
 
     async def _end_consumer(self, consumer: Recipient, settled: Callable[[Recipient], None]) -> None:
         try:

@@ -76,6 +76,12 @@ class Slots(Generic[Member]):
         self._places.pop(member, None)
         self._serve()
 
+    def limit(self, member: Member, capacity: int) -> None:
+        """Change how much work a recipient may have at once; with 0 it is as if it were not there."""
+        if member in self._places:
+            self._places[member].capacity = capacity
+            self._serve()
+
     def is_present(self, want: Want) -> bool:
         """Whether somebody is there who could serve a want, free or not."""
         return bool(self._candidates(want))
@@ -125,8 +131,8 @@ class Slots(Generic[Member]):
 
     def _candidates(self, want: Want) -> list[_Place[Member]]:
         if isinstance(want, This):
-            return [place for place in self._places.values() if place.member == want.member]
-        return [place for place in self._places.values() if place.service == want.service]
+            return [place for place in self._places.values() if place.member == want.member and place.capacity]
+        return [place for place in self._places.values() if place.service == want.service and place.capacity]
 
     def _serve(self) -> None:
         """Grant what can be granted, in order of arrival."""

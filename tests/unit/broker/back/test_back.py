@@ -213,6 +213,93 @@ async def test_what_was_lost_comes_again_with_a_stop_before_it_and_not_for_ever(
         ]
 
 
+# -- trouble ---------------------------------------------------------------------------------------------------------
+
+
+async def test_one_in_trouble_is_probed_and_nothing_is_parked(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with running(journal, retry=RetryPolicy(attempts=2), trouble_after=3) as broker:
+        role_id = broker.scribe.role_id("store_1")
+        client = await broker.register("store_1", xbus_take_event=BROKEN)
+        await broker.register("store_2")
+        for number in range(8):
+            await broker.put(b"%d" % number)
+        # The other one gets all of them, and this one three.
+        await broker.until(lambda: len(broker.items("store_2")) == 8)
+        await broker.until(lambda: broker.back.troubles.is_troubled(role_id))
+        assert broker.back.troubles.since(role_id) == broker.clock.now()
+        known = len(broker.items("store_1"))
+        assert known == 3
+        for probes in range(1, 10):
+            broker.pass_time(30)
+            await broker.until(lambda: len(broker.items("store_1")) == known + probes)  # noqa: B023
+        assert broker.items("store_1")[known:] == [b"0", b"1", b"2"] * 3
+        client.answers = {}
+        broker.pass_time(30)
+        await broker.until(lambda: not broker.back.troubles.is_troubled(role_id))
+        broker.pass_time(1)
+        await broker.until(lambda: set(broker.items("store_1")[known + 9 :]) == {b"%d" % number for number in range(8)})
+        await broker.until_rows({})
+        assert len(broker.items("store_1")) == known + 9 + 8
+    told = [record.action for record in caplog.records if "troubl" in getattr(record, "action", "")]  # type: ignore[attr-defined]
+    assert told == ["troubled", "trouble_over"]
+
+
+async def test_of_one_in_trouble_not_even_the_last_attempt_is_counted(journal: Journal) -> None:
+    """With one attempt each, the two before it are parked, and what shows that it is in trouble is not."""
+    async with running(journal, retry=RetryPolicy(attempts=1), trouble_after=3) as broker:
+        role_id = broker.scribe.role_id("store_1")
+        client = await broker.register("store_1", xbus_take_event=BROKEN)
+        for number in range(5):
+            await broker.put(b"%d" % number)
+        await broker.until(lambda: broker.back.troubles.is_troubled(role_id))
+        client.answers = {}
+        broker.pass_time(30)
+        await broker.until(lambda: broker.items("store_1")[3:] == [b"2", b"3", b"4"])
+        await broker.until_rows({"store_1": ("parked", 1, "error_reply")})
+
+
+async def test_who_comes_back_in_trouble_is_probed_at_once(journal: Journal) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=3), trouble_after=2) as broker:
+        role_id = broker.scribe.role_id("store_1")
+        await broker.register("store_1", xbus_take_event=LOST)
+        for number in range(4):
+            await broker.put(b"%d" % number)
+        await broker.until(lambda: broker.back.troubles.is_troubled(role_id))
+        await broker.leave("store_1")
+        broker.pass_time(1)
+        await broker.register("store_1")
+        await broker.until_rows({})
+        await broker.until(lambda: sorted(broker.items("store_1")[2:]) == [b"0", b"1", b"2", b"3"])
+        assert not broker.back.troubles.is_troubled(role_id)
+
+
+async def test_a_worker_in_trouble_is_let_have_an_event_now_and_then(journal: Journal) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=2), trouble_after=3) as broker:
+        names = broker.scribe.role_id("names_1")
+        client = await broker.register("names_1", replace(NEW, envelopes=4), xbus_take_event=BROKEN)
+        await broker.register("store_1")
+        for number in range(6):
+            await broker.put(b"%d" % number, type_name="flights")
+        await broker.until(lambda: broker.back.troubles.is_troubled(names))
+        await broker.put(b"note")
+        # Its consumer is not in trouble, and gets what does not need it.
+        await broker.until(lambda: broker.items("store_1")[-1:] == [b"note"])
+        known = len(broker.items("names_1"))
+        for probes in range(1, 5):
+            broker.pass_time(30)
+            await broker.until(lambda: len(broker.items("names_1")) == known + probes)  # noqa: B023
+        client.answers = {}
+        broker.pass_time(30)
+        await broker.until(lambda: not broker.back.troubles.is_troubled(names))
+        broker.pass_time(10)
+        wanted = {b"note", *(b"%d" % number for number in range(6))}
+        await broker.until(lambda: set(broker.items("store_1")) == wanted)
+        await broker.until_rows({})
+
+
 async def test_a_fault_of_the_broker_parks_and_the_next_goes_on(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,7 @@ def test_what_may_have_been_handed_over_counts_as_an_attempt() -> None:
 def test_what_waits_says_for_whom() -> None:
     waiting = waiting_for(attempt(2), "names")
     assert (waiting.state, waiting.service, waiting.attempts) == (DeliveryState.WAITING, "names", 2)
-    assert waiting.cause == 'no worker of service "names" is registered'
+    assert waiting.cause == 'no worker of service "names" is there, or each is in trouble'
 
 
 def test_all_fates_are_legal_moves() -> None:

@@ -13,9 +13,12 @@ from tests.support.recipients import Cast
 from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
+from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.rows import POLL_SECONDS, DueRows
+from xbus.broker.back.slots import Slots
+from xbus.broker.back.trouble import Troubles
 from xbus.broker.journal.deliveries import read_next_due
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
@@ -30,6 +33,7 @@ class Listed:
         self.under_way: set[int] = set()
         self.launched: list[int] = []
         self.clock = StandingClock()
+        self.troubles = Troubles(self.clock, after=2, probe_interval=30)
         self.moved: list[Delivery] = []
         self.present: list[Recipient] = []
         self.needed: list[str] = []
@@ -74,6 +78,9 @@ class Listed:
     def all(self) -> list[Recipient]:
         return self.present
 
+    def get(self, role_id: int) -> Recipient | None:
+        return next((recipient for recipient in self.present if recipient.role.id == role_id), None)
+
     def is_served(self, service: str) -> bool:
         return any(recipient.role.service == service for recipient in self.present)
 
@@ -99,8 +106,8 @@ async def due_rows(listed: Listed) -> AsyncIterator[DueRows]:
         made = DueRows(
             cast(Log, listed),
             cast(Ledger, listed),
-            cast(Registry, listed),
             cast(Deliveries, listed),
+            Probing(listed.troubles, cast(Registry, listed), Slots()),
             listed.clock,
             tasks,
         )
