@@ -19,6 +19,7 @@ from xbus.broker.front.front import Front
 from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.front.repeating import Repeating
 from xbus.broker.front.replies import Replies
+from xbus.broker.front.timeouts import OpenTimeouts
 from xbus.broker.front.verbs import FrontVerbs
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.outages import answer_overdue
@@ -104,6 +105,7 @@ class FrontPart:
             shared.tasks,
             self._space,
         )
+        self._timeouts = OpenTimeouts(shared.journal, self._front, shared.clock, config.open_envelope_timeout)
         repeating = Repeating(
             shared.journal,
             Checks(shared.configuration, limits),
@@ -148,6 +150,7 @@ class FrontPart:
         self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
         self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")
         self._shared.tasks.create_task(self._space.watch(), name="space")
+        self._shared.tasks.create_task(self._timeouts.watch(), name="open envelopes")
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to emitters")
         self._shared.journal.on_room(self._server.resume)
         self._server.start()

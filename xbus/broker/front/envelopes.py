@@ -227,9 +227,14 @@ def envelope_unknown(envelope_id: object) -> Refused:
     )
 
 
-def envelope_closed(envelope_id: object) -> Refused:
-    """The answer to a change of an envelope that never changes again."""
-    return Refused(f"envelope {envelope_id} is sealed or cancelled", "start another envelope", code="envelope_closed")
+def envelope_closed(envelope_id: object, why: str | None = None) -> Refused:
+    """The answer to a change of an envelope that never changes again.
+
+    Args:
+        why: why it was cancelled, where it was and that is known.
+    """
+    state = "sealed or cancelled" if why is None else f"cancelled: {why}"
+    return Refused(f"envelope {envelope_id} is {state}", "start another envelope", code="envelope_closed")
 
 
 def _too_large(envelope_id: UUID, limit: str, option: str) -> Refused:

@@ -12,6 +12,7 @@ from xbus.broker.front.envelope_options import NO_OPTIONS, EnvelopeOptions
 from xbus.broker.front.envelopes import Limits, envelope_unknown
 from xbus.broker.front.futures import unheard
 from xbus.broker.front.known import Known, KnownEnvelopes
+from xbus.broker.front.live import LiveEnvelope
 from xbus.broker.front.replies import Replies
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
@@ -154,6 +155,19 @@ class Front:
     def cancel_envelope(self, emitter_id: int, envelope_id: UUID) -> Any:
         """Give an envelope up; answered with True. See ``LiveEnvelope.cancel``."""
         return self._call(emitter_id, envelope_id, self._cancel)
+
+    def called(self) -> set[UUID]:
+        """The envelopes that calls were made for since this was asked last."""
+        called, self._envelopes.called = self._envelopes.called, set()
+        return called
+
+    def give_up(self, envelope_id: UUID, reason: str) -> Any:
+        """Cancel an envelope whose emitter has left it; answered with whether that was still to be done."""
+
+        def cancel(known: Known | None) -> Any:
+            return known.cancel(reason).then(self._cancelled) if isinstance(known, LiveEnvelope) else False
+
+        return self._envelopes.with_envelope(envelope_id, cancel)
 
     def put_envelope(
         self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], options: EnvelopeOptions = NO_OPTIONS

@@ -14,6 +14,7 @@ from xbus.broker.front.futures import pass_on
 from xbus.broker.front.keyed import PrunedEnvelope, SealedEnvelope, key_reused, stored_digest
 from xbus.broker.front.live import Answers, LiveEnvelope
 from xbus.broker.front.past import PastEnvelope
+from xbus.broker.front.removed import RemovedEnvelope
 from xbus.broker.front.replies import Replies
 from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.envelopes import StoredEnvelope, read_envelope
@@ -80,6 +81,8 @@ class KnownEnvelopes:
         self._pruned: dict[UUID, PrunedEnvelope] = {}
         self._tasks = tasks
         self._answers = Answers(self.later, replies, wants_reply)
+        self.called: set[UUID] = set()
+        """The envelopes that calls were made for, until somebody takes them out."""
 
     def holds_open(self, emitter_id: int) -> bool:
         """Whether an emitter is in the midst of sending."""
@@ -92,12 +95,14 @@ class KnownEnvelopes:
     def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeOptions = NO_OPTIONS) -> LiveEnvelope:
         """Begin an envelope that there is not."""
         envelope = self._keep(OpenEnvelope(envelope_id, emitter_id, key=options.key))
+        self.called.add(envelope_id)
         now = self._clock.now()
         envelope.write(StartEnvelope(envelope_id, emitter_id, now, options.ordering_key, options.key))
         return envelope
 
     def with_envelope(self, envelope_id: UUID, act: Act) -> Any:
         """Do ``act`` with an envelope: at once where it is in memory, else in order when the journal has been asked."""
+        self.called.add(envelope_id)
         lookup = self._lookups.get(envelope_id)
         if lookup is None:
             known = self._live.get(envelope_id)
@@ -194,6 +199,8 @@ class KnownEnvelopes:
             return self._keep(OpenEnvelope.of_stored(stored, digests))
         if stored.key is not None and stored.pruned:
             return self._compare(stored)
+        if stored.pruned and stored.state is EnvelopeState.RECEIVED:
+            return RemovedEnvelope(stored, self._journal, self._answers.replies)
         past = PastEnvelope(stored, self._journal, self._answers.replies)
         if stored.key is None or stored.state is EnvelopeState.CANCELLED:
             return past

@@ -48,9 +48,12 @@ class PastEnvelope:
     def hold(self, session: bytes) -> None:
         """Any session may repeat what is past."""
 
+    def _closed(self) -> Refused:
+        return envelope_closed(self._stored.envelope_id, self._stored.reason)
+
     def _event(self, event_id: UUID) -> StoredEvent:
         if self._stored.state is not EnvelopeState.RECEIVED:
-            raise envelope_closed(self._stored.envelope_id)
+            raise self._closed()
         for event in self._stored.events:
             if event.event_id == event_id:
                 return event
@@ -59,7 +62,7 @@ class PastEnvelope:
     def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
         """Raises Refused: envelope_closed for an event that it doesn't hold, content_differs for another type."""
         if all(event.event_id != event_id for event in self._stored.events):
-            raise envelope_closed(self._stored.envelope_id)
+            raise self._closed()
         event = self._event(event_id)
         if event.type_name != type_name:
             raise content_differs(f"event {event_id} was started with type {event.type_name}")
@@ -69,7 +72,7 @@ class PastEnvelope:
         """Raises Refused: envelope_closed for items that it doesn't hold; the future content_differs for other ones."""
         event = self._event(event_id)
         if first_index is None or first_index + items > event.items:
-            raise envelope_closed(self._stored.envelope_id)
+            raise self._closed()
         return Later.of(asyncio.ensure_future(self._same_items(event.segments_id, first_index, items, data)))
 
     async def _same_items(self, segments_id: UUID, first_index: int, items: int, data: bytes) -> int:
@@ -90,7 +93,7 @@ class PastEnvelope:
         """Raises Refused: envelope_closed where it was cancelled, content_differs for another number of events."""
         receipt = self._stored.receipt
         if receipt is None:
-            raise envelope_closed(self._stored.envelope_id)
+            raise self._closed()
         if events is not None and events != receipt.events:
             raise content_differs(f"envelope {receipt.envelope_id} was sealed with {receipt.events} events")
         return Later.of(done(receipt))
@@ -98,7 +101,7 @@ class PastEnvelope:
     def cancel(self, reason: str) -> Later[bool]:
         """Raises Refused: envelope_closed where it was sealed."""
         if self._stored.state is not EnvelopeState.CANCELLED:
-            raise envelope_closed(self._stored.envelope_id)
+            raise self._closed()
         return Later.of(done(True))
 
 

@@ -43,6 +43,7 @@ class StoredEnvelope:
         key: its idempotency key, if any.
         content_hash: where it is received and has a key.
         pruned: whether its content was removed.
+        reason: why it was cancelled, where it was.
     """
 
     envelope_id: UUID
@@ -53,6 +54,7 @@ class StoredEnvelope:
     key: str | None = None
     content_hash: bytes | None = None
     pruned: bool = False
+    reason: str | None = None
 
 
 def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
@@ -112,4 +114,24 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
         envelope["idempotency_key"],
         None if envelope["content_hash"] is None else bytes(envelope["content_hash"]),
         envelope["pruned_at"] is not None,
+        _reason(connection, envelope["id"]) if state is EnvelopeState.CANCELLED else None,
     )
+
+
+def _reason(connection: sa.Connection, envelope_id: UUID) -> str | None:
+    """Why an envelope was cancelled."""
+    history = model.history.c
+    told = sa.select(history.reason).where(
+        history.subject == "envelope",
+        history.subject_id == str(envelope_id),
+        history.move == EnvelopeState.CANCELLED.value,
+    )
+    reason: str | None = connection.execute(told.order_by(history.id.desc()).limit(1)).scalar_one_or_none()
+    return reason
+
+
+def read_open_envelopes(connection: sa.Connection) -> list[UUID]:
+    """The envelopes whose emitters still send, or have left them so."""
+    # Written out, as SQLite uses an index of some rows only where it can see that all it looks for are among them.
+    is_open = model.envelope.c.state == sa.literal_column("'open'")
+    return list(connection.execute(sa.select(model.envelope.c.id).where(is_open)).scalars())
