@@ -44,6 +44,11 @@ OPTIONS: dict[str, dict[str, object]] = {
         "register_timeout": 3,
         "worker_grace": 0.5,
         "behind_after": 1,
+        # No faults are so many that anything is parked for good: then a person would have to resume it.
+        "attempts": 1000,
+        "first_delay": 0.1,
+        "longest_delay": 1,
+        "probe_interval": 0.5,
     },
 }
 """Small time-outs, so that the broker notices within a run what a person would wait for."""

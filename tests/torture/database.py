@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 import psutil
 
-from tests.support.ports import free_port
 from tests.support.postgres import Cluster, Server, cluster
 from tests.torture.proxy import Proxy
 from xbus.broker.journal import schema
@@ -148,7 +147,7 @@ async def database(kind: str, folder: Path) -> AsyncIterator[Database]:
         yield Sqlite(folder / "xbus.db")
         return
     with cluster() as private, closing(Server(private.url)) as server:
-        proxy = Proxy(free_port(), private.port)
+        proxy = Proxy(private.port)
         await proxy.start()
         try:
             yield Postgresql(private, server.create(), proxy)

@@ -1,6 +1,7 @@
 """A connection that can be cut, or held so that nothing passes while both ends think all is well."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable
 
 CHUNK_BYTES = 65_536
@@ -10,12 +11,15 @@ class Proxy:
     """Passes bytes between whoever connects to it and a program on this machine.
 
     Args:
-        port: where it listens.
         target: the port of the program.
+
+    Attributes:
+        port: its own, taken already.
     """
 
-    def __init__(self, port: int, target: int) -> None:
-        self.port = port
+    def __init__(self, target: int) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
         self._target = target
         self._open = asyncio.Event()
         self._open.set()
@@ -25,12 +29,13 @@ class Proxy:
 
     async def start(self) -> None:
         """Listen."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=CHUNK_BYTES)
+        self._server = await asyncio.start_server(self._accept, sock=self._socket, limit=CHUNK_BYTES)
 
     async def close(self) -> None:
         """Cut everything, and listen no longer."""
         if self._server is not None:
             self._server.close()
+        self._socket.close()
         self.cut()
         await asyncio.gather(*self._connections, return_exceptions=True)
 

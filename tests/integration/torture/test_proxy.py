@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.ports import free_port
 from tests.torture.proxy import Proxy
 
 
@@ -19,7 +18,7 @@ async def proxy() -> AsyncIterator[Proxy]:
         writer.close()
 
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
-    proxy = Proxy(free_port(), server.sockets[0].getsockname()[1])
+    proxy = Proxy(server.sockets[0].getsockname()[1])
     await proxy.start()
     yield proxy
     await proxy.close()
