@@ -24,6 +24,7 @@ from xbus.broker.journal.parked import Parked, find_parked
 from xbus.broker.journal.parked_items import ResumedEvent, drop_items, hold_item, resume_items
 from xbus.broker.journal.parked_list import Filters, list_parked
 from xbus.broker.journal.parked_moves import Decision, drop_delivery, hold_delivery, resume_delivery
+from xbus.broker.journal.retention import read_stored_bytes
 from xbus.broker.journal.showing import show_envelope
 from xbus.broker.journal.writes import Receipt
 from xbus.errors import Refused
@@ -153,8 +154,9 @@ async def test_what_is_dropped_is_told_so(journal: Journal, scribe: Scribe, repa
 async def test_items_come_again_as_an_envelope_for_their_role(journal: Journal, scribe: Scribe, repair: Repair) -> None:
     first = await scribe.put([b"a", b"b", b"c"])
     await repair.isolate(first, 0, 2)
-    before = await journal.read(read_head)
+    before, stored = await journal.read(read_head), await journal.read(read_stored_bytes)
     resumed = await repair.resume_items(first, [[b"A"], [b"c"]])
+    assert await journal.read(read_stored_bytes) == stored + resumed.data_bytes
     new = (await log(journal))[-1]
     assert (new.envelope_id, new.position, new.only_roles) == (
         resumed.envelope_id,

@@ -74,7 +74,7 @@ class Payload:
         if self.kind is Kind.TEXT:
             return str(self.value)
         try:
-            text = json.dumps(self.value, ensure_ascii=False, indent=2)
+            text = json.dumps(self.value, ensure_ascii=False, indent=2, allow_nan=False)
             if json.loads(text) == self.value:
                 return text
         except (TypeError, ValueError):

@@ -104,6 +104,7 @@ def resume_items(
         content_hash(contents),
     )
     receive(connection, receipt, decision.at)
+    _account(connection, receipt.data_bytes)
     return receipt
 
 
@@ -189,6 +190,14 @@ def _graphs(connection: sa.Connection, parked: Parked, types: Sequence[tuple[str
         if service_id not in services[graphs[type_id]]:
             raise _not_reached(parked, f'events of type "{name}" no longer lead to role {parked.role}')
     return graphs
+
+
+def _account(connection: sa.Connection, data_bytes: int) -> None:
+    """Have what was stored counted, as the broker counts what it stores; before its first start there is no count."""
+    writer = model.writer.c
+    first = sa.select(sa.func.min(writer.name)).scalar_subquery()
+    grown = sa.update(model.writer).where(writer.name == first).values(stored_bytes=writer.stored_bytes + data_bytes)
+    connection.execute(grown)
 
 
 def _check_owed(connection: sa.Connection, parked: Parked, position: int) -> None:

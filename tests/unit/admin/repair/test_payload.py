@@ -1,0 +1,74 @@
+"""Items as people read and write them."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xbus.admin.repair.payload import SHOWN_BYTES, SHOWN_CHARACTERS, Kind, Payload, read_json
+from xbus.errors import Refused
+from xbus.rpc.codec import pack, unpack
+
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=9,
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), VALUES, max_size=4))
+def test_what_an_editor_leaves_as_it_is_stays_so(value: dict[str, Any]) -> None:
+    payload = Payload.of(pack(value))
+    assert payload.kind is Kind.MSGPACK
+    assert unpack(payload.rewritten(payload.editable())) == value
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_can_be_shown_and_obey_nothing(data: bytes) -> None:
+    payload = Payload.of(data)
+    assert all(character.isprintable() or character == "\t" for line in payload.lines() for character in line)
+    json.dumps(payload.plain)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "lines"),
+    [
+        (pack({"a": 1, "é": None}), Kind.MSGPACK, ['{"a": 1, "é": null}']),
+        (pack({1: b"\x00\xff"}), Kind.MSGPACK, ['{"1": "bytes 00ff"}']),
+        (pack("\x1b[2J"), Kind.MSGPACK, ['"\\u001b[2J"']),
+        (pack("\x9b2J"), Kind.MSGPACK, ['"\ufffd2J"']),
+        (pack(["x" * 60, "y" * 60]), Kind.MSGPACK, ["[", f'  "{"x" * 60}",', f'  "{"y" * 60}"', "]"]),
+        (b'{"a": [1, 2]}', Kind.JSON, ['{"a": [1, 2]}']),
+        (b"12", Kind.JSON, ["12"]),
+        (b"a", Kind.TEXT, ["a"]),
+        (b"UNB+1\nUNZ", Kind.TEXT, ["UNB+1", "UNZ"]),
+        (b"", Kind.TEXT, [""]),
+        (b"\xc1\x00", Kind.BYTES, ["c1 00"]),
+        (b"a\x1b[2J", Kind.BYTES, ["61 1b 5b 32 4a"]),
+        (b"\xc1" * (SHOWN_BYTES + 1), Kind.BYTES, [" ".join(["c1"] * SHOWN_BYTES) + " ..."]),
+        (b"ab" * SHOWN_CHARACTERS, Kind.TEXT, ["ab" * (SHOWN_CHARACTERS // 2) + " ..."]),
+    ],
+    ids=str,
+)
+def test_an_item_is_shown_as_what_it_is(data: bytes, kind: Kind, lines: list[str]) -> None:
+    payload = Payload.of(data)
+    assert (payload.kind, list(payload.lines())) == (kind, lines)
+
+
+@pytest.mark.parametrize("value", [{"a": b"bytes"}, {1: "a"}, b"\xc1", float("nan")], ids=repr)
+def test_what_json_can_not_write_is_not_edited(value: object) -> None:
+    with pytest.raises(Refused, match="JSON can't write"):
+        Payload.of(value if isinstance(value, bytes) else pack(value)).editable()
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", "[Infinity]", "{'a': 1}", "[" * 100_000])
+def test_what_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match="that is no JSON") as refused:
+        read_json(text)
+    assert refused.value.code == "bad_json"
