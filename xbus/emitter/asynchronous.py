@@ -1,8 +1,11 @@
 """The emitter for programs that run an asyncio loop, and the core of the other one."""
 
 import asyncio
+import os
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from dataclasses import asdict
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -12,9 +15,12 @@ from xbus.emitter.envelope import AsyncEnvelope, envelope_options
 from xbus.emitter.ledger import Call
 from xbus.emitter.line import Line
 from xbus.emitter.options import OptionKeywords, Options
+from xbus.emitter.outbox import Outbox, locked
 from xbus.emitter.patience import Patience
+from xbus.emitter.queueing import OutboxThread, QueueSession
 from xbus.emitter.receipt import Receipt
-from xbus.emitter.session import Session
+from xbus.emitter.sending import OutboxSender
+from xbus.emitter.session import Session, Taker
 from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.rpc.client import Client
@@ -41,13 +47,16 @@ class AsyncEmitter:
         url: the front socket of the bus, such as ``tcp://127.0.0.1:1984``.
         login: the emitter's login.
         password: the emitter's password.
+        outbox: a local file that keeps envelopes until the bus has them, also while it is away. An envelope is durable
+            there when its block ends, and goes to the bus from there, in order, once.
         clock: tells the time; the machine's own where none is given.
         ids: makes the ids of envelopes and events.
         **options: see ``Options``.
 
     Raises:
-        Refused: at ``async with``: login or password are wrong (``login_refused``).
-        Failed: at ``async with``: nothing answers at ``url`` within ``retry_seconds``.
+        Refused: at ``async with``: login or password are wrong (``login_refused``); another process sends from the
+            outbox (``outbox_in_use``).
+        Failed: at ``async with``: nothing answers at ``url`` within ``retry_seconds``. With an outbox it may be away.
     """
 
     def __init__(
@@ -56,6 +65,7 @@ class AsyncEmitter:
         login: str,
         password: str,
         *,
+        outbox: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
         **options: Unpack[OptionKeywords],
@@ -63,6 +73,7 @@ class AsyncEmitter:
         self._url = url
         self._login = login
         self._password = password
+        self._outbox = None if outbox is None else Path(outbox)
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)
         self._options = Options(**options)
@@ -71,14 +82,31 @@ class AsyncEmitter:
 
     async def __aenter__(self) -> "AsyncEmitter":
         async with AsyncExitStack() as exit_stack:
-            session = Session(self._connect(exit_stack), self._login, self._password, self._options, self._patience())
-            await session.open()
-            exit_stack.push_async_callback(session.close)
-            exit_stack.callback(self._keep_alive(session).cancel)
-            self._line = Line(session, self._options, self._clock, self._ids)
+            taker = await (self._log_in(exit_stack) if self._outbox is None else self._queue(exit_stack, self._outbox))
+            self._line = Line(taker, self._options, self._clock, self._ids)
             exit_stack.callback(self._line.close)
             self._exit = exit_stack.pop_all()
         return self
+
+    async def _log_in(self, exit_stack: AsyncExitStack) -> Taker:
+        session = Session(self._connect(exit_stack), self._login, self._password, self._options, self._patience())
+        await session.open()
+        exit_stack.push_async_callback(session.close)
+        exit_stack.callback(self._keep_alive(session).cancel)
+        return session
+
+    async def _queue(self, exit_stack: AsyncExitStack, path: Path) -> Taker:
+        exit_stack.enter_context(locked(path))
+        thread = OutboxThread(await asyncio.to_thread(Outbox, path, self._options.outbox_bytes))
+        exit_stack.callback(thread.close)
+        await thread.run(thread.outbox.remove_unfinished)
+        sender = OutboxSender(thread, self._without_outbox, self._clock)
+        await exit_stack.enter_async_context(sender.sending(self._options.outbox_seconds))
+        return QueueSession(thread, self._clock, self._ids, sender.wake)
+
+    def _without_outbox(self) -> "AsyncEmitter":
+        given = asdict(self._options)
+        return AsyncEmitter(self._url, self._login, self._password, clock=self._clock, ids=self._ids, **given)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -117,7 +145,7 @@ class AsyncEmitter:
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
         # Under a key other content may be open, which only an envelope in single calls can cancel.
-        if len(batches) > 1 or key is not None:
+        if len(batches) > 1 or key is not None or self._outbox is not None:
             return await self._put_batches(self.envelope(ordering_key=ordering_key, key=key), type_name, packed)
         return await self._put_at_once(line, type_name, packed, envelope_options(ordering_key, None))
 
@@ -141,6 +169,7 @@ class AsyncEmitter:
             Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the envelope within
                 ``retry_seconds``.
         """
+        self._check_direct()
         async with self.envelope() as envelope:
             async with envelope.event(type_name, len(items)) as event:
                 for item in items:
@@ -198,7 +227,16 @@ class AsyncEmitter:
         # The new envelope's id is made here, so that a call whose answer got lost can be made again.
         return str(await self._call("xbus.replay_envelope", envelope_id, self._open_line.new_id()))
 
+    def _check_direct(self) -> None:
+        if self._outbox is not None:
+            raise Refused(
+                "an emitter with an outbox waits for no answer of the bus",
+                "use another emitter, without an outbox, for what needs one",
+                code="outbox_only",
+            )
+
     async def _call(self, verb: str, *arguments: Any) -> Any:
+        self._check_direct()
         line = self._open_line
         stream = line.new_stream()
         try:

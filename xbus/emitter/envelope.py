@@ -51,6 +51,11 @@ class AsyncEnvelope:
             )
         return self._receipt
 
+    @property
+    def queued(self) -> bool:
+        """Whether it is durable in the emitter's outbox, from where it goes to the bus."""
+        return self._receipt is not None and self._receipt.queued
+
     async def __aenter__(self) -> "AsyncEnvelope":
         seconds = self._line.options.answer_seconds
         start = Call("xbus.start_envelope", (self.id, *self._options), seconds, durable=False)

@@ -4,7 +4,7 @@ from xbus.clock import Clock
 from xbus.emitter.batch import Batch
 from xbus.emitter.options import Options
 from xbus.emitter.patience import Patience
-from xbus.emitter.session import Session
+from xbus.emitter.session import Taker
 from xbus.emitter.stream import Stream
 from xbus.emitter.window import Window
 from xbus.errors import Refused
@@ -15,13 +15,13 @@ class Line:
     """The open line to the front.
 
     Args:
-        session: logged in.
+        session: logged in; or the outbox in its place.
         options: the emitter's options.
         clock: tells the time.
         ids: makes the ids of envelopes and events.
     """
 
-    def __init__(self, session: Session, options: Options, clock: Clock, ids: Ids) -> None:
+    def __init__(self, session: Taker, options: Options, clock: Clock, ids: Ids) -> None:
         self.session = session
         self.options = options
         self.window = Window(options.window_bytes)

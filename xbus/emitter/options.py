@@ -21,6 +21,8 @@ class Options:
         reply_seconds: the same for the end of an event or envelope, which may wait for a consumer's immediate reply;
             never less than the front itself waits and ``answer_seconds`` more.
         retry_seconds: how long calls are made again while nothing succeeds, before an error is raised.
+        outbox_bytes: as much as the outbox may hold, if there is one.
+        outbox_seconds: how long the end of the emitter waits for the outbox to become empty; what is left stays in it.
     """
 
     batch_items: int = 1000
@@ -30,6 +32,8 @@ class Options:
     answer_seconds: float = 30.0
     reply_seconds: float = 300.0
     retry_seconds: float = 30.0
+    outbox_bytes: int = 1_073_741_824
+    outbox_seconds: float = 5.0
 
     @property
     def probe_seconds(self) -> float:
@@ -54,3 +58,5 @@ class OptionKeywords(TypedDict, total=False):
     answer_seconds: float
     reply_seconds: float
     retry_seconds: float
+    outbox_bytes: int
+    outbox_seconds: float

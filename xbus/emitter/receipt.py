@@ -15,6 +15,8 @@ class Receipt:
         events: how many events it holds.
         items: how many items these hold together.
         hash: a hash over the content, the same for the same content.
+        queued: whether it is durable in the emitter's outbox, not yet at the bus: then its id is the outbox's own, its
+            position 0, and the hash empty.
     """
 
     envelope_id: str
@@ -22,6 +24,7 @@ class Receipt:
     events: int
     items: int
     hash: bytes
+    queued: bool = False
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Receipt":
@@ -32,4 +35,5 @@ class Receipt:
             events=answer["events"],
             items=answer["items"],
             hash=answer["hash"],
+            queued=answer.get("queued", False),
         )

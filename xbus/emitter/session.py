@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from xbus.emitter.options import Options
 from xbus.emitter.patience import Patience, given_up
@@ -40,6 +40,24 @@ class Limits:
         max_item_bytes = min(answer["max_item_bytes"], max_batch_bytes - ITEM_HEADER_BYTES)
         reply_seconds = answer.get("immediate_reply_timeout", 0.0)
         return cls(answer["session_seconds"], max_item_bytes, max_batch_bytes, reply_seconds)
+
+
+class Taker(Protocol):
+    """Who takes the calls of envelopes: a session at the front, or the outbox in its place."""
+
+    @property
+    def limits(self) -> Limits:
+        """What is taken."""
+
+    @property
+    def logins(self) -> int:
+        """How often it logged in: each time it is another session to the front."""
+
+    def call(self, verb: str, *arguments: Any, seconds: float) -> asyncio.Future[Any]:
+        """Make a call at once; calls arrive in the order made."""
+
+    async def restore(self) -> None:
+        """Return once calls are taken again."""
 
 
 class Session:

@@ -7,7 +7,7 @@ from typing import Any
 
 from xbus.emitter.ledger import Call, Ledger
 from xbus.emitter.patience import Patience, given_up
-from xbus.emitter.session import Session
+from xbus.emitter.session import Taker
 from xbus.emitter.window import Window
 from xbus.errors import CallError, Failed, Refused
 
@@ -36,7 +36,7 @@ class Stream:
         error: what broke the stream, if anything did; every later call raises it.
     """
 
-    def __init__(self, session: Session, window: Window, patience: Patience) -> None:
+    def __init__(self, session: Taker, window: Window, patience: Patience) -> None:
         self.error: CallError | None = None
         self._session = session
         self._window = window

@@ -1,5 +1,6 @@
 """The emitter for ordinary, blocking programs: a thin face over the asynchronous one."""
 
+import os
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Unpack
@@ -31,13 +32,16 @@ class Emitter:
         url: the front socket of the bus, such as ``tcp://127.0.0.1:1984``.
         login: the emitter's login.
         password: the emitter's password.
+        outbox: a local file that keeps envelopes until the bus has them, also while it is away. An envelope is durable
+            there when its block ends, and goes to the bus from there, in order, once.
         clock: tells the time; the machine's own where none is given.
         ids: makes the ids of envelopes and events.
         **options: see ``Options``.
 
     Raises:
-        Refused: at ``with``: login or password are wrong (``login_refused``).
-        Failed: at ``with``: nothing answers at ``url`` within ``retry_seconds``.
+        Refused: at ``with``: login or password are wrong (``login_refused``); another process sends from the outbox
+            (``outbox_in_use``).
+        Failed: at ``with``: nothing answers at ``url`` within ``retry_seconds``. With an outbox it may be away.
     """
 
     def __init__(
@@ -46,11 +50,12 @@ class Emitter:
         login: str,
         password: str,
         *,
+        outbox: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
         **options: Unpack[OptionKeywords],
     ) -> None:
-        self._emitter = AsyncEmitter(url, login, password, clock=clock, ids=ids, **options)
+        self._emitter = AsyncEmitter(url, login, password, outbox=outbox, clock=clock, ids=ids, **options)
         self._background: Background | None = None
 
     def __enter__(self) -> "Emitter":
@@ -204,6 +209,11 @@ class Envelope:
             Refused: the envelope is not sealed (``envelope_open``).
         """
         return self._envelope.receipt
+
+    @property
+    def queued(self) -> bool:
+        """Whether it is durable in the emitter's outbox, from where it goes to the bus."""
+        return self._envelope.queued
 
     def event(self, type_name: str, estimate: int = 0) -> "Event":
         """Begin an event of the envelope, to be used in ``with``.

@@ -1,0 +1,176 @@
+"""The emitter with an outbox: what it queues comes to the bus in order, once, also if that is away meanwhile."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.emitter.front_double import SILENCE, FrontDouble
+from tests.support.waiting import eventually
+from xbus.emitter import AsyncEmitter
+from xbus.emitter.outbox import Outbox, OutboxStatus
+from xbus.errors import ConnectionLost, Refused
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "orders.outbox"
+
+
+def emitter(front: FrontDouble, path: Path, **options: Any) -> AsyncEmitter:
+    options = {"retry_seconds": 0.2, "outbox_seconds": 10.0, **options}
+    return AsyncEmitter(front.address, "test_emitter", "password", outbox=path, **options)
+
+
+def status(path: Path) -> OutboxStatus:
+    with looking(path) as outbox:
+        return outbox.status()
+
+
+@contextmanager
+def looking(path: Path) -> Iterator[Outbox]:
+    outbox = Outbox.existing(path)
+    try:
+        yield outbox
+    finally:
+        outbox.close()
+
+
+def arrived(front: FrontDouble) -> list[bytes]:
+    """The items of all sealed envelopes."""
+    sealed = [envelope for envelope in front.envelopes.values() if envelope.state == "sealed"]
+    return [item for envelope in sealed for event in envelope.events.values() for item in event.items]
+
+
+async def queue(sender: AsyncEmitter, *items: bytes, **said: str) -> None:
+    async with sender.envelope(**said) as envelope, envelope.event("test_event") as event:
+        for item in items:
+            await event.send(item)
+    assert envelope.queued
+
+
+async def test_what_is_queued_arrives(front: FrontDouble, path: Path) -> None:
+    async with emitter(front, path) as sender:
+        await queue(sender, b"a", b"b", key="17", ordering_key="7")
+        receipt = await sender.put("test_event", [b"c"] * 3)
+        assert (receipt.queued, receipt.position, receipt.events, receipt.items) == (True, 0, 1, 3)
+    assert arrived(front) == [b"a", b"b", b"c", b"c", b"c"]
+    first, second = (envelope.options for envelope in front.envelopes.values())
+    assert first == {"key": "17", "ordering_key": "7"}
+    assert second["key"]
+    assert (status(path).waiting, status(path).trouble) == (0, None)
+
+
+async def test_the_bus_may_be_away(front: FrontDouble, path: Path) -> None:
+    front.stop()
+    async with emitter(front, path, outbox_seconds=0.01) as sender:
+        for number in range(3):
+            await queue(sender, b"%d" % number)
+    assert status(path).waiting == 3
+    async with emitter(front, path, outbox_seconds=0.01) as sender:
+        await queue(sender, b"3")
+        await eventually(lambda: status(path).trouble is not None, "that nothing goes is noted")
+    front.start()
+    async with emitter(front, path) as sender:
+        await queue(sender, b"4")
+    assert arrived(front) == [b"0", b"1", b"2", b"3", b"4"]
+    assert (status(path).waiting, status(path).trouble) == (0, None)
+
+
+async def test_the_bus_may_come_back_while_it_runs(front: FrontDouble, path: Path) -> None:
+    front.stop()
+    async with emitter(front, path) as sender:
+        await queue(sender, b"a")
+        await eventually(lambda: status(path).trouble is not None, "the sender gave up once")
+        front.start()
+        await eventually(lambda: arrived(front) == [b"a"], "it tries again")
+
+
+@pytest.mark.parametrize("verb", ["start_envelope", "start_event", "send_items", "end_event", "end_envelope"])
+@pytest.mark.parametrize("fault", [SILENCE, ConnectionLost("cut")])
+async def test_an_answer_that_does_not_come_makes_no_second_one(
+    front: FrontDouble, path: Path, verb: str, fault: Any
+) -> None:
+    front.fail_next(verb, fault)
+    async with emitter(front, path, answer_seconds=0.1, reply_seconds=0.1) as sender:
+        await queue(sender, b"a")
+        await queue(sender, b"b")
+    assert arrived(front) == [b"a", b"b"]
+
+
+async def test_what_the_bus_refuses_is_set_aside(front: FrontDouble, path: Path) -> None:
+    async with emitter(front, path) as sender:
+        await sender.put("nonsense", [b"a"])
+        await queue(sender, b"b")
+    assert arrived(front) == [b"b"]
+    (refused,) = status(path).refused
+    assert (refused.code, refused.place) == ("unknown_type", 1)
+    assert "no event type nonsense" in (refused.cause or "")
+
+
+async def test_a_refused_login_is_no_fault_of_what_waits(front: FrontDouble, path: Path) -> None:
+    async with AsyncEmitter(front.address, "test_emitter", "wrong", outbox=path, outbox_seconds=0.01) as sender:
+        await queue(sender, b"a")
+        await eventually(lambda: status(path).trouble is not None, "it is noted")
+    assert (status(path).trouble or [""])[0] == "login_refused"
+    assert (status(path).waiting, status(path).refused) == (1, [])
+
+
+async def test_a_full_outbox_takes_nothing_and_keeps_no_half(front: FrontDouble, path: Path) -> None:
+    front.stop()
+    async with emitter(front, path, outbox_bytes=3000, outbox_seconds=0.01) as sender:
+        await queue(sender, b"x" * 1000)
+        with pytest.raises(Refused) as caught:
+            await queue(sender, *[b"y" * 400] * 7)
+        assert caught.value.code == "outbox_full"
+        await queue(sender, b"z" * 500)
+    assert status(path).waiting == 2
+    front.start()
+    async with emitter(front, path):
+        pass
+    assert arrived(front) == [b"x" * 1000, b"z" * 500]
+
+
+async def test_an_exception_leaves_nothing(front: FrontDouble, path: Path) -> None:
+    async with emitter(front, path) as sender:
+        with pytest.raises(KeyError):
+            async with sender.envelope() as envelope, envelope.event("test_event") as event:
+                await event.send(b"never seen")
+                raise KeyError
+    assert front.envelopes == {}
+    assert status(path).waiting_bytes == 0
+
+
+async def test_many_batches_and_events_come_whole(front: FrontDouble, path: Path) -> None:
+    async with emitter(front, path, batch_items=3) as sender:
+        async with sender.envelope() as envelope:
+            for number in range(2):
+                async with envelope.event("test_event") as event:
+                    for item in range(10):
+                        await event.send(b"%d.%d" % (number, item))
+    assert arrived(front) == [b"%d.%d" % (number, item) for number in range(2) for item in range(10)]
+
+
+async def test_several_tasks_queue_side_by_side(front: FrontDouble, path: Path) -> None:
+    async with emitter(front, path) as sender:
+        await asyncio.gather(*(queue(sender, b"%d" % number) for number in range(20)))
+    assert sorted(arrived(front)) == sorted(b"%d" % number for number in range(20))
+
+
+async def test_what_needs_an_answer_is_refused(front: FrontDouble, path: Path) -> None:
+    async with emitter(front, path) as sender:
+        for call in (sender.ask("test_event"), sender.consumers(), sender.retry("x"), sender.replay("x")):
+            with pytest.raises(Refused) as caught:
+                await call
+            assert caught.value.code == "outbox_only"
+
+
+async def test_two_emitters_do_not_share_an_outbox(front: FrontDouble, path: Path) -> None:
+    async with emitter(front, path):
+        with pytest.raises(Refused) as caught:
+            async with emitter(front, path):
+                pytest.fail("it was opened twice")
+    assert caught.value.code == "outbox_in_use"

@@ -1,0 +1,155 @@
+"""The outbox file: whole envelopes in their order, whatever was going on when it was last used."""
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from xbus.emitter.outbox import ENVELOPE_BYTES, Outbox, locked
+from xbus.errors import Failed, Refused
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "orders.outbox"
+
+
+@pytest.fixture
+def outbox(path: Path) -> Iterator[Outbox]:
+    outbox = Outbox(path)
+    yield outbox
+    outbox.close()
+
+
+def begin(outbox: Outbox, name: str, *batches: bytes) -> None:
+    outbox.start_envelope(name, f"key {name}", None)
+    outbox.start_event(name, f"event of {name}", "notes", 3)
+    for index, data in enumerate(batches):
+        outbox.append(name, f"event of {name}", index, 1, data)
+
+
+def queue(outbox: Outbox, name: str, *batches: bytes) -> tuple[int, int]:
+    begin(outbox, name, *batches)
+    return outbox.end_envelope(name, NOW)
+
+
+def waiting(outbox: Outbox) -> list[str]:
+    """Take all that waits, in order."""
+    names = []
+    while (first := outbox.first_waiting()) is not None:
+        names.append(first.envelope_id)
+        outbox.remove(first.envelope_id)
+    return names
+
+
+def test_what_was_ended_waits_with_all_of_it(outbox: Outbox) -> None:
+    assert queue(outbox, "a", b"one", b"two") == (1, 2)
+    first = outbox.first_waiting()
+    assert first is not None
+    assert (first.envelope_id, first.key, first.ordering_key, first.place) == ("a", "key a", None, 1)
+    (event,) = outbox.events("a")
+    assert (event.type_name, event.estimate) == ("notes", 3)
+    assert [outbox.batch(event.event_id, index) for index in range(3)] == [(1, b"one"), (1, b"two"), None]
+
+
+def test_the_order_is_that_of_the_ends(outbox: Outbox) -> None:
+    begin(outbox, "a")
+    begin(outbox, "b")
+    outbox.end_envelope("b", NOW)
+    outbox.end_envelope("a", NOW)
+    queue(outbox, "c")
+    assert waiting(outbox) == ["b", "a", "c"]
+
+
+def test_only_whole_envelopes_outlive_the_process(outbox: Outbox, path: Path) -> None:
+    queue(outbox, "a", b"one")
+    begin(outbox, "b", b"two")
+    outbox.close()
+    reopened = Outbox(path)
+    assert reopened.status().waiting == 1
+    reopened.remove_unfinished()
+    assert waiting(reopened) == ["a"]
+    connection = sqlite3.connect(path)
+    assert [connection.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("envelope", "batch")] == [
+        (0,),
+        (0,),
+    ]
+    connection.close()
+
+
+def test_a_call_made_again_changes_nothing(outbox: Outbox) -> None:
+    for _ in range(2):
+        outbox.start_envelope("a", "key a", None)
+        outbox.start_event("a", "event", "notes", 0)
+        outbox.append("a", "event", 0, 1, b"one")
+    assert outbox.end_envelope("a", NOW) == outbox.end_envelope("a", NOW) == (1, 1)
+    assert outbox.status().waiting_bytes == ENVELOPE_BYTES + 3
+    assert waiting(outbox) == ["a"]
+
+
+def test_it_holds_no_more_than_it_may(path: Path) -> None:
+    outbox = Outbox(path, max_bytes=2 * ENVELOPE_BYTES + 10)
+    queue(outbox, "a", b"12345")
+    begin(outbox, "b", b"12345")
+    with pytest.raises(Refused) as caught:
+        outbox.append("b", "event of b", 1, 1, b"6")
+    assert caught.value.code == "outbox_full"
+    with pytest.raises(Refused):
+        outbox.start_envelope("c", "key c", None)
+    outbox.remove("a")
+    outbox.append("b", "event of b", 1, 1, b"6")
+    outbox.close()
+
+
+def test_what_was_refused_is_out_of_the_line_until_a_person_decides(outbox: Outbox) -> None:
+    for name in ("a", "b", "c", "d"):
+        queue(outbox, name)
+    for name in ("a", "b", "c"):
+        outbox.set_aside(name, "unknown_type", "there is none")
+    refused = outbox.status().refused
+    assert [(each.place, each.code, each.cause) for each in refused] == [
+        (place, "unknown_type", "there is none") for place in (1, 2, 3)
+    ]
+    assert outbox.drop([2, 99]) == 1
+    assert outbox.retry([3]) == 1
+    assert outbox.retry([4]) == 0, "it waits already"
+    assert waiting(outbox) == ["c", "d"]
+    assert outbox.drop([]) == 1
+    assert outbox.status().refused == []
+
+
+def test_trouble_is_told_since_it_began(outbox: Outbox) -> None:
+    outbox.note_trouble("timed_out", "no answer", NOW)
+    outbox.note_trouble("connection_lost", "it went away", NOW.replace(year=2027))
+    assert outbox.status().trouble == ("connection_lost", "it went away", "2026-11-21T00:00:00+00:00")
+    outbox.forget_trouble()
+    assert outbox.status().trouble is None
+
+
+def test_one_process_sends_from_it(path: Path) -> None:
+    with locked(path):
+        with pytest.raises(Refused, match=r"process \d+ sends from the outbox") as caught, locked(path):
+            pytest.fail("the lock was given twice")
+        assert caught.value.code == "outbox_in_use"
+    with locked(path):
+        pass
+
+
+def test_what_is_no_outbox_is_told(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="there is no outbox"):
+        Outbox.existing(path)
+    assert not path.exists()
+    path.write_bytes(b"a letter, and none of SQLite's files" * 100)
+    with pytest.raises(Failed, match="not a database"):
+        Outbox(path)
+    other = sqlite3.connect(tmp_path / "other")
+    other.execute("CREATE TABLE mine (id)")
+    other.close()
+    with pytest.raises(Refused, match="not an outbox"):
+        Outbox(tmp_path / "other")
+    with pytest.raises(Failed), locked(tmp_path / "nowhere" / "file"):
+        pytest.fail("there is no such folder")

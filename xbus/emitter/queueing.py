@@ -1,0 +1,119 @@
+"""The outbox in the place of the front: the calls that make an envelope end in the file."""
+
+import asyncio
+import functools
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
+
+from xbus.clock import Clock
+from xbus.emitter.outbox import Outbox
+from xbus.emitter.session import Limits
+from xbus.ids import Ids
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LARGEST_ITEM_BYTES = 512 * 1024 * 1024
+"""What the file takes; the bus may take less, and says so when the item is sent."""
+
+
+class OutboxThread:
+    """The thread in which an outbox is used, so that no event loop waits for the disk; calls are done in their order.
+
+    Args:
+        outbox: the file.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="xbus outbox")
+
+    def run(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "asyncio.Future[T]":
+        """Have something done there."""
+        return asyncio.get_running_loop().run_in_executor(self._executor, functools.partial(do, *args, **kwargs))
+
+    def close(self) -> None:
+        """Finish what is to be done, and close the file."""
+        self._executor.shutdown()
+        self.outbox.close()
+
+
+class QueueSession:
+    """Takes the calls of an envelope as a session at the front does, into the outbox.
+
+    Args:
+        thread: where the outbox is used.
+        clock: tells when an envelope was queued.
+        ids: makes keys for envelopes that have none.
+        on_queued: called when an envelope has come into the line.
+    """
+
+    logins = 1
+
+    def __init__(self, thread: OutboxThread, clock: Clock, ids: Ids, on_queued: Callable[[], None]) -> None:
+        self._thread = thread
+        self._outbox = thread.outbox
+        self._clock = clock
+        self._ids = ids
+        self._on_queued = on_queued
+        self._verbs: dict[str, Callable[..., Any]] = {
+            "xbus.start_envelope": self._start_envelope,
+            "xbus.start_event": self._start_event,
+            "xbus.send_items": self._send_items,
+            "xbus.end_event": self._end_event,
+            "xbus.end_envelope": self._end_envelope,
+            "xbus.cancel_envelope": self._cancel_envelope,
+        }
+
+    @property
+    def limits(self) -> Limits:
+        """What the file takes."""
+        return Limits(math.inf, LARGEST_ITEM_BYTES, LARGEST_ITEM_BYTES + 5, 0.0)
+
+    def call(self, verb: str, *arguments: Any, seconds: float) -> "asyncio.Future[Any]":
+        """Do what a call to the front would, in the file."""
+        answer = self._thread.run(self._verbs[verb], *arguments)
+        if verb == "xbus.end_envelope":
+            answer.add_done_callback(self._ended)
+        return answer
+
+    async def restore(self) -> None:
+        """The file is there, or the next call says why not."""
+
+    def _ended(self, answer: "asyncio.Future[Any]") -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            self._on_queued()
+
+    def _start_envelope(self, envelope_id: str, options: dict[str, str] | None = None) -> str:
+        given = options or {}
+        made_id = envelope_id or str(self._ids.new())
+        self._outbox.start_envelope(made_id, given.get("key") or str(self._ids.new()), given.get("ordering_key"))
+        return made_id
+
+    def _start_event(self, envelope_id: str, event_id: str, type_name: str, estimate: int) -> str:
+        self._outbox.start_event(envelope_id, event_id, type_name, estimate)
+        return event_id
+
+    def _send_items(self, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes) -> int:
+        self._outbox.append(envelope_id, event_id, first_index, items, data)
+        return first_index + items
+
+    def _end_event(self, envelope_id: str, event_id: str, items: int) -> dict[str, Any]:
+        return {"items": items, "reply": None, "replied": False}
+
+    def _end_envelope(self, envelope_id: str, events: int) -> dict[str, Any]:
+        held, items = self._outbox.end_envelope(envelope_id, self._clock.now())
+        return {
+            "envelope_id": envelope_id,
+            "position": 0,
+            "events": held,
+            "items": items,
+            "hash": b"",
+            "queued": True,
+        }
+
+    def _cancel_envelope(self, envelope_id: str) -> bool:
+        self._outbox.remove(envelope_id)
+        return True

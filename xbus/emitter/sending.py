@@ -1,0 +1,162 @@
+"""What waits in an outbox goes to the bus: in order, each once."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from xbus.clock import Clock
+from xbus.emitter.outbox import QueuedEnvelope, QueuedEvent
+from xbus.emitter.queueing import OutboxThread
+from xbus.errors import CallError, Failed, Refused
+from xbus.rpc.codec import unpack_items
+
+if TYPE_CHECKING:
+    from xbus.emitter.asynchronous import AsyncEmitter
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY_SECONDS = 0.1
+LONGEST_DELAY_SECONDS = 10.0
+
+POLL_SECONDS = 2.0
+"""How often the file is looked at by itself: a command may have put a refused envelope back into the line."""
+
+NOT_ITS_FAULT = frozenset(
+    {"login_refused", "session_unknown", "session_superseded", "not_open", "envelope_closed", "envelope_broken"}
+)
+"""Refusals that say nothing against the envelope: it stays first in the line."""
+
+NO_REPLY = frozenset({"reply_failed", "reply_timed_out"})
+"""Failures that trying again does not help against: nobody waits for the reply."""
+
+
+class OutboxSender:
+    """Sends what waits.
+
+    Args:
+        thread: where the outbox is used.
+        connect: gives an emitter to be opened.
+        clock: dates trouble.
+    """
+
+    def __init__(
+        self,
+        thread: OutboxThread,
+        connect: "Callable[[], AbstractAsyncContextManager[AsyncEmitter]]",
+        clock: Clock,
+    ) -> None:
+        self._thread = thread
+        self._outbox = thread.outbox
+        self._connect = connect
+        self._clock = clock
+        self._something = asyncio.Event()
+        self._nothing = asyncio.Event()
+        self._delay = FIRST_DELAY_SECONDS
+        self._in_trouble = True  # as far as is known: an earlier process may have left some
+        self.sent = 0
+        self.refused = 0
+
+    @asynccontextmanager
+    async def sending(self, seconds: float) -> AsyncIterator[None]:
+        """Send while the block runs, and then for so long while something waits; what is left stays in the file."""
+        task = asyncio.create_task(self.run(), name="xbus emitter sends from its outbox")
+        try:
+            yield
+            emptied = asyncio.create_task(self._nothing.wait())
+            await asyncio.wait({task, emptied}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            emptied.cancel()
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def wake(self) -> None:
+        """Something has come into the line."""
+        self._nothing.clear()
+        self._something.set()
+
+    async def run(self) -> None:
+        """For ever: send, and insist while the bus is away."""
+        while True:
+            try:
+                await self._wait_for_something()
+                async with self._connect() as emitter:
+                    while True:
+                        await self.flush(emitter)
+                        await self._wait_for_something()
+            except CallError as error:
+                await self._note(error)
+                await asyncio.sleep(self._delay)
+                self._delay = min(2 * self._delay, LONGEST_DELAY_SECONDS)
+
+    async def flush(self, emitter: "AsyncEmitter") -> None:
+        """Send all that waits.
+
+        Raises:
+            Failed: the bus did not take an envelope within ``retry_seconds``; it stays first in the line.
+            Refused: the bus refused this emitter, whatever it sends.
+        """
+        while (envelope := await self._first()) is not None:
+            await self._send_or_set_aside(emitter, envelope)
+            if self._in_trouble:
+                self._in_trouble, self._delay = False, FIRST_DELAY_SECONDS
+                await self._thread.run(self._outbox.forget_trouble)
+
+    async def _first(self) -> QueuedEnvelope | None:
+        self._something.clear()
+        first = await self._thread.run(self._outbox.first_waiting)
+        if first is None and not self._something.is_set():
+            self._nothing.set()
+        return first
+
+    async def _wait_for_something(self) -> None:
+        while await self._first() is None:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._something.wait()
+            except TimeoutError:
+                continue
+
+    async def _send_or_set_aside(self, emitter: "AsyncEmitter", envelope: QueuedEnvelope) -> None:
+        try:
+            await self._send(emitter, envelope)
+        except CallError as error:
+            passing = error.code in NOT_ITS_FAULT if isinstance(error, Refused) else error.code not in NO_REPLY
+            if passing:
+                raise
+            logger.error(
+                "the bus refused an envelope of the outbox: %s",
+                error,
+                extra={"action": "outbox_refused", "key": envelope.key, "code": error.code},
+            )
+            await self._thread.run(self._outbox.set_aside, envelope.envelope_id, error.code, str(error))
+            self.refused += 1
+        else:
+            await self._thread.run(self._outbox.remove, envelope.envelope_id)
+            self.sent += 1
+
+    async def _send(self, emitter: "AsyncEmitter", queued: QueuedEnvelope) -> None:
+        async with emitter.envelope(key=queued.key, ordering_key=queued.ordering_key) as envelope:
+            for queued_event in await self._thread.run(self._outbox.events, queued.envelope_id):
+                async with envelope.event(queued_event.type_name, queued_event.estimate) as event:
+                    async for item in self._items(queued_event):
+                        await event.send(item)
+
+    async def _items(self, event: QueuedEvent) -> AsyncIterator[bytes]:
+        index = 0
+        while (batch := await self._thread.run(self._outbox.batch, event.event_id, index)) is not None:
+            items, data = batch
+            for item in unpack_items(data, items):
+                yield item
+            index += items
+
+    async def _note(self, error: CallError) -> None:
+        self._in_trouble = True
+        logger.warning("the outbox waits: %s", error, extra={"action": "outbox_waits", "code": error.code})
+        try:
+            await self._thread.run(self._outbox.note_trouble, error.code, error.cause, self._clock.now())
+        except Failed:
+            # The trouble is the file's own, and is in the log.
+            return
