@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from uuid import UUID
 
@@ -159,10 +159,18 @@ class Cast:
         return self._recipient(name, service or name, True, abilities, answers)
 
     def consumer(
-        self, name: str, abilities: Abilities = NEW, *, service: str = "", answers: dict[str, Answer] | None = None
+        self,
+        name: str,
+        abilities: Abilities = NEW,
+        *,
+        service: str = "",
+        own: bool = False,
+        answers: dict[str, Answer] | None = None,
     ) -> Recipient:
         """A consumer that takes everything, unless ``answers`` say otherwise."""
-        return self._recipient(name, service or name, False, abilities, answers)
+        consumer = self._recipient(name, service or name, False, abilities, answers)
+        consumer.role = replace(consumer.role, own=own)
+        return consumer
 
     def _recipient(
         self, name: str, service: str, worker: bool, abilities: Abilities, answers: dict[str, Answer] | None

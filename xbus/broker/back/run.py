@@ -4,12 +4,12 @@ First all events go through all nodes, then ``end_envelope`` commits; whoever ca
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
 from xbus.broker.back.batch import Batch
-from xbus.broker.back.failures import RecipientFailed
+from xbus.broker.back.failures import FailureClass, RecipientFailed
 from xbus.broker.back.flow import together
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.slots import Absent
@@ -182,11 +182,27 @@ class Run:
             for service in graph.consumer_services
         }
 
-    def _drop(self, consumer: Recipient, failure: RecipientFailed) -> bool:
-        """A consumer that is lost, silent or in trouble leaves the run; true where others go on without it."""
+    def _drop(self, consumer: Recipient, failure: RecipientFailed) -> Collection[Recipient]:
+        """A consumer that failed leaves the run; where it refused for good, all leave whose failures are shared.
+
+        Returns:
+            Who leaves; the others go on.
+
+        Raises:
+            RecipientFailed: nobody would go on.
+        """
+        leavers = [consumer] if consumer.role.id in self._consumers else []
+        if failure.failure_class is FailureClass.PERMANENT and not consumer.role.own:
+            leavers += [other for other in self._consumers.values() if other is not consumer and not other.role.own]
+        for leaver in leavers:
+            self._leave(leaver, failure)
+        if not self._consumers:
+            raise failure
+        return leavers
+
+    def _leave(self, consumer: Recipient, failure: RecipientFailed) -> None:
         self.failures[consumer.role.id] = failure
         del self._consumers[consumer.role.id]
-        return bool(self._consumers)
 
     async def _commit(self, settled: Callable[[Recipient], None]) -> None:
         """Workers first: one that can't commit ends the attempt while no consumer has committed yet."""
@@ -205,7 +221,7 @@ class Run:
         try:
             await self._end(consumer)
         except RecipientFailed as failure:
-            self._drop(consumer, failure)
+            self._leave(consumer, failure)
         else:
             self._note_committed(consumer, settled)
 

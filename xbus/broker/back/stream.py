@@ -1,13 +1,13 @@
 """One event through its graph: items flow from the journal through the workers to the consumers of a run."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.back.batch import Batch
-from xbus.broker.back.failures import FailureClass, RecipientFailed
+from xbus.broker.back.failures import RecipientFailed
 from xbus.broker.back.flow import Inbox, Window, together
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.journal.log import LogEvent
@@ -239,17 +239,20 @@ class EventStream:
         envelope_id: UUID,
         event: LogEvent,
         items: AsyncIterator[Batch],
-        drop: Callable[[Recipient, RecipientFailed], bool],
+        drop: Callable[[Recipient, RecipientFailed], Collection[Recipient]],
     ) -> None:
         """Let the items flow until all recipients have ended the event.
 
         Args:
             items: those of the event, in index order.
-            drop: told of a consumer that leaves the run; says whether any is left.
+            drop: told of a consumer that failed; says who leaves the run with it, itself included. Raises the failure
+                where nobody is left.
 
         Raises:
-            RecipientFailed: a worker failed, a consumer refused for good, or no consumer is left.
+            RecipientFailed: a worker failed, or no consumer is left.
         """
+        consuming: dict[Recipient, asyncio.Task[None] | None] = {}
+        dismissed: set[Recipient] = set()
 
         async def feed() -> None:
             async for batch in items:
@@ -258,12 +261,19 @@ class EventStream:
             await close_all(self._start)
 
         async def consume(stage: Stage) -> None:
+            consuming[stage.recipient] = asyncio.current_task()
             try:
                 await stage.run(envelope_id, event)
+                return
             except RecipientFailed as failure:
-                if failure.failure_class is FailureClass.PERMANENT or not drop(stage.recipient, failure):
+                for leaver in drop(stage.recipient, failure):
+                    if leaver is not stage.recipient and (task := consuming.get(leaver)) is not None:
+                        dismissed.add(leaver)
+                        task.cancel()
+            except asyncio.CancelledError:
+                if stage.recipient not in dismissed:
                     raise
-                await stage.inbox.abandon()
+            await stage.inbox.abandon()
 
         await together(
             feed(),

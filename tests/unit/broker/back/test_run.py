@@ -218,6 +218,60 @@ async def test_without_a_worker_nobody_gets_it() -> None:
     assert cast.script.order("stop_envelope") == ["store"]
 
 
+# -- consumers whose failures are their own --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["start_event", "xbus.send_items", "xbus.end_event"])
+async def test_who_stands_for_itself_goes_on_when_another_refuses(verb: str) -> None:
+    cast = Cast()
+    envelope = one_event(THROUGH_NAMES | {"names": ["store", "audit", "copy"], "copy": []})
+    envelope.add(THROUGH_NAMES | {"names": ["store", "audit", "copy"], "copy": []}, LARGE)
+    consumers = [
+        cast.consumer("store", answers={verb: REFUSED}),
+        cast.consumer("audit"),
+        cast.consumer("copy", own=True),
+    ]
+    attempt = await Attempt(envelope, consumers, [cast.worker("names")]).carry_out()
+    assert attempt.failed == {"store": "refused", "audit": "refused"}
+    assert attempt.settled == ["copy"]
+    assert len(cast.script.items("copy")) == 2 * len(LARGE)
+    assert sorted(cast.script.order("stop_envelope")) == ["audit", "store"]
+    assert sorted(cast.script.order("end_envelope")) == ["copy", "names"]
+
+
+@pytest.mark.parametrize("verb", ["start_event", "xbus.send_items", "xbus.end_event", "end_envelope"])
+async def test_a_refusal_of_one_that_stands_for_itself_is_nobody_elses_matter(verb: str) -> None:
+    cast = Cast()
+    consumers = [cast.consumer("store"), cast.consumer("audit", own=True, answers={verb: REFUSED})]
+    attempt = await Attempt(one_event(THROUGH_NAMES), consumers, [cast.worker("names")]).carry_out()
+    assert attempt.failed == {"audit": "refused"}
+    assert attempt.settled == ["store"]
+    assert cast.script.order("stop_envelope") == ["audit"]
+
+
+async def test_a_refusal_reaches_those_who_get_another_event() -> None:
+    cast = Cast()
+    envelope = one_event({"audit": []})
+    envelope.add({"store": [], "copy": []}, LARGE)
+    envelope.add({"audit": [], "copy": []}, LARGE)
+    consumers = [
+        cast.consumer("store", answers={"start_event": REFUSED}),
+        cast.consumer("audit"),
+        cast.consumer("copy", own=True),
+    ]
+    attempt = await Attempt(envelope, consumers).carry_out()
+    assert (attempt.settled, attempt.failed) == (["copy"], {"store": "refused", "audit": "refused"})
+    assert cast.script.verbs("audit").count("start_event") == 1
+
+
+async def test_a_worker_that_refuses_ends_it_for_those_who_stand_for_themselves_too() -> None:
+    cast = Cast()
+    consumers = [cast.consumer("store"), cast.consumer("audit", own=True)]
+    worker = cast.worker("names", answers={"xbus.send_items": REFUSED})
+    attempt = await Attempt(one_event(THROUGH_NAMES), consumers, [worker]).carry_out()
+    assert attempt.failed == {"store": "refused", "audit": "refused"}
+
+
 # -- failures at the commit ------------------------------------------------------------------------------------------
 
 

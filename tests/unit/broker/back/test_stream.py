@@ -35,6 +35,7 @@ class Event:
         self.envelope = Envelope()
         self.event_id = self.envelope.add(nodes, *segments)
         self.dropped: list[tuple[str, str]] = []
+        self.leave_with: dict[str, list[Recipient]] = {}
         self._left = sum(not recipient.role.worker for recipient in recipients)
         self._around = Around(self.envelope)
         graph = self.envelope.graphs[1]
@@ -51,10 +52,13 @@ class Event:
         (event,) = self.envelope.in_log.events
         await self._stream.run(self.envelope.id, event, self._around.items(event), self._drop)
 
-    def _drop(self, consumer: Recipient, failure: RecipientFailed) -> bool:
+    def _drop(self, consumer: Recipient, failure: RecipientFailed) -> list[Recipient]:
         self.dropped.append((consumer.role.login, failure.code))
-        self._left -= 1
-        return self._left > 0
+        leavers = [consumer, *self.leave_with.get(consumer.role.login, [])]
+        self._left -= len(leavers)
+        if not self._left:
+            raise failure
+        return leavers
 
 
 def numbered(items: list[bytes], start: int = 0) -> list[tuple[list[int], bytes]]:
@@ -334,15 +338,29 @@ async def test_the_last_consumer_in_trouble_ends_the_run(answer: Exception, code
 
 
 @AT_ANY_POINT
-async def test_a_refusal_ends_the_run_for_all(verb: str, items: list[bytes]) -> None:
+async def test_who_leaves_with_another_gets_nothing_more_and_holds_nobody_up(verb: str, items: list[bytes]) -> None:
+    cast = Cast()
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    hangs = cast.consumer("ledger", answers={"xbus.take_event": never, "xbus.send_items": never})
+    recipients = cast.consumer("store", answers={verb: REFUSED}), hangs, cast.consumer("audit")
+    event = Event({"store": [], "ledger": [], "audit": []}, [items] * 3, *recipients, window_bytes=100_000)
+    event.leave_with = {"store": [hangs]}
+    await event.run()
+    assert event.dropped == [("store", "refused")]
+    assert cast.script.items("audit") == numbered(items * 3)
+    assert "xbus.end_event" not in cast.script.verbs("ledger")
+
+
+@AT_ANY_POINT
+async def test_the_failure_of_the_last_that_leaves_ends_the_run(verb: str, items: list[bytes]) -> None:
     cast = Cast()
     recipients = cast.consumer("store", answers={verb: REFUSED}), cast.consumer("audit")
     event = Event({"store": [], "audit": []}, [items], *recipients)
+    event.leave_with = {"store": [recipients[1]]}
     with pytest.raises(RecipientFailed) as caught:
         await event.run()
     assert caught.value.failure_class is FailureClass.PERMANENT
     assert caught.value.errors[0].indices == [0]
-    assert event.dropped == []
 
 
 @TRANSIENT
