@@ -214,6 +214,7 @@ class Journal:
     max_segment_bytes: int = option(1024**2, _count)
     max_bytes: int = option(0, _limit)
     keep_settled_days: float = option(30.0, _days)
+    owed_days: float = option(30.0, _days)
 
 
 @dataclass(frozen=True, slots=True)

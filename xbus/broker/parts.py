@@ -5,10 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from xbus.broker.back.alarm import Alarm
 from xbus.broker.back.back import Back
 from xbus.broker.back.batch_verbs import BackBatchVerbs
 from xbus.broker.back.delivering import Settings
 from xbus.broker.back.policy import RetryPolicy
+from xbus.broker.back.presence import Presence
 from xbus.broker.back.recipient import Recipient, Timeouts
 from xbus.broker.back.verbs import BackVerbs
 from xbus.broker.configuration import Configuration
@@ -216,6 +218,11 @@ class BackPart:
             timeout=supervision.timeout,
             misses=supervision.misses,
         )
+        registry = self._back.registry
+        self._presence = Presence(
+            shared.journal, shared.configuration, registry, shared.clock, self._pinger.is_silent, self._is_troubled
+        )
+        self._alarm = Alarm(shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days)
         self._server = Server(
             shared.context,
             Dispatch(
@@ -233,6 +240,10 @@ class BackPart:
             max_message_bytes=MESSAGE_OVERHEAD_BYTES,
             clock=shared.clock,
         )
+
+    @staticmethod
+    def _is_troubled(role_id: int) -> bool:
+        return False
 
     def _watched(self) -> list[Recipient]:
         """Those that send heartbeats always; the others, which an outage of supervision's making can't bring back by
@@ -277,12 +288,16 @@ class BackPart:
         await self._back.start()
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
+        await self._presence.restore()
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
+        self._shared.tasks.create_task(self._presence.keep(), name="presence")
+        self._shared.tasks.create_task(self._alarm.watch(), name="alarm")
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")
         self._server.start()
 
     async def stop(self, seconds: float) -> None:
         await self._back.stop(seconds)
+        await self._presence.stop(seconds)
         self._server.pause()
         await self._server.drain(seconds)
         await self._sessions.save()

@@ -9,6 +9,7 @@ import click
 
 from xbus import logs
 from xbus.admin.address import broker_address
+from xbus.admin.commands.standing import attach, detach, list_
 from xbus.admin.program import config_option, load_config
 from xbus.admin.secret import password_file_option, password_of
 from xbus.config import Logging
@@ -18,7 +19,11 @@ from xbus.recipient import Recipient, run
 
 @click.group()
 def recipient() -> None:
-    """Run workers and consumers."""
+    """Run workers and consumers, and see how they are."""
+
+
+for command in (list_, detach, attach):
+    recipient.add_command(command)
 
 
 @recipient.command("run")

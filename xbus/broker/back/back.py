@@ -189,6 +189,12 @@ class Back:
         role = self._configuration.catalog.roles.get(role_id)
         if role is None:
             raise Refused("the role was removed", "name it again with xbus apply", code="session_unknown")
+        if role.detached:
+            raise Refused(
+                "the role was detached: it is owed nothing any more",
+                f"have an operator put it on the bus again with xbus recipient attach {role.login}",
+                code="role_detached",
+            )
         if not role.worker and self._delivering.ledger.cursor(role_id) is None:
             await self._delivering.read_cursors()
         known: list[Recipient] = []

@@ -81,6 +81,8 @@ class Ledger:
         for role_id, cursor in cursors.items():
             known = self._cursors.setdefault(role_id, cursor)
             known.from_position, known.until_position = cursor.from_position, cursor.until_position
+            if cursor.from_position > known.position + 1:
+                known.begin_at(cursor.from_position)
 
     def settle(self, role_id: int, position: int) -> None:
         """Note that a role needs nothing more of an envelope in its turn."""

@@ -310,7 +310,11 @@ class Recipient:
 
     def silent_for(self) -> float:
         """For how many seconds it has given none."""
-        return self._now() - self.heard_at
+        return self.seconds_since(self.heard_at)
+
+    def seconds_since(self, moment: float) -> float:
+        """How long a moment on the loop's clock is past."""
+        return self._now() - moment
 
     def _begin(self, envelope_id: UUID) -> None:
         if envelope_id not in self._open:

@@ -73,6 +73,7 @@ class RoleEntry:
         ordered: whether a consumer gets one envelope at a time, those of one ordering key in position order.
         own: whether the failures of a consumer are its own matter, and those of others not its.
         retry: how a consumer wants failed envelopes to be tried again.
+        detached: whether an operator took it off the bus; it may not register then.
     """
 
     id: int
@@ -82,14 +83,16 @@ class RoleEntry:
     ordered: bool = False
     own: bool = False
     retry: RetrySettings = RetrySettings()
+    detached: bool = False
 
     def is_served_like(self, other: "RoleEntry") -> bool:
         """Whether a recipient that serves the role as it was may go on: all but these fields takes effect at once."""
-        return (self.login, self.service, self.worker, self.ordered) == (
+        return (self.login, self.service, self.worker, self.ordered, self.detached) == (
             other.login,
             other.service,
             other.worker,
             other.ordered,
+            other.detached,
         )
 
 
@@ -221,6 +224,7 @@ def _roles(connection: Connection) -> list[RoleEntry]:
             role.c.id,
             role.c.login,
             role.c.ordered,
+            role.c.detached_at,
             service.c.name,
             service.c.kind,
             service.c.failures,
@@ -242,6 +246,7 @@ def _roles(connection: Connection) -> list[RoleEntry]:
             ordered=row.ordered,
             own=row.failures == "own",
             retry=RetrySettings(row.attempts, row.first_delay, row.longest_delay, row.jitter),
+            detached=row.detached_at is not None,
         )
         for row in rows
     ]

@@ -49,6 +49,12 @@ class Cursor:
         else:
             self.above |= (1 << length) - 1 << offset
 
+    def begin_at(self, position: int) -> None:
+        """Be owed nothing below ``position``, which lies above all that it stood at: it was attached again."""
+        self.from_position = position
+        self.position, self.above = position - 1, 0
+        self.handed_to = max(self.handed_to, position - 1)
+
     def _advance(self) -> None:
         settled = (~self.above & (self.above + 1)).bit_length() - 1
         self.above >>= settled

@@ -128,7 +128,7 @@ def count_owed(connection: sa.Connection, login: str) -> int:
         return 0
     ahead = (
         sa.select(model.envelope.c.position)
-        .where(model.envelope.c.position > cursor.position, _asks_for(row.service_id), _is_for(row.id))
+        .where(model.envelope.c.position > cursor.position, asks_for(row.service_id), is_for(row.id))
         .order_by(model.envelope.c.position)
         .limit(MOST_COUNTED + cursor.above.bit_count())
     )
@@ -140,7 +140,7 @@ def count_owed(connection: sa.Connection, login: str) -> int:
     return min(unsettled + int(own_rows), MOST_COUNTED)
 
 
-def _asks_for(service_id: int) -> sa.ColumnElement[bool]:
+def asks_for(service_id: int) -> sa.ColumnElement[bool]:
     """Whether a graph of an envelope's events has a node of the service."""
     return sa.exists().where(
         model.event.c.envelope_id == model.envelope.c.id,
@@ -149,7 +149,7 @@ def _asks_for(service_id: int) -> sa.ColumnElement[bool]:
     )
 
 
-def _is_for(role_id: int) -> sa.ColumnElement[bool]:
+def is_for(role_id: int) -> sa.ColumnElement[bool]:
     """Whether an envelope is for a role, where it is for some roles only."""
     named = model.envelope_role.c
     of_envelope = named.envelope_id == model.envelope.c.id

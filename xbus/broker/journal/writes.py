@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.journal.cursor import Cursor
-from xbus.states import DeliveryState, ReplyState
+from xbus.states import DeliveryState, PresenceState, ReplyState
 
 Indices: TypeAlias = list[list[int]]
 """For each item the indices of the emitted items that it was made of."""
@@ -283,6 +283,29 @@ class DeliveryMove:
 
 
 @dataclass(frozen=True, slots=True)
+class PresenceRow:
+    """What operators see of a role's recipient: see ``model.presence``.
+
+    Args:
+        work: for each envelope that is being brought to it a map, to which its position is added; None for none.
+    """
+
+    role_id: int
+    state: PresenceState
+    since: datetime
+    seen_at: datetime | None
+    work: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotePresence:
+    """What is known of recipients now, where it has changed."""
+
+    rows: Sequence[PresenceRow]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """A failed call to a recipient: see ``model.failure``.
 
@@ -342,6 +365,7 @@ Write: TypeAlias = (
     | Introduce
     | Unregister
     | Progress
+    | NotePresence
     | FollowOrder
 )
 

@@ -1,6 +1,6 @@
 """Where a consumer role starts in the log, and what becomes of its place there when it goes and comes back."""
 
-from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, case, insert, select, update
 
 from xbus.broker.journal.configuration.entries import Start
 from xbus.model import cursor, envelope, head, role
@@ -11,9 +11,14 @@ def start_cursor(connection: Connection, role_id: int, start: Start | None = Non
 
     Unless ``start`` says otherwise the first role that its service ever had starts with all that waits for the service;
     further ones start at the head. A role that comes back goes on where it stood, as if it had only been absent: so
-    applying an old file again undoes a removal made by mistake, and nothing that it was owed is lost.
+    applying an old file again undoes a removal made by mistake, and nothing that it was owed is lost. One that was
+    detached stays so.
     """
-    returned = connection.execute(update(cursor).where(cursor.c.role_id == role_id).values(until_position=None))
+    is_detached = select(role.c.detached_at.is_not(None)).where(role.c.id == role_id).scalar_subquery()
+    until_position = case((is_detached, cursor.c.until_position), else_=None)
+    returned = connection.execute(
+        update(cursor).where(cursor.c.role_id == role_id).values(until_position=until_position)
+    )
     if returned.rowcount == 0:
         position = _position_before(connection, role_id, start)
         connection.execute(
@@ -25,8 +30,9 @@ def start_cursor(connection: Connection, role_id: int, start: Start | None = Non
 
 def end_cursor(connection: Connection, role_id: int) -> None:
     """A removed role is owed nothing that is sealed from now on; a worker role has no cursor and is left alone."""
-    ended = update(cursor).where(cursor.c.role_id == role_id).values(until_position=_head(connection) + 1)
-    connection.execute(ended)
+    # One that was detached is owed less already.
+    of_role = (cursor.c.role_id == role_id) & cursor.c.until_position.is_(None)
+    connection.execute(update(cursor).where(of_role).values(until_position=_head(connection) + 1))
 
 
 def _has_predecessor(connection: Connection, role_id: int) -> bool:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from xbus.broker.journal import writes
 from xbus.broker.journal.segments import gather
-from xbus.broker.journal.statements import closing, emission, progress, repeating, replies, sessions
+from xbus.broker.journal.statements import closing, emission, presence, progress, repeating, replies, sessions
 
 Handler = Callable[[sa.Connection, Any], list[Any] | None]
 
@@ -31,6 +31,7 @@ _HANDLERS: dict[type, Handler] = {
     writes.AskReply: replies.ask,
     writes.MoveReply: replies.move,
     writes.Progress: progress.progress,
+    writes.NotePresence: presence.note,
     writes.FollowOrder: progress.follow_order,
     # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
     writes.Repeat: repeating.repeat,

@@ -1,0 +1,135 @@
+"""``xbus recipient list``, ``detach`` and ``attach``: how the roles are, and which of them are on the bus."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xbus.admin.output import moment, one_json
+from xbus.admin.program import config_option, database_url, load_config
+from xbus.admin.table import table
+from xbus.broker.journal import detaching
+from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.presence import RoleStanding, list_roles
+from xbus.broker.journal.role_progress import MOST_COUNTED
+from xbus.clock import SystemClock
+
+HEADS = ("ROLE", "SERVICE", "KIND", "STATE", "LAST SEEN", "LAG", "OLDEST", "PARKED", "WORKS ON", "ALARM")
+
+UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+@click.command("list")
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each role.")
+def list_(config_path: Path | None, as_json: bool) -> None:
+    """Show each role: whether its recipient is there, what it works on, and how far it lags behind.
+
+    LAG is in positions of the log, OLDEST the age of the oldest envelope that the role is owed and has not got. The
+    broker writes down what it knows every two seconds where something has changed.
+    """
+    with reading(database_url(config_path)) as connection:
+        found = list_roles(connection)
+    owed_days = load_config(config_path).journal.owed_days
+    now = SystemClock().now()
+    if as_json:
+        click.echo("".join(f"{one_json(_facts(role, owed_days, now))}\n" for role in found), nl=False)
+        return
+    rows = [_row(role, owed_days, now) for role in found]
+    click.echo("\n".join(table(HEADS, rows)) if rows else "No roles.")
+
+
+@click.command()
+@config_option
+@click.argument("login")
+@click.option("--reason", required=True, metavar="TEXT", help="Why; kept in the history.")
+@click.option("--yes", is_flag=True, help="Detach without asking.")
+def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None:
+    """Take the consumer role LOGIN off the bus, for one that stays away: nothing is kept for it any more.
+
+    What it has not got it never gets, except when somebody sends it again. Only a role that no recipient serves can be
+    detached.
+    """
+    url = database_url(config_path)
+    with reading(url) as connection:
+        outlook = detaching.outlook(connection, login)
+    click.echo("\n".join(_told(outlook)))
+    if not yes:
+        click.confirm(f"Detach {login}?", abort=True)
+    with writing(url) as connection:
+        detaching.detach(connection, login, reason, SystemClock().now())
+    click.echo(f"{login} is detached. It can't register until: xbus recipient attach {login}")
+
+
+@click.command()
+@config_option
+@click.argument("login")
+def attach(config_path: Path | None, login: str) -> None:
+    """Put the detached consumer role LOGIN on the bus again: it gets what is received from now on."""
+    with writing(database_url(config_path)) as connection:
+        position = detaching.attach(connection, login, SystemClock().now())
+    click.echo(f"{login} is attached: it gets all from position {position} on.")
+
+
+def _told(outlook: detaching.Outlook) -> Iterator[str]:
+    number = f"{outlook.envelopes:,}" + (" or more" if outlook.envelopes >= MOST_COUNTED else "")
+    if not outlook.envelopes:
+        yield f"{outlook.role} has got all that it is owed."
+        return
+    yield f"{outlook.role} has not got, and will miss: {number} envelope{'s' * (outlook.envelopes != 1)}."
+    if outlook.head > outlook.position:
+        yield f"They stand in the log between the positions {outlook.position + 1:,} and {outlook.head:,}."
+    if outlook.since is not None:
+        yield f"The oldest was received at {moment(outlook.since)}."
+    if outlook.rows:
+        told = ", ".join(f"{number:,} {state}" for state, number in sorted(outlook.rows.items()))
+        yield f"Of them had a turn already: {told}."
+
+
+def _row(role: RoleStanding, owed_days: float, now: datetime) -> tuple[object, ...]:
+    return (
+        role.role,
+        role.service,
+        role.kind,
+        role.state,
+        moment(role.seen_at),
+        role.lag,
+        _age(role.owed_since, now),
+        role.parked if role.kind == "consumer" else None,
+        ", ".join(map(_work, role.work)) or None,
+        "owed too long" if role.owes_too_long(owed_days, now) else None,
+    )
+
+
+def _facts(role: RoleStanding, owed_days: float, now: datetime) -> dict[str, Any]:
+    lag_seconds = None if role.owed_since is None else round((now - role.owed_since).total_seconds(), 3)
+    return {
+        **asdict(role),
+        "work": [{**work, "percent": _percent(work)} for work in role.work],
+        "lag_seconds": lag_seconds,
+        "alarm": "owed_too_long" if role.owes_too_long(owed_days, now) else None,
+    }
+
+
+def _work(work: dict[str, Any]) -> str:
+    """``12 send_item 40 %``: the position, what was asked last, and how far it is."""
+    place = work.get("position") or work["envelope_id"]
+    percent, done = _percent(work), work.get("done")
+    progress = f" {percent} %" if percent is not None else f" {done:,} done" if done else ""
+    return f"{place} {work['verb']}{progress}"
+
+
+def _percent(work: dict[str, Any]) -> int | None:
+    done, of = work.get("done"), work.get("of")
+    return min(100, 100 * done // of) if done is not None and of else None
+
+
+def _age(since: datetime | None, now: datetime) -> str | None:
+    """``3 d``: in the largest unit that fits."""
+    if since is None:
+        return None
+    seconds = max(0, int((now - since).total_seconds()))
+    return next((f"{seconds // size} {unit}" for unit, size in UNITS if seconds >= size), "0 s")

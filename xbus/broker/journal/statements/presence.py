@@ -1,0 +1,47 @@
+"""What operators see of the roles' recipients."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from xbus import model
+from xbus.broker.journal import writes
+
+_DELETE = sa.delete(model.presence).where(model.presence.c.role_id == bindparam("of_role"))
+_INSERT = sa.insert(model.presence)
+
+
+def note(connection: sa.Connection, group: Sequence[writes.NotePresence]) -> None:
+    for write in group:
+        if not write.rows:
+            continue
+        positions = _positions(connection, write.rows)
+        connection.execute(_DELETE, [{"of_role": row.role_id} for row in write.rows])
+        values = [
+            {
+                "role_id": row.role_id,
+                "state": row.state.value,
+                "since": row.since,
+                "seen_at": row.seen_at,
+                "work": None if not row.work else [_with_position(work, positions) for work in row.work],
+                "noted_at": write.at,
+            }
+            for row in write.rows
+        ]
+        connection.execute(_INSERT, values)
+
+
+def _positions(connection: sa.Connection, rows: Sequence[writes.PresenceRow]) -> Mapping[UUID, int]:
+    ids = {UUID(work["envelope_id"]) for row in rows for work in row.work or ()}
+    if not ids:
+        return {}
+    statement = sa.select(model.envelope.c.id, model.envelope.c.position).where(model.envelope.c.id.in_(ids))
+    return dict(connection.execute(statement).all())
+
+
+def _with_position(work: Mapping[str, Any], positions: Mapping[UUID, int]) -> Mapping[str, Any]:
+    """The position is None where it has none yet: an event that is asked about comes ahead of its envelope."""
+    return {**work, "position": positions.get(UUID(work["envelope_id"]))}
