@@ -208,10 +208,11 @@ class Back:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """How much is written at once and kept, in bytes, and for how many days."""
+    """How much is written at once and kept, in bytes, and for how long."""
 
     max_pending_bytes: int = option(64 * 1024**2, _count)
     max_segment_bytes: int = option(1024**2, _count)
+    answer_timeout: float = option(15.0, _seconds)
     max_bytes: int = option(0, _limit)
     keep_settled_days: float = option(30.0, _days)
     owed_days: float = option(30.0, _days)

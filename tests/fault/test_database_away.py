@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -13,29 +13,7 @@ from tests.support.bus import PASSWORD, add_bus
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.showing import become
 from tests.support.waiting import eventually
-from xbus.broker.journal import schema
 from xbus.emitter import AsyncEmitter
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[postgres.Cluster]:
-    """A PostgreSQL that a test may stop; all leave it running."""
-    try:
-        with postgres.cluster() as private:
-            yield private
-    except postgres.NotFound as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def url(cluster: postgres.Cluster) -> Iterator[str]:
-    if not cluster.runs:
-        cluster.start()  # a test that failed may have left it stopped
-    server = postgres.Server(cluster.url)
-    url = server.create_empty()
-    schema.upgrade(url)
-    yield url
-    server.drop(url)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])

@@ -5,6 +5,7 @@ with the programs found on the machine, or with those in the package pixeltable-
 PostgreSQL refuses to run as root, so root's tests hand it to another account.
 """
 
+import contextlib
 import importlib.util
 import os
 import pwd
@@ -127,6 +128,11 @@ class Cluster:
         return self._process.pid
 
     @property
+    def account(self) -> pwd.struct_passwd | None:
+        """Whose its processes are; None for the person who runs the tests."""
+        return self._account
+
+    @property
     def runs(self) -> bool:
         """Whether its server is up."""
         return self._process is not None and self._process.poll() is None
@@ -155,6 +161,20 @@ class Cluster:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process = None
+
+    def signal(self, what: signal.Signals) -> None:
+        """Send a signal to the server and to all processes that it has started."""
+        assert self._process is not None
+        for pid in (self._process.pid, *_children(self._process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, what)
+
+    def kill(self) -> None:
+        """End all of it with SIGKILL: a crash of the machine."""
+        self.signal(signal.SIGKILL)
+        assert self._process is not None
+        self._process.wait()
         self._process = None
 
     @property
@@ -282,6 +302,17 @@ def _place() -> Path | None:
         return MEMORY
     # As root, outside of root's home, which other accounts can't enter.
     return Path("/tmp") if os.geteuid() == 0 else None
+
+
+def _children(parent: int) -> list[int]:
+    """The processes that a process has started and that are there, see proc_pid_stat(5)."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            after_name = stat.read_text().rpartition(")")[2].split()
+            if int(after_name[1]) == parent:
+                found.append(int(stat.parent.name))
+    return found
 
 
 def _account() -> pwd.struct_passwd | None:

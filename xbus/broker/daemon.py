@@ -137,6 +137,7 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
         writer,
         max_segment_bytes=config.journal.max_segment_bytes,
         max_pending_bytes=config.journal.max_pending_bytes,
+        answer_seconds=config.journal.answer_timeout,
     )
     configuration = Configuration(journal, health)
     tasks = asyncio.TaskGroup()

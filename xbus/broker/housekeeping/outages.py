@@ -3,7 +3,6 @@
 import asyncio
 
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writer import ANSWER_SECONDS
 from xbus.rpc.server import Server
 from xbus.supervision.health import Health
 
@@ -24,14 +23,14 @@ async def tell_outages(journal: Journal, health: Health) -> None:
 
 
 async def answer_overdue(journal: Journal, server: Server) -> None:
-    """For ever: while the database is silent, let nobody wait for more than ``ANSWER_SECONDS``.
+    """For ever: while the database is silent, let nobody wait for more than ``answer_seconds``.
 
     What becomes of such a call is not known: its caller repeats it, and gets its first answer where it was carried out.
     """
     while True:
         overdue = journal.overdue
         if overdue is not None:
-            server.give_up(ANSWER_SECONDS, overdue)
+            server.give_up(journal.answer_seconds, overdue)
             # It may have stopped reading, as too much waits to be committed.
             server.resume()
         await asyncio.sleep(LOOK_SECONDS)

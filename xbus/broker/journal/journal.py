@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from xbus.broker.journal.database import READ_ONLY, create_engine, is_memory, journal_errors
-from xbus.broker.journal.writer import ANSWER_SECONDS, Writer, silent
+from xbus.broker.journal.writer import Writer, silent
 from xbus.broker.journal.writes import Write
 from xbus.errors import JournalUnavailable
 
@@ -32,6 +32,7 @@ class Journal:
             never write under the same name.
         max_segment_bytes: what arrives item by item is gathered into segments of this size at the most.
         max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
+        answer_seconds: how long an answer of the database is waited for.
 
     Example:
         >>> journal = Journal(create_engine("sqlite:///xbus.db"), "broker")     # doctest: +SKIP
@@ -47,14 +48,17 @@ class Journal:
         *,
         max_segment_bytes: int = 1024 * 1024,
         max_pending_bytes: int = 64 * 1024 * 1024,
+        answer_seconds: float = 15.0,
     ) -> None:
         self.name = name
+        self.answer_seconds = answer_seconds
         self._engine = engine
         self._writer = Writer(
             engine,
             name,
             max_segment_bytes=max_segment_bytes,
             max_pending_bytes=max_pending_bytes,
+            answer_seconds=answer_seconds,
             on_room=self._tell_room,
         )
         self._readers: ThreadPoolExecutor | None = None
@@ -63,14 +67,13 @@ class Journal:
         self._closed = False
 
     @classmethod
-    def open(cls, url: str, name: str, *, max_segment_bytes: int, max_pending_bytes: int) -> "Journal":
-        """A journal in the database at an SQLAlchemy URL.
+    def open(cls, url: str, name: str, **options: Any) -> "Journal":
+        """A journal in the database at an SQLAlchemy URL, with the options of the class.
 
         Raises:
             ConfigurationError: the URL can't be used.
         """
-        engine = create_engine(url)
-        return cls(engine, name, max_segment_bytes=max_segment_bytes, max_pending_bytes=max_pending_bytes)
+        return cls(create_engine(url), name, **options)
 
     async def __aenter__(self) -> "Journal":
         await self._writer.start()
@@ -116,10 +119,10 @@ class Journal:
         if self._closed:
             raise JournalUnavailable("the journal is closed", "repeat the call when the broker runs")
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(self.answer_seconds):
                 return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, errand)
         except TimeoutError:
-            raise silent(ANSWER_SECONDS) from None
+            raise silent(self.answer_seconds) from None
 
     def _read(self, errand: Callable[[sa.Connection], T]) -> T:
         thread = threading.get_ident()
@@ -144,7 +147,7 @@ class Journal:
 
     @property
     def overdue(self) -> JournalUnavailable | None:
-        """Why calls that have waited for ``ANSWER_SECONDS`` should wait no longer; None where there is no reason."""
+        """Why calls that have waited for ``answer_seconds`` should wait no longer; None where there is no reason."""
         return self._writer.overdue
 
     @property

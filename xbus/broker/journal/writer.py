@@ -22,8 +22,8 @@ GROUP_CALLS = 5_000
 ASK_AGAIN_SECONDS = 0.5
 """How often a database that went away during a COMMIT is asked what became of it."""
 
-ANSWER_SECONDS = 15.0
-"""A database that says nothing for so long is given up for now: nobody is to wait for ever."""
+CLOSE_SECONDS = 15.0
+"""How long the thread is waited for at the end: one that waits for a silent database is left behind."""
 
 CROWD_CALLS = 8
 CROWD_BYTES = 64 * 1024
@@ -47,6 +47,7 @@ class Writer:
         name: the row of ``model.writer`` that is this writer's.
         max_segment_bytes: appends are gathered up to this size.
         max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
+        answer_seconds: after so long the database counts as silent.
         on_room: called on the loop when ``has_room`` turns true again.
     """
 
@@ -57,10 +58,12 @@ class Writer:
         *,
         max_segment_bytes: int,
         max_pending_bytes: int,
+        answer_seconds: float,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._committer = Committer(engine, name, max_segment_bytes)
         self._max_pending_bytes = max_pending_bytes
+        self._answer_seconds = answer_seconds
         self._on_room = on_room
         self._calls: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
         self._undecided: list[_Pending] = []
@@ -90,11 +93,11 @@ class Writer:
             raise
 
     async def close(self) -> None:
-        """Commit what was submitted, then end the thread; one that waits for a silent database is left behind."""
+        """Commit what was submitted, then end the thread."""
         if not self._closing:
             self._closing = True
             self._calls.put(None)
-            await asyncio.to_thread(self._thread.join, ANSWER_SECONDS)
+            await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
     @property
     def has_room(self) -> bool:
@@ -108,9 +111,9 @@ class Writer:
 
     @property
     def overdue(self) -> JournalUnavailable | None:
-        """That the database has been silent for ``ANSWER_SECONDS``, where it has: then nobody should wait longer."""
+        """That the database is silent, where it has been so for long: then nobody should wait longer."""
         since = self._busy_since
-        if since is None or time.monotonic() - since < ANSWER_SECONDS:
+        if since is None or time.monotonic() - since < self._answer_seconds:
             return None
         return silent(time.monotonic() - since)
 

@@ -1,0 +1,30 @@
+"""A PostgreSQL that tests may break."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import postgres
+from xbus.broker.journal import schema
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[postgres.Cluster]:
+    """A PostgreSQL that a test may stop; all leave it running."""
+    try:
+        with postgres.cluster() as private:
+            yield private
+    except postgres.NotFound as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def url(cluster: postgres.Cluster) -> Iterator[str]:
+    """A database there, with the bus's schema."""
+    if not cluster.runs:
+        cluster.start()  # a test that failed may have left it stopped
+    server = postgres.Server(cluster.url)
+    url = server.create_empty()
+    schema.upgrade(url)
+    yield url
+    server.drop(url)

@@ -1,0 +1,175 @@
+"""The database is away, silent, cut off, full, read-only or locked: nobody is told anything false, callers get a coded
+answer in time, health tells of it, and all goes on by itself afterwards."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg2
+import pytest
+
+from tests.conftest import StartDaemon
+from tests.support import postgres
+from tests.support.bus import add_bus
+from tests.support.daemon import Daemon
+from tests.support.outages import riding
+
+DISK_BYTES = 24 * 1024 * 1024
+OPTIONS = {"journal": {"answer_timeout": 2}}
+
+
+@pytest.fixture
+def daemon(url: str, start_daemon: StartDaemon) -> Daemon:
+    add_bus(url, {"test_event": {"c": []}})
+    return start_daemon(url, OPTIONS)
+
+
+@pytest.fixture
+def sqlite_daemon(sqlite_url: str, start_daemon: StartDaemon) -> Daemon:
+    add_bus(sqlite_url, {"test_event": {"c": []}})
+    return start_daemon(sqlite_url, OPTIONS)
+
+
+async def test_postgresql_stopped(cluster: postgres.Cluster, daemon: Daemon) -> None:
+    async with riding(daemon) as rider:
+        await asyncio.to_thread(cluster.stop)
+        await rider.refused()
+        await rider.healthy(False)
+        await asyncio.to_thread(cluster.start)
+        await rider.healthy(True)
+
+
+async def test_postgresql_killed(cluster: postgres.Cluster, daemon: Daemon) -> None:
+    async with riding(daemon) as rider:
+        await asyncio.to_thread(cluster.kill)
+        await rider.refused()
+        await rider.healthy(False)
+        await asyncio.to_thread(cluster.start)
+        await rider.healthy(True)
+
+
+async def test_postgresql_silent(cluster: postgres.Cluster, daemon: Daemon) -> None:
+    async with riding(daemon) as rider:
+        cluster.signal(signal.SIGSTOP)
+        try:
+            await rider.refused()
+            await rider.healthy(False)
+        finally:
+            cluster.signal(signal.SIGCONT)
+        await rider.healthy(True)
+
+
+async def test_connections_cut(url: str, cluster: postgres.Cluster, daemon: Daemon) -> None:
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+    async with riding(daemon) as rider:
+        for _ in range(5):
+            with administering(cluster) as cursor:
+                cursor.execute(cut, [urlsplit(url).path.removeprefix("/")])
+            await rider.more(3)
+
+
+async def test_postgresql_read_only(cluster: postgres.Cluster, daemon: Daemon) -> None:
+    async with riding(daemon) as rider:
+        with administering(cluster) as cursor:
+            cursor.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+            cursor.execute("SELECT pg_reload_conf()")
+        try:
+            await rider.refused()
+            await rider.healthy(False)
+        finally:
+            with administering(cluster) as cursor:
+                cursor.execute("ALTER SYSTEM RESET default_transaction_read_only")
+                cursor.execute("SELECT pg_reload_conf()")
+        await rider.healthy(True)
+
+
+async def test_postgresql_full(
+    cluster: postgres.Cluster, url: str, start_daemon: StartDaemon, small_disk: Path
+) -> None:
+    add_bus(url, {"test_event": {"c": []}})
+    name = urlsplit(url).path.removeprefix("/")
+    with administering(cluster) as cursor:
+        cursor.execute(f"CREATE TABLESPACE small LOCATION '{small_disk}'")
+        cursor.execute(f'ALTER DATABASE "{name}" SET TABLESPACE small')
+    try:
+        daemon = start_daemon(url, OPTIONS)
+        filler = small_disk / "filler"
+        async with riding(daemon, item_bytes=50_000) as rider:
+            with contextlib.suppress(OSError):
+                filler.write_bytes(bytes(DISK_BYTES))
+            await rider.refused()
+            await rider.healthy(False)
+            filler.unlink()
+            await rider.healthy(True)
+        assert daemon.stop() == 0
+    finally:
+        with administering(cluster) as cursor:
+            cursor.execute(f'ALTER DATABASE "{name}" SET TABLESPACE pg_default')
+            cursor.execute("DROP TABLESPACE small")
+
+
+@pytest.fixture
+def small_disk(cluster: postgres.Cluster) -> Iterator[Path]:
+    """A disk that is soon full: only root can make one."""
+    folder = Path(tempfile.mkdtemp(prefix="xbus-disk-", dir="/tmp"))
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", folder], check=False).returncode:
+        folder.rmdir()
+        pytest.skip("no file system can be mounted here")
+    try:
+        folder.chmod(0o700)
+        if cluster.account is not None:
+            os.chown(folder, cluster.account.pw_uid, cluster.account.pw_gid)
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+        folder.rmdir()
+
+
+async def test_sqlite_full(sqlite_daemon: Daemon, sqlite_url: str) -> None:
+    """The file that all is written to first may not grow."""
+    wal = Path(sqlite_url.removeprefix("sqlite:///") + "-wal")
+    async with riding(sqlite_daemon) as rider:
+        with limited_files([sqlite_daemon.pid], wal.stat().st_size + 50_000):
+            await rider.refused()
+            await rider.healthy(False)
+        await rider.healthy(True)
+
+
+async def test_sqlite_locked(sqlite_daemon: Daemon, sqlite_url: str) -> None:
+    async with riding(sqlite_daemon) as rider:
+        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            await rider.refused()
+            await rider.healthy(False)
+            other.execute("ROLLBACK")
+        await rider.healthy(True)
+
+
+@contextmanager
+def administering(cluster: postgres.Cluster) -> Iterator["psycopg2.extensions.cursor"]:
+    with closing(psycopg2.connect(cluster.url, options="-c default_transaction_read_only=off")) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            yield cursor
+
+
+@contextmanager
+def limited_files(pids: list[int], most_bytes: int) -> Iterator[None]:
+    """Let processes write no file beyond a size."""
+    before = [resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in pids]
+    for pid, (_, hard) in zip(pids, before, strict=True):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most_bytes, hard))
+    try:
+        yield
+    finally:
+        for pid, limits in zip(pids, before, strict=True):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
