@@ -78,7 +78,7 @@ class Back:
             tasks,
             settings,
             random or Random(),
-            lambda: configuration.catalog.expects_replies,
+            lambda: configuration.catalog,
         )
 
     @property

@@ -9,10 +9,12 @@ from random import Random
 from xbus.broker.back import fate
 from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.holds import Holds
+from xbus.broker.back.in_order import InOrder
 from xbus.broker.back.lanes import Lanes
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
+from xbus.broker.back.order import Order
 from xbus.broker.back.outcomes import Outcomes
 from xbus.broker.back.pace import Pace
 from xbus.broker.back.policy import RetryPolicy
@@ -24,14 +26,19 @@ from xbus.broker.back.rows import DueRows
 from xbus.broker.back.slots import Slots
 from xbus.broker.back.supplies import Supplies
 from xbus.broker.back.trouble import Troubles
+from xbus.broker.journal.catalog import Catalog
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors, read_role_services
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.ordering import read_held_keys
+from xbus.broker.journal.writes import FollowOrder
 from xbus.clock import Clock
-from xbus.errors import JournalError
+from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.bell import Bell
 
 log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,7 @@ class Delivering:
         tasks: where all that goes on runs.
         settings: how it goes.
         random: for delays that are not all alike.
-        expects_replies: whether there are event types with immediate replies.
+        catalog: the configuration as it is now.
     """
 
     def __init__(
@@ -82,10 +89,11 @@ class Delivering:
         tasks: asyncio.TaskGroup,
         settings: Settings,
         random: Random,
-        expects_replies: Callable[[], bool],
+        catalog: Callable[[], Catalog],
     ) -> None:
         self._journal = journal
         self._tasks = tasks
+        self._catalog = catalog
         self._log = Log(journal, bell)
         self.ledger = Ledger(journal, clock, {})
         muster = Muster(slots, Pace(settings.behind_after), clock)
@@ -93,7 +101,9 @@ class Delivering:
         holds = Holds()
         self.troubles = Troubles(clock, after=settings.trouble_after, probe_interval=settings.probe_interval)
         probing = Probing(self.troubles, registry, slots)
-        outcomes = Outcomes(self.ledger, registry, holds, probing, settings.retry, clock, random)
+        self._order = Order()
+        self.ledger.on_move = self._order.note
+        self._outcomes = Outcomes(self.ledger, registry, holds, probing, self._order, settings.retry, clock, random)
         self._deliveries = Deliveries(
             self._log,
             self.ledger,
@@ -101,8 +111,9 @@ class Delivering:
             supplies,
             muster,
             holds,
-            outcomes,
+            self._outcomes,
             probing,
+            self._order,
             tasks,
             worker_grace=settings.worker_grace,
         )
@@ -118,11 +129,12 @@ class Delivering:
             tasks,
             hold_seconds=settings.reply_hold,
             ring=bell.ring,
-            expects=expects_replies,
+            expects=lambda: catalog().expects_replies,
         )
         self._log.on_look = self._replies.wake
         self.lanes = Lanes(self._log, self.ledger, self._deliveries, tasks)
-        self._rows = DueRows(self._log, self.ledger, self._deliveries, probing, clock, tasks)
+        in_order = InOrder(self._order, self._log, self.ledger, clock)
+        self._rows = DueRows(self._log, self.ledger, self._deliveries, probing, in_order, clock, tasks)
         self.lanes.is_paused = probing.is_troubled
         probing.on_trouble = self.lanes.left
         probing.on_over = self._trouble_over
@@ -157,6 +169,7 @@ class Delivering:
         await self.read_cursors()
         await self._log.refresh()
         self._keeping = self._tasks.create_task(self.ledger.keep(), name="ledger")
+        await self._follow_order()
         await self._recover()
         self._replying = self._tasks.create_task(self._replies.watch(), name="replies of consumers")
         self._following = self._tasks.create_task(self._log.follow(), name="log")
@@ -172,6 +185,22 @@ class Delivering:
     async def follow_configuration(self) -> None:
         """The same after a change of the configuration, as soon as the database can be read."""
         self.ledger.adopt(await self._log.read(read_cursors))
+        while True:
+            try:
+                await self._follow_order()
+                return
+            except JournalUnavailable as error:
+                log.warning("order not followed: %s", error, extra={"action": "order_not_followed"})
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow_order(self) -> None:
+        """Learn which roles want order now, and which of their ordering keys have rows."""
+        ordered = [role.id for role in self._catalog().roles.values() if role.ordered and not role.worker]
+        new = self._order.want(ordered)
+        # What is noted before has no ordering keys yet, or has some still.
+        await self.ledger.written()
+        await self._journal.write(FollowOrder(ordered))
+        self._order.add(await self._journal.read(read_held_keys, new))
 
     async def stop(self, seconds: float) -> None:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
@@ -206,7 +235,8 @@ class Delivering:
             graphs = await self._log.graphs(envelope)
             is_for_role = cursor.owes(envelope.position) and envelope.is_for(cursor.role_id)
             if is_for_role and any(service in graph.consumer_services for graph in graphs):
-                delivery = fate.after_crash(cursor.role_id, envelope.envelope_id, envelope.position)
-                self.ledger.move(None, delivery)
+                delivery = self._outcomes.before_its_turn(envelope, cursor.role_id)
+                is_held = self._order.holds(cursor.role_id, envelope)
+                self.ledger.move(None, fate.after_crash(delivery, is_held=is_held))
             else:
                 self.ledger.pass_over(cursor.role_id, envelope.position)

@@ -12,7 +12,8 @@ from xbus.broker.back.holds import Holds
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
-from xbus.broker.back.outcomes import Outcomes, before_its_turn
+from xbus.broker.back.order import Order
+from xbus.broker.back.outcomes import Outcomes
 from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
@@ -37,6 +38,7 @@ class Deliveries:
         holds: what consumers hold open already.
         outcomes: where it is noted what came of runs.
         probing: who is in trouble, and gets less.
+        order: which envelopes have to wait for others of their ordering key.
         tasks: where runs run.
         worker_grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
@@ -51,6 +53,7 @@ class Deliveries:
         holds: Holds,
         outcomes: Outcomes,
         probing: Probing,
+        order: Order,
         tasks: asyncio.TaskGroup,
         *,
         worker_grace: float,
@@ -63,9 +66,11 @@ class Deliveries:
         self._holds = holds
         self._outcomes = outcomes
         self._probing = probing
+        self._order = order
         self._tasks = tasks
         self._worker_grace = worker_grace
         self._runs: set[asyncio.Task[None]] = set()
+        self._last_runs: dict[int, tuple[Recipient, asyncio.Task[None]]] = {}
         self._in_flight: dict[int, set[int]] = {}
         self._taken_up: dict[int, set[int]] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
@@ -78,6 +83,8 @@ class Deliveries:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
         aside for those whose workers are absent."""
         self._carry_on_held(envelope)
+        recipients = list(recipients)
+        self._hold(envelope, recipients)
         recipients = [recipient for recipient in recipients if self._may_get_in_turn(recipient, envelope)]
         going: list[Recipient] = []
         # All at once: the grace is for the envelope, not for each of its recipients.
@@ -86,7 +93,8 @@ class Deliveries:
             if missing is None:
                 going.append(recipient)
             else:
-                self._ledger.move(None, fate.waiting_for(before_its_turn(envelope, recipient, attempts=0), missing))
+                new = self._outcomes.before_its_turn(envelope, recipient.role.id)
+                self._ledger.move(None, fate.waiting_for(new, missing))
         await self._ledger.room()
         await self._launch(envelope, going)
 
@@ -98,7 +106,7 @@ class Deliveries:
         hold = self._holds.take(envelope.envelope_id, recipient)
         if hold is None:
             return False
-        row = fate.after_reply(recipient.role.id, envelope.envelope_id, envelope.position)
+        row = fate.after_reply(self._outcomes.before_its_turn(envelope, recipient.role.id))
         self._ledger.move(None, row)
         self._start(envelope, [recipient], {recipient.role.id: row}, hold.run)
         return True
@@ -129,20 +137,29 @@ class Deliveries:
     async def _launch(self, envelope: LogEnvelope, recipients: Sequence[Recipient]) -> None:
         """Start a run as soon as all of its consumers have a free slot; those that go meanwhile are left out."""
         self._carry_on_held(envelope)
+        for recipient in recipients:
+            await self.predecessor_over(recipient)
         present = await self._muster.take(recipients, lambda recipient: self._may_get_in_turn(recipient, envelope))
+        self._hold(envelope, recipients)
         if present:
             again = self._holds.is_doubtful(envelope.envelope_id, present)
             self._start(envelope, present, {}, Run(envelope.envelope_id, present, self._supplies, again=again))
 
-    async def bring(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery) -> None:
+    async def bring(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery) -> "asyncio.Task[None] | None":
         """Bring an envelope that has a row of its own to its role alone, as soon as that has a free slot.
 
         The attempt is counted when it has one and before anything is handed over; to a role in trouble it is none.
+
+        Returns:
+            The run; None where there is none, as the recipient has gone, or another envelope has to come first.
         """
         supplies = await self._supplies_for(envelope, recipient)
         self._carry_on_held(envelope)
-        if not await self._muster.take([recipient], lambda recipient: self._may_get(recipient, envelope)):
-            return
+        await self.predecessor_over(recipient)
+        if not await self._muster.take(
+            [recipient], lambda recipient: self._may_get(recipient, envelope) and self._order.is_next(row)
+        ):
+            return None
         is_probe = self._probing.is_troubled(recipient.role.id)
         attempt = fate.probe(row) if is_probe else fate.next_attempt(row)
         self._ledger.move(row, attempt)
@@ -153,7 +170,7 @@ class Deliveries:
             raise
         again = is_probe or fate.may_have_begun(attempt) or self._holds.is_doubtful(envelope.envelope_id, [recipient])
         run = Run(envelope.envelope_id, [recipient], supplies, again=again)
-        self._start(envelope, [recipient], {recipient.role.id: attempt}, run)
+        return self._start(envelope, [recipient], {recipient.role.id: attempt}, run)
 
     async def _supplies_for(self, envelope: LogEnvelope, recipient: Recipient) -> Supplies:
         """What a run lives on: only a role that gets an envelope on its own may get it otherwise than it was sent."""
@@ -162,7 +179,7 @@ class Deliveries:
 
     def _start(
         self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery], run: Run
-    ) -> None:
+    ) -> "asyncio.Task[None]":
         for recipient in recipients:
             self._in_flight.setdefault(recipient.role.id, set()).add(envelope.position)
         for role_id in rows:
@@ -171,6 +188,17 @@ class Deliveries:
         task = self._tasks.create_task(work, name=f"run {envelope.position}")
         self._runs.add(task)
         task.add_done_callback(self._runs.discard)
+        self._last_runs.update({recipient.role.id: (recipient, task) for recipient in recipients})
+        return task
+
+    async def predecessor_over(self, recipient: Recipient) -> None:
+        """Wait until it is known what has become of what was brought to the recipient before this one, of a role that
+        wants order."""
+        if not self._order.is_wanted_by(recipient.role.id):
+            return
+        last, run = self._last_runs.get(recipient.role.id, (recipient, None))
+        if last is not recipient and run is not None and not run.done():
+            await asyncio.wait([run])
 
     def _may_get(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
         role_id = recipient.role.id
@@ -181,7 +209,17 @@ class Deliveries:
         role_id = recipient.role.id
         cursor = self._ledger.cursor(role_id)
         is_owed = cursor is not None and not cursor.is_settled(envelope.position)
-        return is_owed and not self._probing.is_troubled(role_id) and self._may_get(recipient, envelope)
+        is_kept = self._probing.is_troubled(role_id) or self._order.holds(role_id, envelope)
+        return is_owed and not is_kept and self._may_get(recipient, envelope)
+
+    def _hold(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
+        """Have an envelope wait for an earlier one of its ordering key, where roles want that."""
+        for recipient in recipients:
+            role_id = recipient.role.id
+            cursor = self._ledger.cursor(role_id)
+            is_owed = cursor is not None and not cursor.is_settled(envelope.position)
+            if is_owed and self._order.holds(role_id, envelope) and self._may_get(recipient, envelope):
+                self._ledger.move(None, fate.held(self._outcomes.before_its_turn(envelope, role_id)))
 
     def in_flight(self, role_id: int) -> frozenset[int]:
         """The positions of the envelopes that runs are bringing to a role just now."""
@@ -231,7 +269,7 @@ class Deliveries:
         finally:
             for recipient in recipients:
                 self._in_flight[recipient.role.id].discard(envelope.position)
-        for role_id in retried:
+        for role_id in {*retried, *filter(self._order.is_wanted_by, rows)}:
             self.on_retry(role_id)
 
     def _end_turn(self, turn: asyncio.Lock, run: Run) -> None:

@@ -5,38 +5,65 @@ Each function makes the role's next delivery row.
 
 from dataclasses import replace
 from datetime import datetime
-from uuid import UUID
 
 from xbus.broker.back.failures import FailureClass, RecipientFailed
 from xbus.broker.journal.deliveries import RESUMED
+from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
 
 
-def before_its_turn(role_id: int, envelope_id: UUID, position: int, *, attempts: int) -> Delivery:
+def before_its_turn(role_id: int, envelope: LogEnvelope, ordering_key: str | None, *, attempts: int) -> Delivery:
     """A delivery that has no row yet.
 
     Args:
+        ordering_key: "" for none; None where the role wants no order.
         attempts: how often it was handed over: 0, or 1 where its turn has just gone wrong.
     """
-    return Delivery(role_id, envelope_id, position, DeliveryState.RETRY, attempts, code="", cause="")
+    return Delivery(
+        role_id,
+        envelope.envelope_id,
+        envelope.position,
+        DeliveryState.RETRY,
+        attempts,
+        code="",
+        cause="",
+        ordering_key=ordering_key,
+    )
 
 
-def after_crash(role_id: int, envelope_id: UUID, position: int) -> Delivery:
-    """It may have been handed over when the broker went down: it comes again on its own."""
+def after_crash(delivery: Delivery, *, is_held: bool) -> Delivery:
+    """It may have been handed over when the broker went down: it comes again on its own.
+
+    Args:
+        is_held: whether an earlier one of its ordering key comes first.
+    """
     return replace(
-        before_its_turn(role_id, envelope_id, position, attempts=1),
+        delivery,
+        state=DeliveryState.HELD if is_held else DeliveryState.RETRY,
+        attempts=1,
         code="broker_stopped",
         cause="it may have been handed over when the broker went down",
     )
 
 
-def after_reply(role_id: int, envelope_id: UUID, position: int) -> Delivery:
+def after_reply(delivery: Delivery) -> Delivery:
     """Part of it was handed over ahead, for an immediate reply; the rest goes on its own."""
     return replace(
-        before_its_turn(role_id, envelope_id, position, attempts=1),
+        delivery,
+        attempts=1,
         code="reply_given",
         cause="it began with an immediate reply, ahead of its turn",
+    )
+
+
+def held(delivery: Delivery) -> Delivery:
+    """It waits until an earlier one of its ordering key is settled."""
+    return replace(
+        delivery,
+        state=DeliveryState.HELD,
+        code="held",
+        cause="an earlier envelope of its ordering key is not settled yet",
     )
 
 

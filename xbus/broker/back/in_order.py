@@ -46,6 +46,10 @@ class InOrder:
         """Whether a recipient's role wants order."""
         return self._order.is_wanted_by(recipient.role.id)
 
+    def waiting(self, role_id: int) -> Sequence[int] | None:
+        """The positions of a role's rows that may wait for their time only; None where it wants no order."""
+        return self._order.firsts(role_id, First.ON_ITS_OWN)[:PAGE_ROWS] if self._order.is_wanted_by(role_id) else None
+
     async def deliver(self, recipient: Recipient, due: Due, hand_over: HandOver) -> bool:
         """Bring a recipient what of its rows could go now, one after another; false where that is nothing."""
         role_id = recipient.role.id

@@ -9,6 +9,7 @@ from xbus.broker.back import fate
 from xbus.broker.back.failures import FailureClass, RecipientFailed
 from xbus.broker.back.holds import Holds
 from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.order import Order
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
@@ -33,6 +34,7 @@ class Outcomes:
         registry: who is there.
         holds: what consumers may hold open.
         probing: takes notice of what fails and what goes well; of a role in trouble no attempts are counted.
+        order: knows who wants order.
         policy: what counts for services that have no wishes of their own.
         clock: says what time it is.
         random: makes delays longer or shorter.
@@ -44,6 +46,7 @@ class Outcomes:
         registry: Registry,
         holds: Holds,
         probing: Probing,
+        order: Order,
         policy: RetryPolicy,
         clock: Clock,
         random: Random,
@@ -52,9 +55,14 @@ class Outcomes:
         self._registry = registry
         self._holds = holds
         self._probing = probing
+        self._order = order
         self._policy = policy
         self._clock = clock
         self._random = random
+
+    def before_its_turn(self, envelope: LogEnvelope, role_id: int, *, attempts: int = 0) -> Delivery:
+        """The delivery of an envelope that has no row for a role yet; see ``fate``."""
+        return fate.before_its_turn(role_id, envelope, self._order.key(role_id, envelope), attempts=attempts)
 
     def settled(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery | None) -> None:
         """Note that a consumer has committed.
@@ -105,7 +113,7 @@ class Outcomes:
             if why is None:
                 continue
             row = rows.get(recipient.role.id)
-            new = self._after(row or before_its_turn(envelope, recipient, attempts=1), recipient, why)
+            new = self._after(row or self.before_its_turn(envelope, recipient.role.id, attempts=1), recipient, why)
             self._ledger.move(row, new)
             if new.state is DeliveryState.RETRY:
                 retried.append(recipient.role.id)
@@ -135,11 +143,6 @@ class Outcomes:
         if self._registry.get(recipient.role.id) is not recipient:
             return None
         return self._clock.now() + timedelta(seconds=delay)
-
-
-def before_its_turn(envelope: LogEnvelope, recipient: Recipient, *, attempts: int) -> Delivery:
-    """The delivery of an envelope that has no row for a role yet; see ``fate``."""
-    return fate.before_its_turn(recipient.role.id, envelope.envelope_id, envelope.position, attempts=attempts)
 
 
 def _service(absent: Absent) -> str:

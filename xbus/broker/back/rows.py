@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from xbus.broker.back import fate
 from xbus.broker.back.delivery import Deliveries
+from xbus.broker.back.in_order import InOrder
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.probing import Probing
@@ -31,6 +33,7 @@ class DueRows:
         ledger: where attempts are counted.
         deliveries: what starts the runs.
         probing: who is in trouble, and gets less.
+        in_order: knows what comes first for roles that want order.
         clock: says what is due.
         tasks: where the readers run, one for each consumer that is there.
     """
@@ -41,6 +44,7 @@ class DueRows:
         ledger: Ledger,
         deliveries: Deliveries,
         probing: Probing,
+        in_order: InOrder,
         clock: Clock,
         tasks: asyncio.TaskGroup,
     ) -> None:
@@ -48,6 +52,7 @@ class DueRows:
         self._ledger = ledger
         self._deliveries = deliveries
         self._probing = probing
+        self._in_order = in_order
         self._clock = clock
         self._tasks = tasks
         self._readers: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
@@ -95,7 +100,7 @@ class DueRows:
     async def _idle_seconds(self, role_id: int) -> float:
         """For how long nothing of a role becomes due."""
         now = self._clock.now()
-        due_at = await self._log.read(read_next_due, role_id, now)
+        due_at = await self._log.read(read_next_due, role_id, now, self._in_order.waiting(role_id))
         waits = [(due_at - now).total_seconds() if due_at else None, self._probing.seconds_to_probe(role_id)]
         return min([POLL_SECONDS, *filter(None, waits)])
 
@@ -109,36 +114,53 @@ class DueRows:
             await self._probe(recipient)
             return False
         well_since = max(arrived_at, self._probing.over_since(recipient.role.id) or arrived_at)
+        if self._in_order.concerns(recipient):
+            await self._deliveries.predecessor_over(recipient)
+            return await self._in_order.deliver(
+                recipient,
+                lambda positions: self._due(recipient, self._clock.now(), well_since, positions),
+                self._deliver_unless_troubled,
+            )
         due = await self._due(recipient, self._clock.now(), well_since)
         for row in due:
-            if not self._probing.is_troubled(recipient.role.id):
-                await self._deliver(recipient, row)
+            await self._deliver_unless_troubled(recipient, row)
         return bool(due)
+
+    async def _deliver_unless_troubled(self, recipient: Recipient, row: Delivery) -> "asyncio.Task[None] | None":
+        return None if self._probing.is_troubled(recipient.role.id) else await self._deliver(recipient, row)
 
     async def _probe(self, recipient: Recipient) -> None:
         """Deliver one row to a consumer in trouble if it is time for that, and nothing else is on its way to it."""
         role_id = recipient.role.id
         if self._deliveries.in_flight(role_id) or not self._probing.is_time(role_id):
             return
-        rows = {row.position: row for row in await self._due(recipient, ANY_TIME, None)}
+        due = await self._due(recipient, ANY_TIME, None, self._in_order.waiting(role_id))
+        rows = {row.position: row for row in due}
         if not rows:
             self._probing.nothing_to_probe(role_id)
         elif self._probing.is_troubled(role_id):
             await self._deliver(recipient, rows[self._probing.probe(role_id, list(rows))])
 
-    async def _due(self, recipient: Recipient, now: datetime, well_since: datetime | None) -> list[Delivery]:
-        """The oldest rows that are due and that no run is about to settle."""
+    async def _due(
+        self, recipient: Recipient, now: datetime, well_since: datetime | None, among: Sequence[int] | None = None
+    ) -> list[Delivery]:
+        """The oldest rows that are due and that no run is about to settle.
+
+        Args:
+            among: the positions of those that are asked about; None for all.
+        """
         taken_up = self._deliveries.taken_up(recipient.role.id)
         await self._ledger.written()
         served = self._probing.served()
-        rows = await self._log.read(read_due_deliveries, recipient.role.id, served, PAGE_ROWS, now, well_since)
+        role_id = recipient.role.id
+        rows = await self._log.read(read_due_deliveries, role_id, served, PAGE_ROWS, now, well_since, among)
         return [row for row in rows if row.position not in taken_up | self._deliveries.in_flight(row.role_id)]
 
-    async def _deliver(self, recipient: Recipient, row: Delivery) -> None:
+    async def _deliver(self, recipient: Recipient, row: Delivery) -> "asyncio.Task[None] | None":
         (envelope,) = await self._log.at([row.position])
         for service in await self._deliveries.workers_for(envelope, recipient):
             if not self._probing.admits(service):
                 if row.service != service:
                     self._ledger.move(row, fate.waiting_for(row, service))
-                return
-        await self._deliveries.bring(envelope, recipient, row)
+                return None
+        return await self._deliveries.bring(envelope, recipient, row)

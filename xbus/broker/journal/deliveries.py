@@ -64,6 +64,7 @@ def read_due_deliveries(
     limit: int,
     now: datetime,
     arrived_at: datetime | None = None,
+    among: Sequence[int] | None = None,
 ) -> list[Delivery]:
     """Delivery rows of a role that could be handed over now, lowest position first.
 
@@ -72,6 +73,7 @@ def read_due_deliveries(
         limit: how many rows at the most.
         now: what is to be tried again is left out before its time;
         arrived_at: but where it failed before the role's recipient came, it waits no longer.
+        among: the positions of the rows that are asked about; None for all.
     """
     delivery = model.delivery.c
     served = sa.and_(delivery.state == DeliveryState.WAITING, model.service.c.name.in_(services))
@@ -80,18 +82,28 @@ def read_due_deliveries(
         is_time.append(delivery.changed_at < arrived_at)
     retried = sa.and_(delivery.state == DeliveryState.RETRY, sa.or_(*is_time))
     statement = (
-        SELECT_DELIVERIES.where(delivery.role_id == role_id, sa.or_(retried, served))
+        SELECT_DELIVERIES.where(delivery.role_id == role_id, _is_among(among), sa.or_(retried, served))
         .order_by(delivery.position)
         .limit(limit)
     )
     return [as_delivery(row) for row in connection.execute(statement)]
 
 
-def read_next_due(connection: sa.Connection, role_id: int, now: datetime) -> datetime | None:
-    """When the next of a role's rows that are to be tried again becomes due; None where none will."""
+def read_next_due(
+    connection: sa.Connection, role_id: int, now: datetime, among: Sequence[int] | None = None
+) -> datetime | None:
+    """When the next of a role's rows that are to be tried again becomes due; None where none will.
+
+    Args:
+        among: the positions of the rows that are asked about; None for all.
+    """
     delivery = model.delivery.c
     statement = sa.select(sa.func.min(delivery.due_at)).where(
-        delivery.role_id == role_id, delivery.state == DeliveryState.RETRY, delivery.due_at > now
+        delivery.role_id == role_id, _is_among(among), delivery.state == DeliveryState.RETRY, delivery.due_at > now
     )
     due_at: datetime | None = connection.execute(statement).scalar_one()
     return due_at
+
+
+def _is_among(positions: Sequence[int] | None) -> sa.ColumnElement[bool]:
+    return sa.true() if positions is None else model.delivery.c.position.in_(positions)

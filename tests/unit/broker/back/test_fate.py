@@ -11,10 +11,12 @@ from xbus.broker.back.fate import (
     after_crash,
     after_failure,
     before_its_turn,
+    held,
     next_attempt,
     settled,
     waiting_for,
 )
+from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
@@ -54,7 +56,7 @@ def test_what_may_go_well_later_comes_again_until_its_attempts_are_used_up(error
 
 
 def test_an_attempt_is_counted_before_it_is_made() -> None:
-    first = before_its_turn(7, ENVELOPE, 12, attempts=0)
+    first = before_its_turn(7, LogEnvelope(ENVELOPE, 12, ()), None, attempts=0)
     for delivery in (first, waiting_for(first, "names")):
         counted = next_attempt(delivery)
         assert (counted.state, counted.attempts, counted.service) == (DeliveryState.RETRY, 1, None)
@@ -67,9 +69,10 @@ def test_what_is_handed_over_is_no_longer_due() -> None:
 
 
 def test_what_may_have_been_handed_over_counts_as_an_attempt() -> None:
-    crashed = after_crash(7, ENVELOPE, 12)
+    crashed = after_crash(attempt(0), is_held=False)
     assert (crashed.state, crashed.attempts, crashed.code) == (DeliveryState.RETRY, 1, "broker_stopped")
     assert crashed.due_at is None
+    assert after_crash(attempt(0), is_held=True) == replace(crashed, state=DeliveryState.HELD)
 
 
 def test_what_waits_says_for_whom() -> None:
@@ -81,6 +84,8 @@ def test_what_waits_says_for_whom() -> None:
 def test_all_fates_are_legal_moves() -> None:
     waiting = waiting_for(attempt(0), "names")
     again = next_attempt(waiting)
+    check_move(DELIVERY_MOVES, held(attempt(0)).state, again.state)
+    check_move(DELIVERY_MOVES, held(attempt(0)).state, waiting.state)
     check_move(DELIVERY_MOVES, waiting.state, again.state)
     check_move(DELIVERY_MOVES, waiting.state, waiting_for(waiting, "prices").state)
     for failure_class in FailureClass:

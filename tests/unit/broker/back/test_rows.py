@@ -11,8 +11,10 @@ from typing import Any, cast
 from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
 from xbus.broker.back.delivery import Deliveries
+from xbus.broker.back.in_order import InOrder
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
+from xbus.broker.back.order import Order
 from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
@@ -45,9 +47,9 @@ class Listed:
 
     async def read(self, statement: Any, role_id: int, *args: Any) -> Any:
         if statement is read_next_due:
-            (now,) = args
+            now, _ = args
             return min((row.due_at for row in self.rows if row.due_at and row.due_at > now), default=None)
-        services, limit, now, _ = args
+        services, limit, now, _, _ = args
         found = [
             row
             for row in self.rows
@@ -108,6 +110,7 @@ async def due_rows(listed: Listed) -> AsyncIterator[DueRows]:
             cast(Ledger, listed),
             cast(Deliveries, listed),
             Probing(listed.troubles, cast(Registry, listed), Slots()),
+            InOrder(Order(), cast(Log, listed), cast(Ledger, listed), listed.clock),
             listed.clock,
             tasks,
         )
