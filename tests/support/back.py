@@ -59,6 +59,7 @@ class Broker:
     ) -> None:
         self.journal = journal
         self.scribe = scribe
+        self._configuration = configuration
         self.script = Script()
         self.clients: dict[str, ScriptedClient] = {}
         self.lost: dict[str, Callable[[], None]] = {}
@@ -110,8 +111,8 @@ class Broker:
         assert recipient is not None
         await self.back.unregister(recipient, "the test said so")
 
-    async def put(self, *items: bytes, type_name: str = "notes") -> Receipt:
-        receipt = await self.scribe.put(list(items), type_name=type_name)
+    async def put(self, *items: bytes, type_name: str = "notes", ordering_key: str | None = None) -> Receipt:
+        receipt = await self.scribe.put(list(items), type_name=type_name, ordering_key=ordering_key)
         self.ring()
         return receipt
 
@@ -122,6 +123,10 @@ class Broker:
     async def write(self, write: Write) -> None:
         await self.journal.write(write)
         self._bell.rung.set()
+
+    async def refresh_configuration(self) -> None:
+        """Have the broker notice that the configuration was changed."""
+        await self._configuration.refresh()
 
     def pass_time(self, seconds: float) -> None:
         """Let the clock go on, and have it noticed at once."""

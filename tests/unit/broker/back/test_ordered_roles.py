@@ -1,0 +1,276 @@
+"""Roles that want order, in a whole back: whatever fails, leaves, goes down or is resumed, a key keeps its order."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.back import Broker, running
+from tests.support.journal import memory_engine
+from tests.support.recipients import BROKEN, LOST, REFUSED
+from xbus import model
+from xbus.broker.back import lanes
+from xbus.broker.back.policy import RetryPolicy
+from xbus.broker.back.recipient import Abilities
+from xbus.broker.journal.journal import Journal
+from xbus.states import DeliveryState
+
+SEVERAL = Abilities(batches=True, envelopes=4)
+AT_ONCE = RetryPolicy(attempts=2, first_delay=0)
+TAKEN = [True, None, []]
+
+Answers = Callable[[bytes], Any]
+"""What the recipient answers to the end of an envelope with this item."""
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
+
+
+def ordered_engine() -> sa.Engine:
+    """A database in which the first store wants order."""
+    engine = memory_engine()
+    set_ordered(engine, True)
+    return engine
+
+
+def set_ordered(engine: sa.Engine, ordered: bool) -> None:
+    with engine.begin() as connection:
+        connection.execute(sa.update(model.role).where(model.role.c.login == "store_1").values(ordered=ordered))
+        connection.execute(sa.update(model.configuration).values(version=model.configuration.c.version + 1))
+
+
+@pytest.fixture
+def engine() -> sa.Engine:
+    return ordered_engine()
+
+
+@pytest.fixture
+async def journal(engine: sa.Engine) -> AsyncIterator[Journal]:
+    async with Journal(engine, "broker") as journal:
+        yield journal
+
+
+class Store:
+    """A consumer that answers as it is told, and keeps what it has taken, in order."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.refused: set[str] = set()
+        self.answer: Answers = lambda item: REFUSED if item.decode() in self.refused else TAKEN
+
+    def take_event(self, envelope_id: str, event_id: str, type_name: str, batches: Any, commit: bool) -> Any:
+        (_, _, data, _), *_ = batches
+        item = bytes(data[2:])
+        answer = self.answer(item)
+        if answer is TAKEN:
+            self.taken.append(item.decode())
+        return answer
+
+    async def register(self, broker: Broker) -> None:
+        await broker.register("store_1", SEVERAL, xbus_take_event=self.take_event)
+
+    def of(self, key: str) -> list[str]:
+        """What it has taken of one key, each at its first time."""
+        return [item for item in dict.fromkeys(self.taken) if item[0] == key]
+
+
+async def put(broker: Broker, *items: str) -> None:
+    """An envelope with each of these items, whose ordering key is its first letter; none for a dash."""
+    for item in items:
+        await broker.put(item.encode(), ordering_key=None if item[0] == "-" else item[0])
+
+
+async def states(journal: Journal) -> list[tuple[str | None, str]]:
+    """The keys and states of all rows, in position order."""
+
+    def read(connection: sa.Connection) -> list[tuple[str | None, str]]:
+        delivery = model.delivery.c
+        found = connection.execute(sa.select(delivery.ordering_key, delivery.state).order_by(delivery.position))
+        return [(key, state) for key, state in found]
+
+    return await journal.read(read)
+
+
+async def until_states(journal: Journal, *expected: tuple[str | None, str]) -> None:
+    while await states(journal) != list(expected):
+        await asyncio.sleep(0)
+
+
+def resume(engine: sa.Engine, broker: Broker | None = None) -> None:
+    """What an operator does to all that is parked."""
+    parked = model.delivery.c.state == DeliveryState.PARKED
+    with engine.begin() as connection:
+        connection.execute(sa.update(model.delivery).where(parked).values(state=DeliveryState.RETRY, attempts=0))
+    if broker is not None:
+        broker.pass_time(10)
+
+
+def drop(engine: sa.Engine, broker: Broker) -> None:
+    with engine.begin() as connection:
+        connection.execute(sa.delete(model.delivery).where(model.delivery.c.state == DeliveryState.PARKED))
+    broker.pass_time(10)
+
+
+async def test_a_key_that_is_parked_holds_only_itself_until_it_is_resumed(journal: Journal, engine: sa.Engine) -> None:
+    store = Store()
+    store.refused = {"a1"}
+    async with running(journal) as broker:
+        await store.register(broker)
+        await put(broker, "a1", "b1", "a2", "-1", "b2", "a3")
+        await until_states(journal, ("a", "parked"), ("a", "held"), ("a", "held"))
+        assert store.taken == ["b1", "-1", "b2"]
+        store.refused.clear()
+        resume(engine, broker)
+        await until_states(journal)
+        await put(broker, "a4")
+        await broker.until(lambda: store.of("a") == ["a1", "a2", "a3", "a4"])
+    assert await broker.cursor() == 7
+
+
+async def test_one_that_is_dropped_lets_the_next_one_go(journal: Journal, engine: sa.Engine) -> None:
+    store = Store()
+    store.refused = {"a1", "a3"}
+    async with running(journal) as broker:
+        await store.register(broker)
+        await put(broker, "a1", "a2", "a3", "a4")
+        await until_states(journal, ("a", "parked"), *[("a", "held")] * 3)
+        drop(engine, broker)
+        await until_states(journal, ("a", "parked"), ("a", "held"))
+        drop(engine, broker)
+        await until_states(journal)
+    assert store.taken == ["a2", "a4"]
+
+
+async def test_one_envelope_at_a_time_whatever_it_announces(journal: Journal) -> None:
+    store = Store()
+    pending = asyncio.get_running_loop().create_future()
+    store.answer = lambda item: pending
+    async with running(journal) as broker:
+        await store.register(broker)
+        await put(broker, "a1", "b1")
+        await broker.until(lambda: broker.items("store_1"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert broker.items("store_1") == [b"a1"]
+        pending.set_result(TAKEN)
+        await broker.until(lambda: broker.items("store_1") == [b"a1", b"b1"])
+
+
+async def test_what_may_go_well_later_is_tried_again_before_later_ones_of_its_key(journal: Journal) -> None:
+    store = Store()
+    store.answer = lambda item: BROKEN if item == b"-1" else TAKEN
+    async with running(journal, retry=RetryPolicy(attempts=9, first_delay=60, jitter=0)) as broker:
+        await store.register(broker)
+        await put(broker, "-1", "-2", "b1")
+        await until_states(journal, ("", "retry"), ("", "held"))
+        await broker.until(lambda: store.taken == ["b1"])
+        store.answer = lambda item: TAKEN
+        broker.pass_time(60)
+        await until_states(journal)
+    assert store.taken == ["b1", "-1", "-2"]
+
+
+async def test_what_waits_for_a_worker_holds_its_key(journal: Journal) -> None:
+    store = Store()
+    async with running(journal) as broker:
+        await store.register(broker)
+        await broker.put(b"a1", type_name="flights", ordering_key="a")
+        await put(broker, "a2", "b1")
+        await until_states(journal, ("a", "waiting"), ("a", "held"))
+        await broker.register("names_1")
+        await until_states(journal)
+    assert broker.items("store_1") == [b"b1", b"a1", b"a2"]
+
+
+async def test_what_is_held_survives_a_crash(journal: Journal, engine: sa.Engine) -> None:
+    store = Store()
+    store.refused = {"a1"}
+    async with running(journal, clean=False) as broker:
+        await store.register(broker)
+        await put(broker, "a1", "b1", "a2", "a3")
+        await until_states(journal, ("a", "parked"), ("a", "held"), ("a", "held"))
+        store.answer = lambda item: asyncio.get_running_loop().create_future()
+        await put(broker, "b2", "b3", "a4", "c1")
+        await broker.until(lambda: b"b2" in broker.items("store_1"))
+    store.answer = lambda item: REFUSED if item == b"b2" else TAKEN
+    async with running(journal) as broker:
+        await store.register(broker)
+        parked_a = [("a", "parked"), *[("a", "held")] * 2]
+        await until_states(journal, *parked_a, ("b", "parked"), ("b", "held"), ("a", "held"))
+        assert store.of("c") == ["c1"]
+        store.answer = lambda item: TAKEN
+        resume(engine, broker)
+        await until_states(journal)
+    assert store.of("a") == ["a1", "a2", "a3", "a4"]
+    assert store.of("b") == ["b1", "b2", "b3"]
+
+
+async def test_a_recipient_that_is_replaced_changes_no_order(journal: Journal) -> None:
+    store = Store()
+    pending = asyncio.get_running_loop().create_future()
+    store.answer = lambda item: pending
+    async with running(journal, retry=AT_ONCE) as broker:
+        await store.register(broker)
+        await put(broker, "a1", "a2", "b1")
+        await broker.until(lambda: broker.items("store_1") == [b"a1"])
+        store.answer = lambda item: TAKEN
+        await store.register(broker)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert store.taken == []
+        pending.set_exception(LOST)
+        await broker.until(lambda: len(store.taken) == 3)
+    assert store.of("a") == ["a1", "a2"]
+
+
+async def test_many_that_are_held_are_read_by_the_page(journal: Journal, engine: sa.Engine) -> None:
+    store = Store()
+    store.refused = {"a000"}
+    expected = [f"a{number:03}" for number in range(250)]
+    async with running(journal) as broker:
+        await store.register(broker)
+        await put(broker, *expected)
+        while len(await states(journal)) < 250:
+            await asyncio.sleep(0)
+        store.refused.clear()
+        resume(engine, broker)
+        await until_states(journal)
+    assert store.taken == expected
+
+
+async def test_a_role_that_comes_to_want_order_keeps_what_it_has(journal: Journal, engine: sa.Engine) -> None:
+    set_ordered(engine, False)
+    store = Store()
+    store.refused = {"a1", "a2"}
+    async with running(journal) as broker:
+        await store.register(broker)
+        await put(broker, "a1", "a2", "b1")
+        await until_states(journal, (None, "parked"), (None, "parked"))
+    set_ordered(engine, True)
+    async with running(journal) as broker:
+        await store.register(broker)
+        await put(broker, "a3", "b2")
+        await until_states(journal, ("a", "parked"), ("a", "parked"), ("a", "held"))
+        store.refused.clear()
+        resume(engine, broker)
+        await until_states(journal)
+    assert store.taken == ["b1", "b2", "a1", "a2", "a3"]
+
+
+async def test_a_role_that_wants_order_no_longer_is_not_held_up(journal: Journal, engine: sa.Engine) -> None:
+    store = Store()
+    store.refused = {"a1"}
+    async with running(journal) as broker:
+        await store.register(broker)
+        await put(broker, "a1", "a2")
+        await until_states(journal, ("a", "parked"), ("a", "held"))
+        set_ordered(engine, False)
+        await broker.refresh_configuration()
+        await broker.until(lambda: broker.back.registry.get(broker.scribe.role_id()) is None)
+        await store.register(broker)
+        await until_states(journal, (None, "parked"))
+    assert store.taken == ["a2"]
