@@ -19,7 +19,7 @@ from xbus.states import DeliveryState
 
 SEVERAL = Abilities(batches=True, envelopes=4)
 AT_ONCE = RetryPolicy(attempts=2, first_delay=0)
-TAKEN = [True, None, []]
+TAKEN: list[Any] = [True, None, []]
 
 Answers = Callable[[bytes], Any]
 """What the recipient answers to the end of an envelope with this item."""
