@@ -90,7 +90,8 @@ async def _first_of(*works: Awaitable[None]) -> None:
         for task in done:
             task.result()
         # The end of one direction is as a rule that of the other.
-        await asyncio.wait(pending, timeout=1)
+        if pending:
+            await asyncio.wait(pending, timeout=1)
     finally:
         for task in tasks:
             task.cancel()
