@@ -58,6 +58,7 @@ class Broker:
         trouble_after: int,
     ) -> None:
         self.journal = journal
+        self.configuration = configuration
         self.scribe = scribe
         self._configuration = configuration
         self.script = Script()

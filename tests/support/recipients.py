@@ -37,7 +37,7 @@ def metadata(abilities: Abilities) -> dict[str, Any]:
         "api_version": 0.1,
     }
     if abilities.batches:
-        said["xbus"] = {"batches": 1, "envelopes": abilities.envelopes}
+        said["xbus"] = {"batches": 1, "envelopes": abilities.envelopes, "heartbeats": abilities.heartbeats}
     return said
 
 

@@ -220,7 +220,13 @@ class BackPart:
         )
         registry = self._back.registry
         self._presence = Presence(
-            shared.journal, shared.configuration, registry, shared.clock, self._pinger.is_silent, self._is_troubled
+            shared.journal,
+            shared.configuration,
+            registry,
+            shared.health,
+            shared.clock,
+            is_silent=self._pinger.is_silent,
+            is_troubled=self._back.troubles.is_troubled,
         )
         self._alarm = Alarm(shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days)
         self._server = Server(
@@ -240,10 +246,6 @@ class BackPart:
             max_message_bytes=MESSAGE_OVERHEAD_BYTES,
             clock=shared.clock,
         )
-
-    @staticmethod
-    def _is_troubled(role_id: int) -> bool:
-        return False
 
     def _watched(self) -> list[Recipient]:
         """Those that send heartbeats always; the others, which an outage of supervision's making can't bring back by

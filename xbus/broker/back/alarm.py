@@ -34,6 +34,7 @@ class Alarm:
 
     def __init__(self, journal: Journal, registry: Registry, health: Health, clock: Clock, owed_days: float) -> None:
         self._journal = journal
+        self._registry = registry
         self._health = health
         self._clock = clock
         self._owed_days = owed_days
@@ -63,8 +64,11 @@ class Alarm:
             JournalUnavailable: the database can't be read now.
         """
         now = self._clock.now()
-        for role in await self._journal.read(list_roles):
-            if role.owes_too_long(self._owed_days, now):
+        roles = await self._journal.read(list_roles)
+        # What the journal says of who is there may be a moment old.
+        present = {recipient.role.login for recipient in self._registry.all()}
+        for role in roles:
+            if role.role not in present and role.owes_too_long(self._owed_days, now):
                 self._raise(role)
             else:
                 self._health.over(CODE, about=role.role)

@@ -67,6 +67,7 @@ class Back:
         self._timeouts = timeouts
         self._register_timeout = register_timeout
         self._tasks = tasks
+        self._restoring: dict[int, bytes] = {}
         slots: Slots[Recipient] = Slots()
         self.registry = Registry(slots, clock)
         self._delivering = Delivering(
@@ -107,7 +108,8 @@ class Back:
         """Take note of a recipient's sign of life, and of what it tells of its work; whether it is registered."""
         recipient = self.registry.get(role_id)
         if recipient is None or recipient.token_hash != token_hash:
-            return False
+            # After a restart we come to it by ourselves: registering anew would break off what has just begun.
+            return self._restoring.get(role_id) == token_hash
         recipient.vitals.heartbeat(work)
         return True
 
@@ -130,6 +132,7 @@ class Back:
         registrations = await self._journal.read(read_registrations)
         # Who was there is not there again before it has answered.
         await asyncio.gather(*(self._note_introduction(registration, None) for registration in registrations))
+        self._restoring = {registration.role_id: registration.token_hash for registration in registrations}
         for registration in registrations:
             self._tasks.create_task(self._restore(registration), name=f"registration of role {registration.role_id}")
 
@@ -195,7 +198,9 @@ class Back:
                 f"have an operator put it on the bus again with xbus recipient attach {role.login}",
                 code="role_detached",
             )
-        if not role.worker and self._delivering.ledger.cursor(role_id) is None:
+        cursor = self._delivering.ledger.cursor(role_id)
+        if not role.worker and (cursor is None or cursor.until_position is not None):
+            # A new role, or one that was put on the bus again just now.
             await self._delivering.read_cursors()
         known: list[Recipient] = []
 
@@ -220,6 +225,12 @@ class Back:
         self._tasks.create_task(self.unregister(recipient, "the connection was lost"))
 
     async def _restore(self, registration: StoredRegistration) -> None:
+        try:
+            await self._take_up_again(registration)
+        finally:
+            del self._restoring[registration.role_id]
+
+    async def _take_up_again(self, registration: StoredRegistration) -> None:
         try:
             recipient, said = await self._introduce(registration.role_id, registration.token_hash, registration.uri)
         except XbusError as error:

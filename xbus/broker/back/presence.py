@@ -16,6 +16,7 @@ from xbus.broker.journal.writes import NotePresence, PresenceRow
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.states import PresenceState
+from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,12 @@ SEEN_SECONDS = 10.0
 """Where nothing else has changed, that a recipient was seen is written down this often."""
 
 
+TROUBLED = "role_in_trouble"
+"""The problem that health is told of."""
+
+NEXT = "see xbus failure list for what it says; it is tried again now and then"
+
+
 class Presence:
     """What the table ``presence`` holds.
 
@@ -36,6 +43,7 @@ class Presence:
         journal: where it is kept.
         configuration: which roles there are.
         registry: who is there.
+        health: told of roles in trouble.
         clock: for what is stored.
         is_silent: whether a recipient misses pings.
         is_troubled: whether one envelope after the other fails at a role.
@@ -46,13 +54,16 @@ class Presence:
         journal: Journal,
         configuration: Configuration,
         registry: Registry,
+        health: Health,
         clock: Clock,
+        *,
         is_silent: Callable[[Recipient], bool],
         is_troubled: Callable[[int], bool],
     ) -> None:
         self._journal = journal
         self._configuration = configuration
         self._registry = registry
+        self._health = health
         self._clock = clock
         self._is_silent = is_silent
         self._is_troubled = is_troubled
@@ -103,6 +114,7 @@ class Presence:
         Args:
             stopping: whether nobody is served any more.
         """
+        self._tell_health()
         now = self._clock.now()
         rows = [row for row in self._rows(now, stopping) if self._is_news(row)]
         if not rows:
@@ -129,6 +141,15 @@ class Presence:
                 yield PresenceRow(role_id, state, since, seen_at, _work(recipient, now))
             elif known is not None or state is not PresenceState.ABSENT:
                 yield PresenceRow(role_id, state, since, None if known is None else known.seen_at)
+
+    def _tell_health(self) -> None:
+        for role in self._configuration.catalog.roles.values():
+            if self._is_troubled(role.id):
+                self._health.trouble(
+                    TROUBLED, f"one envelope after the other fails at {role.login}", NEXT, about=role.login
+                )
+            else:
+                self._health.over(TROUBLED, about=role.login)
 
     def _state(self, role: RoleEntry | None, recipient: Recipient | None) -> PresenceState:
         if role is not None and role.detached:
