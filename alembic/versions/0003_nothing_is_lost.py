@@ -21,6 +21,7 @@ def upgrade() -> None:
     _deliveries()
     _items()
     _presence()
+    _decisions()
 
 
 def _configuration() -> None:
@@ -250,4 +251,37 @@ def _presence() -> None:
         sa.PrimaryKeyConstraint("role_id", name="pk_presence"),
         sa.ForeignKeyConstraint(["role_id"], ["role.id"], name="fk_presence_role_id"),
         comment="What the broker knows of each role's recipient, written now and then for those who operate the bus.",
+    )
+
+
+def _decisions() -> None:
+    op.create_table(
+        "decision",
+        sa.Column("id", IDENTIFIER, nullable=False),
+        sa.Column(
+            "move",
+            sa.String(16),
+            nullable=False,
+            comment="What becomes of what is owed: dropped, rerouted; or that events of a type that led nowhere take its "
+            "first graph.",
+        ),
+        sa.Column("at", MOMENT, nullable=False, comment="When it was decided."),
+        sa.Column(
+            "reason", sa.Text(), nullable=False, comment="What was decided, in a sentence: it goes to the history."
+        ),
+        sa.Column("role_id", IDENTIFIER, comment="The removed role that is owed it; null where a graph was edited."),
+        sa.Column("to_role_id", IDENTIFIER, comment="The role that gets it instead, where it goes to another role."),
+        sa.Column("graph_id", IDENTIFIER, comment="The new version of the edited graph; null for a role's."),
+        sa.Column("position", sa.BigInteger(), nullable=False, comment="All envelopes up to here are dealt with."),
+        sa.Column(
+            "until_position",
+            sa.BigInteger(),
+            comment="The last position that it is about; null for as long as any may turn up.",
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_decision"),
+        sa.CheckConstraint("move IN ('dropped', 'rerouted', 'first_graph')", name=op.f("ck_decision_move")),
+        sa.ForeignKeyConstraint(["graph_id"], ["graph.id"], name="fk_decision_graph_id"),
+        sa.ForeignKeyConstraint(["role_id"], ["role.id"], name="fk_decision_role_id"),
+        sa.ForeignKeyConstraint(["to_role_id"], ["role.id"], name="fk_decision_to_role_id"),
+        comment="What an administrator decided about envelopes that are owed. The back carries it out; then the row goes.",
     )

@@ -16,7 +16,7 @@ from xbus.model.configuration import (
     role,
     service,
 )
-from xbus.model.delivery import correction, cursor, delivery, failure, history, parked_item, presence
+from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
 from xbus.model.journal import envelope, envelope_role, event, head, reply, segment, writer
 from xbus.model.session import registration, session
 
@@ -24,6 +24,7 @@ __all__ = [
     "configuration",
     "correction",
     "cursor",
+    "decision",
     "delivery",
     "edge",
     "emission_profile",

@@ -146,6 +146,34 @@ presence = Table(
     comment="What the broker knows of each role's recipient, written now and then for those who operate the bus.",
 )
 
+decision = Table(
+    "decision",
+    metadata,
+    Column("id", Counter, primary_key=True),
+    Column(
+        "move",
+        String(16),
+        CheckConstraint("move IN ('dropped', 'rerouted', 'first_graph')", name="move"),
+        nullable=False,
+        comment="What becomes of what is owed: dropped, rerouted; or that events of a type that led nowhere take its "
+        "first graph.",
+    ),
+    Column("at", Timestamp, nullable=False, comment="When it was decided."),
+    Column("reason", Text, nullable=False, comment="What was decided, in a sentence: it goes to the history."),
+    Column(
+        "role_id", ForeignKey("role.id"), comment="The removed role that is owed it; null where a graph was edited."
+    ),
+    Column(
+        "to_role_id", ForeignKey("role.id"), comment="The role that gets it instead, where it goes to another role."
+    ),
+    Column("graph_id", ForeignKey("graph.id"), comment="The new version of the edited graph; null for a role's."),
+    Column("position", BigInteger, nullable=False, comment="All envelopes up to here are dealt with."),
+    Column(
+        "until_position", BigInteger, comment="The last position that it is about; null for as long as any may turn up."
+    ),
+    comment="What an administrator decided about envelopes that are owed. The back carries it out; then the row goes.",
+)
+
 failure = Table(
     "failure",
     metadata,

@@ -119,7 +119,18 @@ def test_a_password_is_never_shown(xbus: Xbus, bus: Path) -> None:
     assert "open sesame" not in result.output
 
 
-def test_a_removed_role_tells_what_it_has_not_got(xbus: Xbus, log: Log) -> None:
+def test_a_removed_role_that_is_owed_something_goes_only_with_a_word_about_that(xbus: Xbus, log: Log) -> None:
     result = xbus("apply", "--prune", "--yes", "-", stdin="")
-    assert 'remove role "store_1" (it has not got 1 envelope yet' in result.stdout
-    assert 'remove role "counter_1" (it has not got 2 envelopes yet' in result.stdout
+    assert result.exit_code == 1
+    assert 'remove role "store_1"\n  role "store_1" has not got 1 envelope yet: position' in result.stdout
+    assert 'remove role "counter_1"\n  role "counter_1" has not got 2 envelopes yet: positions' in result.stdout
+    assert "say --owed keep" in result.stderr
+    assert xbus("apply", "--prune", "--yes", "-", stdin="").exit_code == 1
+    assert xbus("apply", "--prune", "--yes", "--owed", "keep", "-", stdin="").exit_code == 0
+
+
+def test_what_no_other_role_can_take_is_not_rerouted(xbus: Xbus, log: Log) -> None:
+    result = xbus("apply", "--prune", "--yes", "--owed", "reroute", "-", stdin="")
+    assert result.exit_code == 1
+    assert "can go to another role of its service" in result.stderr
+    assert "nothing" in xbus("apply", "--prune", "--yes", "-", stdin="").stderr

@@ -101,7 +101,7 @@ def test_an_envelope_that_is_still_owed_is_shown_so(xbus: Xbus, log: Log) -> Non
 
 
 def test_a_removed_role_is_told_with_what_it_did_not_get(xbus: Xbus, log: Log) -> None:
-    xbus("apply", "--prune", "--yes", "-", stdin="")
+    xbus("apply", "--prune", "--yes", "--owed", "keep", "-", stdin="")
     shown = json.loads(xbus("envelope", "show", "--json", str(log.second)).stdout)
     assert {role["role"]: role["cause"] for role in shown["summary"]["roles"]}["store_1"] == "the role is removed"
 

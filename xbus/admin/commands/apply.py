@@ -1,5 +1,6 @@
 """``xbus apply``."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
@@ -10,10 +11,12 @@ from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile, LineProblem
 from xbus.admin.program import REFUSED, config_option, database_url
 from xbus.broker.journal import configuration
-from xbus.broker.journal.configuration import Change, Plan, Role, logins_without_password, make_plan, read_stored
+from xbus.broker.journal.configuration import Plan, logins_without_password, make_plan, read_stored
+from xbus.broker.journal.configuration.owed import Arrears, Owed, decide, heirs, read_arrears
 from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.role_progress import MOST_COUNTED, count_owed
 from xbus.clock import SystemClock
+
+ANSWERS = click.Choice([answer.value for answer in Owed])
 
 
 @click.command()
@@ -21,7 +24,14 @@ from xbus.clock import SystemClock
 @click.argument("file", type=click.File("rb"))
 @click.option("--prune", is_flag=True, help="Remove what the file does not name, after saying what.")
 @click.option("--yes", is_flag=True, help="Remove without asking.")
-def apply(config_path: Path | None, file: BinaryIO, prune: bool, yes: bool) -> None:
+@click.option(
+    "--owed",
+    type=ANSWERS,
+    help="What becomes of what is still owed to roles that are removed, or by graphs that lead to them no longer: keep "
+    "it as it is, drop it, or reroute it (by the new graph; to another role).",
+)
+@click.option("--to", metavar="LOGIN", help="With --owed reroute: the role that gets what removed roles are owed.")
+def apply(config_path: Path | None, file: BinaryIO, prune: bool, yes: bool, owed: str | None, to: str | None) -> None:
     """Bring the bus to what FILE says, all of it or nothing; - is standard input.
 
     What the file does not name stays as it is. A role that was removed and comes back goes on where it stood.
@@ -30,13 +40,17 @@ def apply(config_path: Path | None, file: BinaryIO, prune: bool, yes: bool) -> N
     found = bus_file.read(file.read())
     with reading(url) as connection:
         plan = make_plan(read_stored(connection), found.bus, prune=prune, unreadable=found.unreadable)
-        owed = {change.name: count_owed(connection, change.name) for change in _removed_roles(plan)}
+        arrears = [] if plan.problems or found.problems else read_arrears(connection, plan)
     _refuse(getattr(file, "name", "<stdin>"), found, plan)
-    _tell(plan, owed)
+    _tell(plan, arrears)
+    answer = Owed(owed) if owed is not None else _ask(arrears)
     if plan.removals and not yes:
         click.confirm("Remove what is told above?", abort=True)
     with writing(url) as connection:
-        configuration.apply(connection, plan, SystemClock().now())
+        at = SystemClock().now()
+        inherited = heirs(connection, plan, to) if answer is Owed.REROUTE else {}
+        configuration.apply(connection, plan, at)
+        decide(connection, plan, answer, inherited, at)
         missing = [*logins_without_password(connection)]
     if plan.changes:
         click.echo(f"Applied: the configuration is at version {plan.version + 1}.")
@@ -62,19 +76,25 @@ def _count(problems: int) -> str:
     return "the problem" if problems == 1 else f"the {problems} problems"
 
 
-def _tell(plan: Plan, owed: dict[str, int]) -> None:
+def _tell(plan: Plan, arrears: list[Arrears]) -> None:
     for change in plan.changes:
-        click.echo(f"{change}{_warning(owed.get(change.name, 0)) if change in _removed_roles(plan) else ''}")
+        click.echo(str(change))
+        for owed in arrears:
+            if owed.change == change:
+                click.echo(f"  {owed}")
     if not plan.changes:
         click.echo("Nothing to change: the bus is as the file says.")
 
 
-def _removed_roles(plan: Plan) -> list[Change]:
-    return [change for change in plan.removals if isinstance(change.entry, Role)]
-
-
-def _warning(owed: int) -> str:
-    if owed == 0:
-        return ""
-    number = "1 envelope" if owed == 1 else f"{owed} envelopes" if owed < MOST_COUNTED else f"{owed} envelopes or more"
-    return f" (it has not got {number} yet, and won't unless it is named again)"
+def _ask(arrears: list[Arrears]) -> Owed:
+    """What is to become of what is owed: asked for on a terminal; nobody else may leave it open."""
+    if not arrears:
+        return Owed.KEEP
+    if sys.stdin.isatty():
+        return Owed(click.prompt("What is to become of what is told above to be owed?", type=ANSWERS))
+    click.echo(
+        "xbus: nothing was changed, as envelopes are still owed: say --owed keep (they are delivered as they were to "
+        "be, those of a removed role when it comes back), --owed drop, or --owed reroute",
+        err=True,
+    )
+    raise click.exceptions.Exit(REFUSED)

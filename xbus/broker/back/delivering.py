@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from xbus.broker.back import fate
+from xbus.broker.back.decisions import Decisions
 from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.holds import Holds
 from xbus.broker.back.in_order import InOrder
@@ -132,6 +133,7 @@ class Delivering:
             expects=lambda: catalog().expects_replies,
         )
         self._log.on_look = self._replies.wake
+        self._decisions = Decisions(self._log, self.ledger, self._deliveries, clock)
         self.lanes = Lanes(self._log, self.ledger, self._deliveries, tasks)
         in_order = InOrder(self._order, self._log, self.ledger, clock)
         self._rows = DueRows(self._log, self.ledger, self._deliveries, probing, in_order, clock, tasks)
@@ -147,6 +149,7 @@ class Delivering:
         self._following: asyncio.Task[None] | None = None
         self._replying: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
+        self._deciding: asyncio.Task[None] | None = None
 
     def _trouble_over(self, recipient: Recipient) -> None:
         self.lanes.arrived(recipient)
@@ -173,6 +176,7 @@ class Delivering:
         await self._recover()
         self._replying = self._tasks.create_task(self._replies.watch(), name="replies of consumers")
         self._following = self._tasks.create_task(self._log.follow(), name="log")
+        self._deciding = self._tasks.create_task(self._decisions.carry_out(), name="decisions")
 
     async def read_cursors(self) -> None:
         """Take up the cursors of new roles, and the changed bounds of known ones.
@@ -183,15 +187,17 @@ class Delivering:
         self.ledger.adopt(await self._journal.read(read_cursors))
 
     async def follow_configuration(self) -> None:
-        """The same after a change of the configuration, as soon as the database can be read."""
+        """The same after a change of the configuration, as soon as the database can be read; and carry out what was
+        decided with it."""
         self.ledger.adopt(await self._log.read(read_cursors))
         while True:
             try:
                 await self._follow_order()
-                return
+                break
             except JournalUnavailable as error:
                 log.warning("order not followed: %s", error, extra={"action": "order_not_followed"})
                 await asyncio.sleep(RETRY_SECONDS)
+        self._decisions.wake()
 
     async def _follow_order(self) -> None:
         """Learn which roles want order now, and which of their ordering keys have rows."""
@@ -206,7 +212,7 @@ class Delivering:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
         self.lanes.stop()
         self._rows.stop()
-        for watching in (self._following, self._replying):
+        for watching in (self._following, self._replying, self._deciding):
             if watching is not None:
                 watching.cancel()
         self._replies.stop()

@@ -92,7 +92,7 @@ class Deliveries:
         for recipient, missing in zip(recipients, found, strict=True):
             if missing is None:
                 going.append(recipient)
-            else:
+            elif self._is_due(recipient, envelope):
                 new = self._outcomes.before_its_turn(envelope, recipient.role.id)
                 self._ledger.move(None, fate.waiting_for(new, missing))
         await self._ledger.room()
@@ -157,7 +157,7 @@ class Deliveries:
         self._carry_on_held(envelope)
         await self.predecessor_over(recipient)
         if not await self._muster.take(
-            [recipient], lambda recipient: self._may_get(recipient, envelope) and self._order.is_next(row)
+            [recipient], lambda recipient: self._may_get_by_row(recipient, envelope) and self._order.is_next(row)
         ):
             return None
         is_probe = self._probing.is_troubled(recipient.role.id)
@@ -205,21 +205,32 @@ class Deliveries:
         is_present = self._registry.get(role_id) is recipient
         return is_present and envelope.position not in self.in_flight(role_id)
 
+    def _may_get_by_row(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
+        return self._may_get(recipient, envelope) and not self.is_withdrawn(recipient.role.id, envelope.position)
+
+    def withdraw(self, role_id: int, position: int) -> None:
+        """Have the row of an envelope not taken up by those who have read it already: it is settled, or changed."""
+        self._taken_up.setdefault(role_id, set()).add(position)
+
+    def is_withdrawn(self, role_id: int, position: int) -> bool:
+        """Whether a row that was read is out of date: begun with since, or withdrawn."""
+        return position in self._taken_up.get(role_id, ())
+
     def _may_get_in_turn(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
-        role_id = recipient.role.id
-        cursor = self._ledger.cursor(role_id)
-        is_owed = cursor is not None and not cursor.is_settled(envelope.position)
-        is_kept = self._probing.is_troubled(role_id) or self._order.holds(role_id, envelope)
-        return is_owed and not is_kept and self._may_get(recipient, envelope)
+        is_kept = self._probing.is_troubled(recipient.role.id) or self._order.holds(recipient.role.id, envelope)
+        return self._is_due(recipient, envelope) and not is_kept and self._may_get(recipient, envelope)
+
+    def _is_due(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
+        """Whether nothing has become of it for its role yet."""
+        cursor = self._ledger.cursor(recipient.role.id)
+        return cursor is not None and not cursor.is_settled(envelope.position)
 
     def _hold(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
         """Have an envelope wait for an earlier one of its ordering key, where roles want that."""
         for recipient in recipients:
-            role_id = recipient.role.id
-            cursor = self._ledger.cursor(role_id)
-            is_owed = cursor is not None and not cursor.is_settled(envelope.position)
-            if is_owed and self._order.holds(role_id, envelope) and self._may_get(recipient, envelope):
-                self._ledger.move(None, fate.held(self._outcomes.before_its_turn(envelope, role_id)))
+            is_held = self._order.holds(recipient.role.id, envelope)
+            if is_held and self._is_due(recipient, envelope) and self._may_get(recipient, envelope):
+                self._ledger.move(None, fate.held(self._outcomes.before_its_turn(envelope, recipient.role.id)))
 
     def in_flight(self, role_id: int) -> frozenset[int]:
         """The positions of the envelopes that runs are bringing to a role just now."""

@@ -12,7 +12,7 @@ from uuid import UUID
 from xbus.broker.back.failures import RecipientFailed
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import Delivery, DeliveryMove, Failure, IsolatedItem, Progress
+from xbus.broker.journal.writes import Decided, Delivery, DeliveryMove, Failure, IsolatedItem, Progress
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 
@@ -62,6 +62,8 @@ class Ledger:
         self._dirty: set[int] = set()
         self._moves: list[DeliveryMove] = []
         self._failures: list[Failure] = []
+        self._decided: list[Decided] = []
+        self._watched: set[tuple[int, UUID]] | None = None
         self._noted = 0
         self._written = 0
         self._reserved: dict[int, int] = {}
@@ -109,11 +111,27 @@ class Ledger:
         it."""
         self._moves.append(DeliveryMove(None if old is None else old.state, new, isolated))
         self.on_move(new)
+        if self._watched is not None:
+            self._watched.add((new.role_id, new.envelope_id))
         self.settle(new.role_id, new.position)
 
     def fail(self, envelope_id: UUID, failure: RecipientFailed) -> None:
         """Note a failed call."""
         self._failures += failure.rows(envelope_id)
+        self._note()
+
+    def watch(self) -> set[tuple[int, UUID]]:
+        """Role and envelope of each delivery whose row is moved from now on, until this is called again."""
+        self._watched = set()
+        return self._watched
+
+    def unwatch(self) -> None:
+        """Nobody asks for that any more."""
+        self._watched = None
+
+    def decide(self, step: Decided) -> None:
+        """Note a step of a decision; what it moved must have been noted just before."""
+        self._decided.append(step)
         self._note()
 
     async def reserve(self, role_ids: Iterable[int], position: int) -> None:
@@ -148,7 +166,7 @@ class Ledger:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), LAZY_SECONDS)
             self._wake.clear()
-            if self._dirty or self._moves or self._failures:
+            if self._dirty or self._moves or self._failures or self._decided:
                 await self.write()
 
     async def write(self) -> None:
@@ -162,8 +180,8 @@ class Ledger:
 
     def _new_page(self) -> "_Page":
         cursors = [copy.copy(self._cursors[role_id]) for role_id in self._dirty]
-        progress = Progress(self._clock.now(), cursors, self._moves, self._failures)
-        self._dirty, self._moves, self._failures = set(), [], []
+        progress = Progress(self._clock.now(), cursors, self._moves, self._failures, self._decided)
+        self._dirty, self._moves, self._failures, self._decided = set(), [], [], []
         return _Page([progress], self._noted)
 
     async def _write(self, page: "_Page") -> None:
@@ -202,10 +220,12 @@ class Ledger:
 def _singly(progress: Progress, error: JournalError) -> list[Progress]:
     """A part that was refused, in pieces, the cursors last: an operator has changed a delivery meanwhile, whose row is
     then as they want it, and all else is to be written."""
+    nothing = Progress(progress.at)
     pieces = [
-        *(replace(progress, cursors=(), deliveries=[move], failures=()) for move in progress.deliveries),
-        *(replace(progress, cursors=(), deliveries=(), failures=[failure]) for failure in progress.failures),
-        *(replace(progress, cursors=[cursor], deliveries=(), failures=()) for cursor in progress.cursors),
+        *(replace(nothing, deliveries=[move]) for move in progress.deliveries),
+        *(replace(nothing, failures=[failure]) for failure in progress.failures),
+        *(replace(nothing, decided=[step]) for step in progress.decided),
+        *(replace(nothing, cursors=[cursor]) for cursor in progress.cursors),
     ]
     if len(pieces) > 1:
         return pieces

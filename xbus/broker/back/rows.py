@@ -160,7 +160,7 @@ class DueRows:
         (envelope,) = await self._log.at([row.position])
         for service in await self._deliveries.workers_for(envelope, recipient):
             if not self._probing.admits(service):
-                if row.service != service:
+                if row.service != service and not self._deliveries.is_withdrawn(row.role_id, row.position):
                     self._ledger.move(row, fate.waiting_for(row, service))
                 return None
         return await self._deliveries.bring(envelope, recipient, row)

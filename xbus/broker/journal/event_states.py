@@ -34,10 +34,13 @@ RETRIED = "retried"
 """An envelope that was parked for a role, and came again as another one."""
 
 DROPPED = "dropped"
-"""An envelope that a role goes without, as a person decided."""
+"""An envelope that somebody decided to give up for a role: also what that is called in the history."""
 
-_STOPPED = frozenset({DeliveryState.PARKED, RETRIED, DROPPED})
-"""An envelope that won't come by itself: parked, dropped, or let go as it came again as another one."""
+REROUTED = "rerouted"
+"""An envelope that goes another way, or to another role, instead; likewise."""
+
+_STOPPED = frozenset({DeliveryState.PARKED, RETRIED, DROPPED, REROUTED})
+"""An envelope that won't come by itself: parked, given up, or let go as it came again in another way."""
 
 
 class Standing(Protocol):

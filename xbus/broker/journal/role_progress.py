@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors
-from xbus.broker.journal.event_states import DONE, DROPPED, OWED, RETRIED
+from xbus.broker.journal.event_states import DONE, DROPPED, OWED, REROUTED, RETRIED
 from xbus.broker.journal.repeats import read_retries
 from xbus.states import DeliveryState
 
@@ -27,7 +27,8 @@ class RoleProgress:
         role: the role's login; None for a service that never had a role.
         service: the service that the envelope's graphs ask for.
         state: ``done``, ``owed`` (its turn is to come), ``retried`` (it came again as another envelope, which the cause
-            names), ``dropped`` (a person decided so), or a :class:`~xbus.states.DeliveryState`.
+            names), ``dropped`` or ``rerouted`` (somebody decided so, see the cause), or a
+            :class:`~xbus.states.DeliveryState`.
         attempts: how often it was handed over, as far as that was counted.
         code: why it did not go the normal way; None where it did.
         cause: the same in a sentence.
@@ -65,7 +66,7 @@ def role_progress(
     }
     retries = read_retries(connection, envelope_id)
     roles = connection.execute(_roles_of(envelope_id)).all()
-    drops = _drops(connection, envelope_id, [role.id for role in roles])
+    let_go = _read_let_go(connection, envelope_id, [role.id for role in roles if role.id is not None])
     for service, role_id, login, removed_at, registered in roles:
         if only_roles is not None and login not in only_roles:
             continue
@@ -77,8 +78,9 @@ def role_progress(
             yield RoleProgress(login, service, row.state, row.attempts, row.code, row.cause, row.changed_at, under_way)
         elif role_id in retries:
             yield RoleProgress(login, service, RETRIED, cause=f"comes again as envelope {retries[role_id]}")
-        elif role_id in drops:
-            yield RoleProgress(login, service, DROPPED, cause=drops[role_id])
+        elif role_id in let_go:
+            move, reason = let_go[role_id]
+            yield RoleProgress(login, service, move, cause=reason)
         elif cursor is not None and cursor.owes(position):
             settled = cursor.is_settled(position)
             cause = "the role is removed" if removed_at is not None and not settled else None
@@ -87,14 +89,16 @@ def role_progress(
             yield RoleProgress(login, service, DONE if settled else OWED, cause=cause, under_way=under_way)
 
 
-def _drops(connection: sa.Connection, envelope_id: UUID, role_ids: Collection[int | None]) -> dict[int, str]:
-    """The roles that go without an envelope, by id: who decided so, and why."""
+def _read_let_go(connection: sa.Connection, envelope_id: UUID, role_ids: Collection[int]) -> dict[int, tuple[str, str]]:
+    """For each role that is to do without an envelope, or whose envelope went another way: which of these, and why."""
+    subjects = {f"{role_id} {envelope_id}": role_id for role_id in role_ids}
     history = model.history.c
-    subjects = {f"{role_id} {envelope_id}": role_id for role_id in role_ids if role_id is not None}
-    dropped = sa.select(history.subject_id, history.reason).where(
-        history.subject == "delivery", history.subject_id.in_(subjects), history.move == DROPPED
+    rows = connection.execute(
+        sa.select(history.subject_id, history.move, history.reason)
+        .where(history.subject == "delivery", history.subject_id.in_(subjects), history.move.in_([DROPPED, REROUTED]))
+        .order_by(history.id)
     )
-    return {subjects[subject_id]: reason for subject_id, reason in connection.execute(dropped)}
+    return {subjects[subject_id]: (move, reason) for subject_id, move, reason in rows}
 
 
 def _roles_of(envelope_id: UUID) -> sa.Select[Any]:

@@ -325,6 +325,25 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """A step in carrying out what an administrator decided about envelopes that are owed: see ``model.decision``.
+
+    Args:
+        decision_id: which one.
+        position: all envelopes up to here are dealt with.
+        is_done: whether those were all.
+        regraphed: events that take another version of their type's graph, with its id.
+        let_go: what roles do without: role and envelope, what it is called in the history, and the reason.
+    """
+
+    decision_id: int
+    position: int
+    is_done: bool
+    regraphed: Sequence[tuple[UUID, int]] = ()
+    let_go: Sequence[tuple[int, UUID, str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What the back got done, all in one transaction: cursors move only together with the rows they pass."""
 
@@ -332,6 +351,7 @@ class Progress:
     cursors: Sequence[Cursor] = ()
     deliveries: Sequence[DeliveryMove] = ()
     failures: Sequence[Failure] = ()
+    decided: Sequence[Decided] = ()
 
 
 @dataclass(frozen=True, slots=True)

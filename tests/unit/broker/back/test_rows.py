@@ -91,6 +91,9 @@ class Listed:
     def in_flight(self, role_id: int) -> frozenset[int]:
         return frozenset(self.under_way)
 
+    def is_withdrawn(self, role_id: int, position: int) -> bool:
+        return False
+
     def taken_up(self, role_id: int) -> set[int]:
         return set(self.under_way)
 

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, s
 from xbus.broker.journal.configuration.cursors import end_cursor, start_cursor
 from xbus.broker.journal.configuration.entries import Emitter, EventType, Node, Profile, Role, Section, Service
 from xbus.broker.journal.configuration.history import new_version
+from xbus.broker.journal.configuration.owed import take_first_graph
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
 from xbus.errors import ConfigurationError
@@ -76,12 +77,15 @@ def _remove(connection: Connection, change: Change, at: datetime) -> None:
 
 def _write_event_type(connection: Connection, entry: EventType, at: datetime) -> None:
     event_type_id = _put(connection, event_type, **_columns(entry, without="nodes"))
-    if read_current_nodes(connection, event_type_id) != entry.nodes:
-        _write_graph(connection, event_type_id, entry.nodes, at)
+    present = read_current_nodes(connection, event_type_id)
+    if present != entry.nodes:
+        graph_id = _write_graph(connection, event_type_id, entry.nodes, at)
+        if present is not None and not present:
+            take_first_graph(connection, entry, graph_id, at)
 
 
-def _write_graph(connection: Connection, event_type_id: int, nodes: Mapping[str, Node], at: datetime) -> None:
-    """Add a version: events that were started with an older one keep it."""
+def _write_graph(connection: Connection, event_type_id: int, nodes: Mapping[str, Node], at: datetime) -> int:
+    """Add a version, and return its id: events that were started with an older one keep it."""
     versions = select(func.count()).where(graph.c.event_type_id == event_type_id)
     number = connection.execute(versions).scalar_one() + 1
     graph_id = _insert(connection, graph, event_type_id=event_type_id, number=number, created_at=at)
@@ -94,6 +98,7 @@ def _write_graph(connection: Connection, event_type_id: int, nodes: Mapping[str,
     for entry in nodes.values():
         for child in entry.to:
             connection.execute(insert(edge).values(parent_id=ids[entry.name], child_id=ids[child]))
+    return graph_id
 
 
 def _write_role(connection: Connection, entry: Role) -> None:

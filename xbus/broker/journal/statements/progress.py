@@ -9,6 +9,7 @@ from sqlalchemy import bindparam
 from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.statements.common import exactly_one, remember
+from xbus.broker.journal.statements.deciding import decide
 from xbus.states import DELIVERY_MOVES, DeliveryState, ItemState, check_move
 
 _MOVE_CURSOR = (
@@ -42,6 +43,7 @@ def progress(connection: sa.Connection, group: Sequence[writes.Progress]) -> Non
             _move_delivery(connection, write, move)
         if write.failures:
             connection.execute(_INSERT_FAILURE, [_failure_row(write, failure) for failure in write.failures])
+        decide(connection, write.at, write.decided)
 
 
 def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder]) -> None:
