@@ -77,7 +77,7 @@ def roles(bus: Bus, kind: str) -> dict[str, str]:
 
 def ordered(bus: Bus) -> frozenset[str]:
     """The roles that want order."""
-    return frozenset(login for login, role in bus.roles.items() if getattr(role, "ordered", False))
+    return frozenset(login for login, role in bus.roles.items() if role.ordered)
 
 
 def routes(bus: Bus) -> Routes:

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from tests.torture.history import Log, lines
-from tests.torture.sending import Batches, Draft, Old, Small, Way
+from tests.torture.sending import Batches, Draft, Old, Once, Small, Way
 from xbus.errors import CallError, Failed
 
 TYPES = ("orders", "notices")
@@ -18,7 +18,12 @@ CANCELLED = 0.08
 PAUSE_SECONDS = 0.25
 """The longest pause between two envelopes; it lets consumers catch up after a fault."""
 
-WAYS: dict[str, type[Way]] = {"batches": Batches, "small": Small, "old": Old}
+ORDERING_KEYS = (None, "north", "south")
+
+ENDS = frozenset({"sealed", "cancelled", "given_up", "refused"})
+"""What is written at the end of an envelope."""
+
+WAYS: dict[str, type[Way]] = {"batches": Batches, "once": Once, "small": Small, "old": Old}
 """By the first word of the login."""
 
 
@@ -27,18 +32,22 @@ def drafted(chance: random.Random, ref: str, way: type[Way]) -> Draft:
     count = chance.randint(1, way.most_events)
     events = [(chance.choice(TYPES), chance.randint(0, way.most_items)) for _ in range(count)]
     events[0] = (events[0][0], max(events[0][1], 1))
-    return Draft(ref, tuple(events), is_cancelled=way.cancels and chance.random() < CANCELLED)
+    ordering_key = chance.choice(ORDERING_KEYS) if way.orders else None
+    return Draft(ref, tuple(events), ordering_key, is_cancelled=way.cancels and chance.random() < CANCELLED)
 
 
 async def emit(front: str, login: str, path: Path, seed: int) -> None:
     """Send envelope after envelope until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    number = sum(line["what"] == "begin" for line in lines(path))
+    begun, broken_off = begun_before(path)
+    number = len(begun)
     log = Log(path)
     chance = random.Random(f"{seed}/{login}/{number}")
     kind = WAYS[login.partition("_")[0]]
     async with kind(front, login, log, chance) as way:
+        if kind.resumes and broken_off is not None:
+            await send(way, log, broken_off)
         while not stop.is_set():
             number += 1
             await send(way, log, drafted(chance, f"{login}-{number}", kind))
@@ -48,9 +57,23 @@ async def emit(front: str, login: str, path: Path, seed: int) -> None:
                 pass  # the next one
 
 
+def begun_before(path: Path) -> tuple[set[str], Draft | None]:
+    """What was begun before this process was: the refs of all, and the one that was broken off."""
+    begun: dict[str, Draft] = {}
+    ended: set[str] = set()
+    for line in lines(path):
+        if line["what"] == "begin":
+            events = tuple((type_name, items) for type_name, items in line["events"])
+            begun[line["ref"]] = Draft(line["ref"], events, line["key"], line["cancelled"])
+        elif line["what"] in ENDS:
+            ended.add(line["ref"])
+    broken_off = [draft for ref, draft in begun.items() if ref not in ended]
+    return set(begun), broken_off[-1] if broken_off else None
+
+
 async def send(way: Way, log: Log, draft: Draft) -> None:
     """Send one envelope, whatever becomes of it."""
-    log.write(what="begin", ref=draft.ref, events=draft.events)
+    log.write(what="begin", ref=draft.ref, events=draft.events, key=draft.ordering_key, cancelled=draft.is_cancelled)
     try:
         await way.send(draft)
     except CallError as error:

@@ -92,7 +92,7 @@ def read_sent(said: Iterable[Mapping[str, Any]]) -> dict[str, Sent]:
         match line["what"]:
             case "begin":
                 events = tuple((type_name, items) for type_name, items in line["events"])
-                sent.setdefault(line["ref"], Sent(line["ref"], events, line.get("key", "")))
+                sent.setdefault(line["ref"], Sent(line["ref"], events, line.get("key") or ""))
             case "sealing":
                 sent[line["ref"]].sealing = True
                 sent[line["ref"]].envelope_id = line["id"]

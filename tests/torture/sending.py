@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from tests.support.bus import PASSWORD
 from tests.torture.history import Log
 from tests.torture.items import event_ref, make
-from xbus.emitter import AsyncEmitter, Receipt
+from xbus.emitter import AsyncEmitter, AsyncEnvelope, Receipt
 from xbus.errors import CallError, Failed, Refused
 from xbus.rpc.client import Client
 from xbus.rpc.context import new_context
@@ -38,11 +38,13 @@ class Draft:
     Args:
         ref: what its emitter calls it.
         events: type and number of items of each.
+        ordering_key: where it stands in line at ordered roles; None for the line of those without a key.
         is_cancelled: whether the emitter is to change its mind.
     """
 
     ref: str
     events: tuple[tuple[str, int], ...]
+    ordering_key: str | None = None
     is_cancelled: bool = False
 
     @property
@@ -72,11 +74,15 @@ class Way:
         most_items: how many items an event may hold.
         most_events: how many events an envelope may hold.
         cancels: whether an envelope can be cancelled.
+        orders: whether it can have an ordering key.
+        resumes: whether an envelope that a kill broke off may be sent again.
     """
 
     most_items: ClassVar[int]
     most_events: ClassVar[int] = 4
     cancels: ClassVar[bool] = True
+    orders: ClassVar[bool] = True
+    resumes: ClassVar[bool] = False
 
     def __init__(self, front: str, login: str, log: Log, chance: random.Random) -> None:
         self.front = front
@@ -134,7 +140,7 @@ class Batches(_Sdk):
 
     async def send(self, draft: Draft) -> None:
         try:
-            async with self.emitter.envelope() as envelope, AsyncExitStack() as together:
+            async with self.begin(draft) as envelope, AsyncExitStack() as together:
                 are_together = self.chance.random() < TOGETHER
                 for number, (type_name, _) in enumerate(draft.events):
                     async with AsyncExitStack() as alone:
@@ -148,8 +154,22 @@ class Batches(_Sdk):
                     raise ChangedMind
                 self.sealing(draft, envelope.id)
         except ChangedMind:
+            self.log.write(what="cancelled", ref=draft.ref)
             return
         self.sealed(draft, envelope.receipt)
+
+    def begin(self, draft: Draft) -> AsyncEnvelope:
+        """The envelope of a draft."""
+        return self.emitter.envelope(ordering_key=draft.ordering_key)
+
+
+class Once(Batches):
+    """The same under a key, so that what a kill broke off can be sent again and is there once."""
+
+    resumes = True
+
+    def begin(self, draft: Draft) -> AsyncEnvelope:
+        return self.emitter.envelope(ordering_key=draft.ordering_key, key=draft.ref)
 
 
 class Small(_Sdk):
@@ -161,7 +181,8 @@ class Small(_Sdk):
 
     async def send(self, draft: Draft) -> None:
         self.sealing(draft)
-        self.sealed(draft, await self.emitter.put(draft.events[0][0], draft.items(0)))
+        put = self.emitter.put(draft.events[0][0], draft.items(0), ordering_key=draft.ordering_key)
+        self.sealed(draft, await put)
 
 
 class Old(Way):
@@ -169,6 +190,7 @@ class Old(Way):
 
     most_items = 6
     most_events = 2
+    orders = False
 
     async def __aenter__(self) -> "Old":
         self._context = new_context()
@@ -191,6 +213,7 @@ class Old(Way):
             raise
         if draft.is_cancelled:
             await self._cancel(envelope_id)
+            self.log.write(what="cancelled", ref=draft.ref)
             return
         self.sealing(draft, envelope_id)
         end_envelope = partial(self._call, "end_envelope", self._token, envelope_id)
