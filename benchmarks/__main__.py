@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from benchmarks import ack, backlog_memory, batch_intake, end_to_end
+from benchmarks import ack, backlog_memory, batch_intake, end_to_end, restart
 from benchmarks.databases import KINDS, Databases, databases
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
@@ -19,6 +19,7 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "batch_intake": batch_intake.measure,
     "end_to_end": end_to_end.measure,
     "backlog_memory": backlog_memory.measure,
+    "restart": restart.measure,
 }
 
 

@@ -14,6 +14,7 @@ class Sizes:
         envelope_items: items of each envelope that is sent in batches.
         envelopes: how many of those.
         backlog_envelopes: how many of those wait for an absent consumer.
+        restart_items: items that wait while the broker is started, a hundred times the square of a whole number.
     """
 
     rounds: int = 3
@@ -22,3 +23,4 @@ class Sizes:
     envelope_items: int = 50_000
     envelopes: int = 16
     backlog_envelopes: int = 100
+    restart_items: int = 1_000_000
