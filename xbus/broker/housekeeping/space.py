@@ -51,7 +51,7 @@ class Space:
         Raises:
             Failed: journal_full.
         """
-        if self._max_bytes and self._look():
+        if self._look():
             raise self._refusal("a new envelope", self._max_bytes)
 
     def check_more(self) -> None:
@@ -65,6 +65,8 @@ class Space:
 
     def _look(self) -> bool:
         """Whether the journal is full now."""
+        if not self._max_bytes:
+            return False
         live = self.live_bytes
         if self._full != (live > self._max_bytes * (REOPEN_SHARE if self._full else 1)):
             self._full = not self._full

@@ -71,6 +71,8 @@ async def test_it_opens_again_a_little_below_the_limit(space: Space, holding: Ho
 async def test_without_a_limit_all_may_come(holding: Holding, health: Health) -> None:
     space = Space(cast(Journal, holding), 0, health)
     holding.elsewhere = 2**60
+    await space.refresh()
+    assert health.healthy
     space.check_new()
     space.check_more()
     await space.watch()
