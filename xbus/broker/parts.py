@@ -200,6 +200,7 @@ class BackPart:
                 config.trouble_after,
                 config.probe_interval,
             ),
+            health=shared.health,
         )
         self._pruner = Pruner(
             shared.journal,

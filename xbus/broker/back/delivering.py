@@ -36,6 +36,7 @@ from xbus.broker.journal.writes import FollowOrder
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.bell import Bell
+from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class Delivering:
         tasks: where all that goes on runs.
         settings: how it goes.
         random: for delays that are not all alike.
+        health: where trouble shows.
         catalog: the configuration as it is now.
     """
 
@@ -90,6 +92,7 @@ class Delivering:
         tasks: asyncio.TaskGroup,
         settings: Settings,
         random: Random,
+        health: Health,
         catalog: Callable[[], Catalog],
     ) -> None:
         self._journal = journal
@@ -101,7 +104,8 @@ class Delivering:
         supplies = Supplies(self._log, slots, tasks, settings.window_bytes)
         holds = Holds()
         self.troubles = Troubles(clock, after=settings.trouble_after, probe_interval=settings.probe_interval)
-        probing = Probing(self.troubles, registry, slots)
+        self.probing = Probing(self.troubles, registry, slots, health)
+        probing = self.probing
         self._order = Order()
         self.ledger.on_move = self._order.note
         self._outcomes = Outcomes(self.ledger, registry, holds, probing, self._order, settings.retry, clock, random)

@@ -25,6 +25,7 @@ from xbus.broker.journal.deliveries import read_next_due
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
+from xbus.supervision.health import Health
 
 
 class Listed:
@@ -112,7 +113,7 @@ async def due_rows(listed: Listed) -> AsyncIterator[DueRows]:
             cast(Log, listed),
             cast(Ledger, listed),
             cast(Deliveries, listed),
-            Probing(listed.troubles, cast(Registry, listed), Slots()),
+            Probing(listed.troubles, cast(Registry, listed), Slots(), Health("back", listed.clock)),
             InOrder(Order(), cast(Log, listed), cast(Ledger, listed), listed.clock),
             listed.clock,
             tasks,
