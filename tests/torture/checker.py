@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tests.torture.history import Commit, CommittedEvent, History, Received, Sent
 from tests.torture.items import event_ref
 
-SETTLE_SECONDS = 3.0
+SETTLE_SECONDS = 1.0
 """How long after a commit it may still be unwritten that it was told: a fault until then may make it come again."""
 
 EVERYBODYS = frozenset({"broker", "database"})
