@@ -101,8 +101,8 @@ def _envelopes() -> None:
         sa.Column(
             "content_hash",
             sa.LargeBinary(32),
-            comment="SHA-256 over its content however that is cut into segments, so that a repeat can be compared with it "
-            "when they are gone; only of a received envelope with an idempotency key.",
+            comment="What hash would be if each event were one segment: the same however it was cut, so that a repeat can "
+            "be compared with it when they are gone; only of a received envelope with an idempotency key.",
         ),
         sa.Column(
             "pruned_at",
