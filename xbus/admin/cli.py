@@ -11,6 +11,7 @@ from xbus.admin.commands.export import export
 from xbus.admin.commands.failure import failure
 from xbus.admin.commands.health import health
 from xbus.admin.commands.import_legacy import import_legacy
+from xbus.admin.commands.outbox import outbox
 from xbus.admin.commands.parked import parked
 from xbus.admin.commands.password import password
 from xbus.admin.commands.recipient import recipient
@@ -41,6 +42,7 @@ for command in (
     failure,
     health,
     import_legacy,
+    outbox,
     parked,
     password,
     recipient,

@@ -1,0 +1,99 @@
+"""``xbus outbox``."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from xbus.admin.address import broker_address
+from xbus.admin.output import block, facts, one_json
+from xbus.admin.program import config_option
+from xbus.admin.secret import password_file_option, password_of
+from xbus.emitter.flushing import flush_outbox
+from xbus.emitter.outbox import Outbox, OutboxStatus
+from xbus.errors import Refused
+
+HEADS = ("PLACE", "QUEUED", "BYTES", "KEY", "CODE", "CAUSE")
+
+file_argument = click.argument("path", type=click.Path(path_type=Path), metavar="FILE")
+places_argument = click.argument("places", nargs=-1, type=click.IntRange(1, 2**63 - 1), metavar="[PLACE]...")
+
+
+@click.group()
+def outbox() -> None:
+    """Look after an emitter's outbox: the file that keeps its envelopes while the bus is away."""
+
+
+@outbox.command()
+@file_argument
+@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object.")
+def status(path: Path, as_json: bool) -> None:
+    """Tell what waits in FILE, what the bus refused, and why nothing goes if that is so."""
+    with _opened(path) as box:
+        found = box.status()
+    click.echo(one_json(asdict(found)) if as_json else "\n".join(_told(found)))
+
+
+def _told(found: OutboxStatus) -> Iterator[str]:
+    trouble = None if found.trouble is None else "since {2}: {1} ({0})".format(*found.trouble)
+    yield from facts(
+        {
+            "waiting": found.waiting,
+            "bytes": found.waiting_bytes,
+            "oldest": found.oldest,
+            "refused": len(found.refused),
+            "trouble": trouble,
+        }
+    )
+    rows = [(each.place, each.queued_at, each.size, each.key, each.code, each.cause) for each in found.refused]
+    yield from block("Refused by the bus:", HEADS, rows)
+
+
+@outbox.command()
+@file_argument
+@config_option
+@click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
+@password_file_option
+@click.option("--url", help="The front's address; the configuration file tells it too.")
+def flush(path: Path, config_path: Path | None, login: str, password_file: Path | None, url: str | None) -> None:
+    """Send all that waits in FILE, in order; what the bus refuses is set aside."""
+    flushed = flush_outbox(path, broker_address("front", url, config_path), login, password_of(login, password_file))
+    click.echo(f"{_envelopes(flushed.sent)} sent.")
+    if flushed.refused:
+        raise Refused(f"{_envelopes(flushed.refused)} refused by the bus", f"see why with xbus outbox status {path}")
+
+
+@outbox.command()
+@file_argument
+@places_argument
+def retry(path: Path, places: tuple[int, ...]) -> None:
+    """Let what the bus refused into the line again, at its old place: those at the PLACEs, or all."""
+    with _opened(path) as box:
+        click.echo(f"{_envelopes(box.retry(places))} put back.")
+
+
+@outbox.command()
+@file_argument
+@places_argument
+@click.option("--all", "everything", is_flag=True, help="All that the bus refused.")
+def drop(path: Path, places: tuple[int, ...], everything: bool) -> None:
+    """Remove for good what the bus refused: those at the PLACEs."""
+    if everything == bool(places):
+        raise click.UsageError("Name the places of what to drop, or give --all.")
+    with _opened(path) as box:
+        click.echo(f"{_envelopes(box.drop(places))} dropped.")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Outbox]:
+    box = Outbox.existing(path)
+    try:
+        yield box
+    finally:
+        box.close()
+
+
+def _envelopes(count: int) -> str:
+    return "1 envelope" if count == 1 else f"{count:,} envelopes"
