@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tests.conftest import StartDaemon, StartProcess
-from tests.support.bus import PASSWORD, add_bus
+from tests.support.bus import PASSWORD, Nodes, add_bus
 from tests.support.journal import looking
 from tests.support.processes import Process, run, script
 from tests.support.waiting import wait_until
@@ -18,7 +18,7 @@ from xbus.broker.journal.log import read_log, read_segments
 from xbus.emitter.outbox import Outbox
 from xbus.rpc.codec import unpack, unpack_items
 
-TYPES = {"numbers": {"store": []}}
+TYPES: dict[str, Nodes] = {"numbers": {"store": []}}
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 ENVELOPES, EVENTS, ITEMS = 12, 2, 60
@@ -132,8 +132,17 @@ def test_a_consumer_that_is_killed_behind_its_commit_has_all_of_it_once(
     (tmp_path / "dies.py").write_text(DIES)
     (tmp_path / "password").write_text(PASSWORD)
     (tmp_path / "clients.csv").write_text("name\nAda\nGrace\n")
-    secret = ["--password-file", tmp_path / "password"]
-    emit = ["emit", tmp_path / "clients.csv", "--type", "clients", "--login", "emitter_1", "--url", daemon.front]
+    secret: list[str | Path] = ["--password-file", tmp_path / "password"]
+    emit: list[str | Path] = [
+        "emit",
+        tmp_path / "clients.csv",
+        "--type",
+        "clients",
+        "--login",
+        "emitter_1",
+        "--url",
+        daemon.front,
+    ]
     assert run(script("xbus"), *emit, *secret).returncode == 0
     consume = ["recipient", "run", "dies:Dies", "--login", "store_1", "--back", daemon.back]
     environment = {"PYTHONPATH": str(EXAMPLES.parent)}
