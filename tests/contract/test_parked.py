@@ -22,7 +22,7 @@ from xbus.broker.journal.log import read_head
 from xbus.broker.journal.overlays import OverlaidItem, list_overlaid
 from xbus.broker.journal.parked import Parked, find_parked
 from xbus.broker.journal.parked_items import ResumedEvent, drop_items, hold_item, resume_items
-from xbus.broker.journal.parked_list import Filters, list_parked
+from xbus.broker.journal.parked_list import Filters, list_parked, read_parked_page, read_parked_roles
 from xbus.broker.journal.parked_moves import Decision, drop_delivery, hold_delivery, resume_delivery
 from xbus.broker.journal.retention import read_stored_bytes
 from xbus.broker.journal.showing import show_envelope
@@ -112,6 +112,11 @@ async def test_what_is_parked_is_found(journal: Journal, scribe: Scribe, repair:
     }.items():
         assert len(await repair.do(list_parked, filters, 10)) == found, filters
     assert len(await repair.do(list_parked, Filters(), 1)) == 1
+    assert await repair.do(read_parked_roles, Filters()) == [scribe.role_id("store_1"), scribe.role_id("store_2")]
+    assert await repair.do(read_parked_roles, Filters(code="lost")) == []
+    page = await repair.do(read_parked_page, scribe.role_id("store_1"), Filters(event_type="notes"), 0, 10)
+    assert page == [(1, first.envelope_id)]
+    assert await repair.do(read_parked_page, scribe.role_id("store_1"), Filters(), 1, 10) == []
     assert [(parked.role, parked.items) for parked in await repair.parked(first)] == [("store_1", ()), ("store_2", ())]
     (alone,) = await repair.parked(second)
     assert (alone.delivery, [(item.number, item.index) for item in alone.items]) == (None, [(1, 0), (1, 2)])

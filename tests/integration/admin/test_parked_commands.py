@@ -439,6 +439,7 @@ WRONG = [
     ["correct", "{id}", "--item", "1", "--value", "1", "--edit", "--reason", "x"],
     ["correct", "{id}", "--item", "1", "--value", "1"],
     ["drop", "{id}", "--yes"],
+    ["drop", "{id}", "--yes", "--reason", " "],
 ]
 
 

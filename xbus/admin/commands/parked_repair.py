@@ -34,7 +34,15 @@ event_option = click.option(
 item_option = click.option(
     "--item", type=click.IntRange(0), metavar="INDEX", help="Only this item, counted from 0, that is parked alone."
 )
-reason_option = click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept.")
+
+
+def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
+    if not text.strip():
+        raise click.BadParameter("say why")
+    return text
+
+
+reason_option = click.option("--reason", required=True, callback=_not_blank, metavar="TEXT", help="Why; it is kept.")
 
 
 def role_option(explained: str) -> Callable[[Command], Command]:
@@ -148,7 +156,7 @@ def correct(
     decision = decision_of(SystemClock(), reason)
     with writing(url) as connection:
         place = find_place(connection, envelope_id, role, event, item)
-        correct_place(connection, place, after, decision)
+        correct_place(connection, place, present, after, decision)
         resumed = resume_place(connection, place, decision, Ids(SystemClock())) if resumes else None
     click.echo(f"Corrected item {item} of event {place.event.number} for {place.parked.role}.")
     click.echo("\n".join(_told(resumed)) if resumed else f"Next: xbus parked resume {envelope_id}")

@@ -3,15 +3,24 @@
 from dataclasses import dataclass, field, replace
 
 from xbus.admin.repair.moves import resume
-from xbus.broker.journal.connection import writing
-from xbus.broker.journal.parked import Parked, find_parked
-from xbus.broker.journal.parked_list import Filters, ParkedSummary, list_parked_envelopes, list_parked_items
-from xbus.broker.journal.parked_moves import Decision, resume_delivery
-from xbus.broker.journal.repeats import Past
+from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.parked import find_parked
+from xbus.broker.journal.parked_list import (
+    Filters,
+    ParkedSummary,
+    list_parked_items,
+    read_parked_page,
+    read_parked_roles,
+)
+from xbus.broker.journal.parked_moves import Decision, resume_deliveries
 from xbus.errors import Refused
 from xbus.ids import Ids
 
-PAGE = 200
+PAGE = 500
+"""How many envelopes one transaction resumes."""
+
+MOST_ENTRIES = 100_000
+"""How many entries of items that are parked alone are resumed at once; each becomes an envelope."""
 
 
 @dataclass(slots=True)
@@ -31,42 +40,36 @@ def resume_all(url: str, filters: Filters, decision: Decision, ids: Ids) -> Done
         filters: with ``until``, as what is resumed may be parked again at once.
     """
     done = Done()
-    while _resume_envelopes(url, filters, decision, done):
-        pass
-    while _resume_items(url, filters, decision, ids, done):
-        pass
+    with reading(url) as connection:
+        role_ids = read_parked_roles(connection, filters)
+        entries = list(list_parked_items(connection, filters, MOST_ENTRIES))
+    for role_id in role_ids:
+        done.envelopes += _resume_envelopes(url, role_id, filters, decision)
+    for entry in entries:
+        try:
+            done.items += _resume_items(url, entry, decision, ids)
+        except Refused as refusal:
+            done.refusals.append(refusal)
     return done
 
 
-def _resume_envelopes(url: str, filters: Filters, decision: Decision, done: Done) -> bool:
-    with writing(url) as connection:
-        page = list(list_parked_envelopes(connection, filters, PAGE))
-        for summary in page:
-            resume_delivery(connection, summary.role_id, summary.envelope_id, decision)
-    done.envelopes += len(page)
-    return bool(page)
-
-
-def _resume_items(url: str, filters: Filters, decision: Decision, ids: Ids, done: Done) -> bool:
-    """Resume one entry of the list, as each becomes an envelope; those that can't be resumed stay at its head."""
-    refused = len(done.refusals)
-    try:
+def _resume_envelopes(url: str, role_id: int, filters: Filters, decision: Decision) -> int:
+    """Resume those of one role, lowest position first; how many."""
+    resumed = after = 0
+    while True:
         with writing(url) as connection:
-            listed = list(list_parked_items(connection, filters, refused + 1))
-            if len(listed) <= refused:
-                return False
-            past, (parked,) = find_parked(connection, listed[-1].envelope_id, listed[-1].role)
-            entry = _entry(past, parked, listed[-1])
-            resume(connection, past, entry, decision, ids)
-    except Refused as refusal:
-        done.refusals.append(refusal)
-    else:
-        done.items += len(entry.items)
-    return True
+            page = read_parked_page(connection, role_id, filters, after, PAGE)
+            resumed += resume_deliveries(connection, role_id, [envelope_id for _, envelope_id in page], decision)
+        if len(page) < PAGE:
+            return resumed
+        after = page[-1][0]
 
 
-def _entry(past: Past, parked: Parked, listed: ParkedSummary) -> Parked:
-    """The items that an entry of the list is about."""
-    types = {event.event_id: event.type_name for event in past.events}
-    items = [item for item in parked.items if item.code == listed.code and types[item.event_id] in listed.types]
-    return replace(parked, delivery=None, items=tuple(items))
+def _resume_items(url: str, entry: ParkedSummary, decision: Decision, ids: Ids) -> int:
+    """Resume the items that an entry of the list is about; how many."""
+    with writing(url) as connection:
+        past, (parked,) = find_parked(connection, entry.envelope_id, entry.role)
+        types = {event.event_id: event.type_name for event in past.events}
+        items = [item for item in parked.items if item.code == entry.code and types[item.event_id] in entry.types]
+        resume(connection, past, replace(parked, delivery=None, items=tuple(items)), decision, ids)
+    return len(items)

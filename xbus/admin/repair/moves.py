@@ -56,25 +56,33 @@ def present_item(connection: Connection, place: Place) -> bytes:
     return read_item(connection, place.event, place.index) if corrected is None else corrected
 
 
-def correct(connection: Connection, place: Place, after: bytes, decision: Decision) -> None:
+def correct(connection: Connection, place: Place, present: bytes, after: bytes, decision: Decision) -> None:
     """Have a role get a parked item otherwise than it was sent.
 
     Args:
         connection: with a transaction open.
+        present: as it was when that was decided.
 
     Raises:
-        Refused: it is so already (``unchanged``), or no longer parked (``not_parked``).
+        Refused: it is so already (``unchanged``), was corrected meanwhile (``corrected_meanwhile``), or is no longer
+            parked (``not_parked``).
     """
-    if present_item(connection, place) == after:
+    if place.alone is not None:
+        hold_item(connection, place.parked, place.alone)
+    else:
+        hold_delivery(connection, place.parked.role_id, place.past.envelope_id)
+    if present_item(connection, place) != present:
+        raise Refused(
+            f"item {place.index} of event {place.event.number} was just corrected by somebody else",
+            "look at it again",
+            code="corrected_meanwhile",
+        )
+    if present == after:
         raise Refused(
             f"item {place.index} of event {place.event.number} is so already",
             "resume it, or give it otherwise",
             code="unchanged",
         )
-    if place.alone is not None:
-        hold_item(connection, place.parked, place.alone)
-    else:
-        hold_delivery(connection, place.parked.role_id, place.past.envelope_id)
     before = read_item(connection, place.event, place.index)
     add_correction(connection, place.parked.role_id, place.event.event_id, place.index, before, after, decision)
 

@@ -64,12 +64,38 @@ def list_parked(connection: sa.Connection, filters: Filters, limit: int) -> list
     """
     if filters.role is not None:
         known_role_id(connection, filters.role)
-    found = [*list_parked_envelopes(connection, filters, limit), *list_parked_items(connection, filters, limit)]
+    found = [*_whole_envelopes(connection, filters, limit), *list_parked_items(connection, filters, limit)]
     return sorted(found, key=lambda summary: (summary.since, summary.position), reverse=True)[:limit]
 
 
-def list_parked_envelopes(connection: sa.Connection, filters: Filters, limit: int) -> Iterator[ParkedSummary]:
-    """Envelopes that are parked as a whole, the newest first."""
+def read_parked_roles(connection: sa.Connection, filters: Filters) -> list[int]:
+    """The roles for which envelopes are parked as a whole."""
+    role_id = model.delivery.c.role_id
+    statement = sa.select(role_id).select_from(_joined_deliveries()).where(*_meant_whole(filters)).distinct()
+    return sorted(connection.execute(statement).scalars())
+
+
+def read_parked_page(
+    connection: sa.Connection, role_id: int, filters: Filters, after: int, limit: int
+) -> list[tuple[int, UUID]]:
+    """Envelopes that are parked as a whole for a role, in position order: position and id.
+
+    Args:
+        after: a position; what is returned lies above it.
+        limit: how many at the most.
+    """
+    delivery = model.delivery.c
+    statement = (
+        sa.select(delivery.position, delivery.envelope_id)
+        .select_from(_joined_deliveries())
+        .where(delivery.role_id == role_id, delivery.position > after, *_meant_whole(filters))
+        .order_by(delivery.position)
+        .limit(limit)
+    )
+    return [(position, envelope_id) for position, envelope_id in connection.execute(statement)]
+
+
+def _whole_envelopes(connection: sa.Connection, filters: Filters, limit: int) -> Iterator[ParkedSummary]:
     delivery = model.delivery.c
     statement = (
         sa.select(
@@ -83,8 +109,7 @@ def list_parked_envelopes(connection: sa.Connection, filters: Filters, limit: in
             delivery.cause,
             delivery.changed_at,
         )
-        .join(model.role, model.role.c.id == delivery.role_id)
-        .join(model.service, model.service.c.id == model.role.c.service_id)
+        .select_from(_joined_deliveries())
         .where(*_meant_whole(filters))
         .order_by(delivery.changed_at.desc(), delivery.position.desc())
         .limit(limit)
@@ -97,8 +122,14 @@ def list_parked_envelopes(connection: sa.Connection, filters: Filters, limit: in
         )
 
 
+def _joined_deliveries() -> sa.FromClause:
+    """Deliveries, with all that :func:`_meant_whole` asks about."""
+    with_role = model.delivery.join(model.role, model.role.c.id == model.delivery.c.role_id)
+    return with_role.join(model.service, model.service.c.id == model.role.c.service_id)
+
+
 def _meant_whole(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
-    """Which deliveries are meant, in a statement that joins them with role and service."""
+    """Which deliveries are meant, in a statement over :func:`_joined_deliveries`."""
     delivery = model.delivery.c
     yield delivery.state == DeliveryState.PARKED.value
     yield from _of_role(filters)

@@ -1,5 +1,6 @@
 """What a person does about an envelope that is parked for a role: resume it, correct items of it, drop it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -45,17 +46,35 @@ def resume_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, 
     Raises:
         Refused: it is no longer parked (``not_parked``).
     """
+    if not resume_deliveries(connection, role_id, [envelope_id], decision):
+        raise not_parked(connection, envelope_id)
+
+
+def resume_deliveries(connection: sa.Connection, role_id: int, envelope_ids: Sequence[UUID], decision: Decision) -> int:
+    """Have those of some envelopes delivered again that are parked still; how many they are."""
     check_move(DELIVERY_MOVES, DeliveryState.PARKED, DeliveryState.RETRY)
-    resumed = sa.update(model.delivery).values(
-        state=DeliveryState.RETRY.value,
-        attempts=0,
-        code=RESUMED,
-        cause=f"resumed by {decision.told}",
-        changed_at=decision.at,
-        due_at=None,
+    delivery = model.delivery.c
+    resumed = (
+        sa.update(model.delivery)
+        .where(
+            delivery.role_id == role_id,
+            delivery.envelope_id.in_(envelope_ids),
+            delivery.state == DeliveryState.PARKED.value,
+        )
+        .values(
+            state=DeliveryState.RETRY.value,
+            attempts=0,
+            code=RESUMED,
+            cause=f"resumed by {decision.told}",
+            changed_at=decision.at,
+            due_at=None,
+        )
+        .returning(delivery.envelope_id)
     )
-    _move(connection, resumed, role_id, envelope_id)
-    _remember(connection, role_id, envelope_id, RESUMED, decision)
+    moved = connection.execute(resumed).scalars().all()
+    for envelope_id in moved:
+        _remember(connection, role_id, envelope_id, RESUMED, decision)
+    return len(moved)
 
 
 def drop_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, decision: Decision) -> None:
