@@ -6,8 +6,8 @@ from pathlib import Path
 
 DATABASES = ("sqlite", "postgresql")
 PEAK_RSS_MIB = 256.0
-"""Half as much again as it takes, most of which is for hashing passwords at logins. What grows with the traffic would be
-far above it after 500 cycles."""
+"""Half as much again as it takes, most of which is for hashing passwords at logins. What grows with the traffic is far
+above it after 500 cycles."""
 
 
 @dataclass(frozen=True)
