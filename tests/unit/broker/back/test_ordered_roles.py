@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.back import Broker, running
 from tests.support.journal import memory_engine
@@ -30,27 +32,29 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
 
 
-def ordered_engine() -> sa.Engine:
-    """A database in which the first store wants order."""
-    engine = memory_engine()
-    set_ordered(engine, True)
-    return engine
+async def change(journal: Journal, *statements: sa.Update | sa.Delete) -> None:
+    """What somebody else does in the database; in memory it has one connection, which reads share with writes."""
+
+    def carry_out(connection: sa.Connection) -> None:
+        for statement in statements:
+            connection.execute(statement)
+
+    await journal.read(carry_out)
 
 
-def set_ordered(engine: sa.Engine, ordered: bool) -> None:
-    with engine.begin() as connection:
-        connection.execute(sa.update(model.role).where(model.role.c.login == "store_1").values(ordered=ordered))
-        connection.execute(sa.update(model.configuration).values(version=model.configuration.c.version + 1))
+async def set_ordered(journal: Journal, ordered: bool) -> None:
+    await change(
+        journal,
+        sa.update(model.role).where(model.role.c.login == "store_1").values(ordered=ordered),
+        sa.update(model.configuration).values(version=model.configuration.c.version + 1),
+    )
 
 
 @pytest.fixture
-def engine() -> sa.Engine:
-    return ordered_engine()
-
-
-@pytest.fixture
-async def journal(engine: sa.Engine) -> AsyncIterator[Journal]:
-    async with Journal(engine, "broker") as journal:
+async def journal() -> AsyncIterator[Journal]:
+    """One of a bus whose first store wants order."""
+    async with Journal(memory_engine(), "broker") as journal:
+        await set_ordered(journal, True)
         yield journal
 
 
@@ -100,22 +104,21 @@ async def until_states(journal: Journal, *expected: tuple[str | None, str]) -> N
         await asyncio.sleep(0)
 
 
-def resume(engine: sa.Engine, broker: Broker | None = None) -> None:
+PARKED = model.delivery.c.state == DeliveryState.PARKED
+
+
+async def resume(broker: Broker) -> None:
     """What an operator does to all that is parked."""
-    parked = model.delivery.c.state == DeliveryState.PARKED
-    with engine.begin() as connection:
-        connection.execute(sa.update(model.delivery).where(parked).values(state=DeliveryState.RETRY, attempts=0))
-    if broker is not None:
-        broker.pass_time(10)
-
-
-def drop(engine: sa.Engine, broker: Broker) -> None:
-    with engine.begin() as connection:
-        connection.execute(sa.delete(model.delivery).where(model.delivery.c.state == DeliveryState.PARKED))
+    await change(broker.journal, sa.update(model.delivery).where(PARKED).values(state=DeliveryState.RETRY, attempts=0))
     broker.pass_time(10)
 
 
-async def test_a_key_that_is_parked_holds_only_itself_until_it_is_resumed(journal: Journal, engine: sa.Engine) -> None:
+async def drop(broker: Broker) -> None:
+    await change(broker.journal, sa.delete(model.delivery).where(PARKED))
+    broker.pass_time(10)
+
+
+async def test_a_key_that_is_parked_holds_only_itself_until_it_is_resumed(journal: Journal) -> None:
     store = Store()
     store.refused = {"a1"}
     async with running(journal) as broker:
@@ -124,23 +127,23 @@ async def test_a_key_that_is_parked_holds_only_itself_until_it_is_resumed(journa
         await until_states(journal, ("a", "parked"), ("a", "held"), ("a", "held"))
         assert store.taken == ["b1", "-1", "b2"]
         store.refused.clear()
-        resume(engine, broker)
+        await resume(broker)
         await until_states(journal)
         await put(broker, "a4")
         await broker.until(lambda: store.of("a") == ["a1", "a2", "a3", "a4"])
     assert await broker.cursor() == 7
 
 
-async def test_one_that_is_dropped_lets_the_next_one_go(journal: Journal, engine: sa.Engine) -> None:
+async def test_one_that_is_dropped_lets_the_next_one_go(journal: Journal) -> None:
     store = Store()
     store.refused = {"a1", "a3"}
     async with running(journal) as broker:
         await store.register(broker)
         await put(broker, "a1", "a2", "a3", "a4")
         await until_states(journal, ("a", "parked"), *[("a", "held")] * 3)
-        drop(engine, broker)
+        await drop(broker)
         await until_states(journal, ("a", "parked"), ("a", "held"))
-        drop(engine, broker)
+        await drop(broker)
         await until_states(journal)
     assert store.taken == ["a2", "a4"]
 
@@ -186,7 +189,7 @@ async def test_what_waits_for_a_worker_holds_its_key(journal: Journal) -> None:
     assert broker.items("store_1") == [b"b1", b"a1", b"a2"]
 
 
-async def test_what_is_held_survives_a_crash(journal: Journal, engine: sa.Engine) -> None:
+async def test_what_is_held_survives_a_crash(journal: Journal) -> None:
     store = Store()
     store.refused = {"a1"}
     async with running(journal, clean=False) as broker:
@@ -203,7 +206,7 @@ async def test_what_is_held_survives_a_crash(journal: Journal, engine: sa.Engine
         await until_states(journal, *parked_a, ("b", "parked"), ("b", "held"), ("a", "held"))
         assert store.of("c") == ["c1"]
         store.answer = lambda item: TAKEN
-        resume(engine, broker)
+        await resume(broker)
         await until_states(journal)
     assert store.of("a") == ["a1", "a2", "a3", "a4"]
     assert store.of("b") == ["b1", "b2", "b3"]
@@ -227,50 +230,107 @@ async def test_a_recipient_that_is_replaced_changes_no_order(journal: Journal) -
     assert store.of("a") == ["a1", "a2"]
 
 
-async def test_many_that_are_held_are_read_by_the_page(journal: Journal, engine: sa.Engine) -> None:
+async def test_many_that_are_held_are_read_by_the_page(journal: Journal) -> None:
     store = Store()
     store.refused = {"a000"}
-    expected = [f"a{number:03}" for number in range(250)]
+    expected = [f"a{number:03}" for number in range(130)]
     async with running(journal) as broker:
         await store.register(broker)
         await put(broker, *expected)
-        while len(await states(journal)) < 250:
+        while len(await states(journal)) < 130:
             await asyncio.sleep(0)
         store.refused.clear()
-        resume(engine, broker)
+        await resume(broker)
         await until_states(journal)
     assert store.taken == expected
 
 
-async def test_a_role_that_comes_to_want_order_keeps_what_it_has(journal: Journal, engine: sa.Engine) -> None:
-    set_ordered(engine, False)
+async def test_a_role_that_comes_to_want_order_keeps_what_it_has(journal: Journal) -> None:
+    await set_ordered(journal, False)
     store = Store()
     store.refused = {"a1", "a2"}
     async with running(journal) as broker:
         await store.register(broker)
         await put(broker, "a1", "a2", "b1")
         await until_states(journal, (None, "parked"), (None, "parked"))
-    set_ordered(engine, True)
+    await set_ordered(journal, True)
     async with running(journal) as broker:
         await store.register(broker)
         await put(broker, "a3", "b2")
         await until_states(journal, ("a", "parked"), ("a", "parked"), ("a", "held"))
         store.refused.clear()
-        resume(engine, broker)
+        await resume(broker)
         await until_states(journal)
     assert store.taken == ["b1", "b2", "a1", "a2", "a3"]
 
 
-async def test_a_role_that_wants_order_no_longer_is_not_held_up(journal: Journal, engine: sa.Engine) -> None:
+async def test_a_role_that_wants_order_no_longer_is_not_held_up(journal: Journal) -> None:
     store = Store()
     store.refused = {"a1"}
     async with running(journal) as broker:
         await store.register(broker)
         await put(broker, "a1", "a2")
         await until_states(journal, ("a", "parked"), ("a", "held"))
-        set_ordered(engine, False)
+        await set_ordered(journal, False)
         await broker.refresh_configuration()
         await broker.until(lambda: broker.back.registry.get(broker.scribe.role_id()) is None)
         await store.register(broker)
         await until_states(journal, (None, "parked"))
     assert store.taken == ["a2"]
+
+
+# -- the rule, whatever happens --------------------------------------------------------------------------------------
+
+KEYS = st.sampled_from("ab-")
+ENDS = st.sampled_from([TAKEN, TAKEN, TAKEN, BROKEN, LOST, REFUSED])
+STEPS = st.one_of(KEYS, KEYS, KEYS, st.sampled_from(["register again", "leave", "crash", "stop", "resume", "pause"]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(STEPS, min_size=3, max_size=25), st.lists(ENDS, max_size=25))
+def test_each_key_is_taken_in_order_whatever_happens(steps: list[str], ends: list[Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lanes, "GATHER_SECONDS", 0)
+        asyncio.run(carry_out(steps, ends))
+
+
+async def carry_out(steps: list[str], ends: list[Any]) -> None:
+    store = Store()
+    left = list(ends)
+    store.answer = lambda item: left.pop() if left else TAKEN
+    sent: list[str] = []
+    async with Journal(memory_engine(), "broker") as journal:
+        await set_ordered(journal, True)
+        while steps:
+            async with running(journal, retry=AT_ONCE, clean=steps[0] != "crash") as broker:
+                await store.register(broker)
+                steps = await until_it_goes_down(steps, broker, store, sent)
+        left.clear()
+        async with running(journal, retry=AT_ONCE) as broker:
+            await store.register(broker)
+            while set(store.taken) != set(sent):
+                await resume(broker)
+                await asyncio.sleep(0)
+    for key in "ab-":
+        assert store.of(key) == [item for item in sent if item[0] == key]
+
+
+async def until_it_goes_down(steps: list[str], broker: Broker, store: Store, sent: list[str]) -> list[str]:
+    for number, step in enumerate(steps):
+        match step:
+            case "crash" | "stop":
+                return steps[number + 1 :]
+            case "register again":
+                await store.register(broker)
+            case "leave":
+                if broker.back.is_registered(broker.scribe.role_id()):
+                    await broker.leave("store_1")
+            case "resume":
+                await resume(broker)
+            case "pause":
+                for _ in range(50):
+                    await asyncio.sleep(0)
+            case key:
+                sent.append(f"{key}{len(sent)}")
+                await put(broker, sent[-1])
+    return []
