@@ -11,6 +11,7 @@ from xbus.broker.back.decisions import Decisions
 from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.holds import Holds
 from xbus.broker.back.in_order import InOrder
+from xbus.broker.back.isolating import Isolating
 from xbus.broker.back.lanes import Lanes
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
@@ -119,6 +120,7 @@ class Delivering:
             self._outcomes,
             probing,
             self._order,
+            Isolating(self._log, catalog),
             tasks,
             worker_grace=settings.worker_grace,
         )

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from xbus.broker.back import fate
 from xbus.broker.back.failures import own_fault
 from xbus.broker.back.holds import Holds
+from xbus.broker.back.isolating import Isolating
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
@@ -21,7 +22,7 @@ from xbus.broker.back.run import Run
 from xbus.broker.back.supplies import Supplies
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.overlays import read_overlays
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import Delivery, IsolatedItem
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Deliveries:
         outcomes: where it is noted what came of runs.
         probing: who is in trouble, and gets less.
         order: which envelopes have to wait for others of their ordering key.
+        isolating: which bad items are parked alone.
         tasks: where runs run.
         worker_grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
@@ -54,6 +56,7 @@ class Deliveries:
         outcomes: Outcomes,
         probing: Probing,
         order: Order,
+        isolating: Isolating,
         tasks: asyncio.TaskGroup,
         *,
         worker_grace: float,
@@ -67,6 +70,7 @@ class Deliveries:
         self._outcomes = outcomes
         self._probing = probing
         self._order = order
+        self._isolating = isolating
         self._tasks = tasks
         self._worker_grace = worker_grace
         self._runs: set[asyncio.Task[None]] = set()
@@ -257,6 +261,7 @@ class Deliveries:
         in_turn = [recipient.role.id for recipient in recipients if recipient.role.id not in rows]
         # Runs of one envelope for several roles may need the same worker, which would get its events mixed.
         turn = self._turns.setdefault(envelope.envelope_id, asyncio.Lock())
+        bad_items: Mapping[int, Sequence[IsolatedItem]] = {}
         try:
             await turn.acquire()
             try:
@@ -264,15 +269,17 @@ class Deliveries:
                 await run.carry_out(envelope, settled)
             finally:
                 self._end_turn(turn, run)
+            bad_items = await self._isolating.bad_items(envelope, recipients, run.failures)
         except Exception as error:
             # A fault of ours with this envelope: it is parked, and all others go on.
             log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})
             run.fail_all(own_fault(error))
+        # From here to what is noted of the failures nothing may wait: another run could begin in between.
         for recipient in recipients:
             self._supplies.give_back(recipient)
         for worker in run.workers_done:
             self._outcomes.worked(worker)
-        retried = self._outcomes.failed(envelope, recipients, rows, run.failures)
+        retried = self._outcomes.failed(envelope, recipients, rows, run.failures, bad_items)
         try:
             if rows or run.failures:
                 # Whoever reads rows must not find one of this run as it was before.

@@ -12,6 +12,9 @@ from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
 
+ISOLATED = "isolated"
+"""The code of a delivery that comes again as items were refused that are parked alone."""
+
 
 def before_its_turn(role_id: int, envelope: LogEnvelope, ordering_key: str | None, *, attempts: int) -> Delivery:
     """A delivery that has no row yet.
@@ -90,7 +93,7 @@ def may_have_begun(attempt: Delivery) -> bool:
     Args:
         attempt: the delivery, with the coming attempt counted.
     """
-    return attempt.attempts > 1 or attempt.code == RESUMED
+    return attempt.attempts > 1 or attempt.code in (RESUMED, ISOLATED)
 
 
 def probe(delivery: Delivery) -> Delivery:
@@ -101,6 +104,23 @@ def probe(delivery: Delivery) -> Delivery:
 def not_counted(attempt: Delivery) -> Delivery:
     """The attempt came to nothing for a reason that has nothing to do with the envelope."""
     return replace(attempt, attempts=max(attempt.attempts - 1, 1))
+
+
+def isolated(attempt: Delivery, cause: str) -> Delivery:
+    """It comes again at once, as items were refused that are parked alone; the attempt does not count.
+
+    Args:
+        cause: which items and why, in a sentence.
+    """
+    return replace(
+        attempt,
+        state=DeliveryState.RETRY,
+        attempts=attempt.attempts - 1,
+        code=ISOLATED,
+        cause=cause,
+        service=None,
+        due_at=None,
+    )
 
 
 def after_failure(

@@ -62,6 +62,8 @@ def concerned_services(failure: RecipientFailed, graph: Graph) -> frozenset[str]
 def in_words(items: Iterable[IsolatedItem]) -> str:
     """Which items were isolated and why, in a sentence."""
     listed = list(items)
+    if not listed:
+        return "stopped, as another recipient refused items that are parked alone"
     shown = ", ".join(str(item.index) for item in listed[:SHOWN_INDICES])
     more = ", ..." if len(listed) > SHOWN_INDICES else ""
     return f"goes on without item {shown}{more}: {listed[0].cause}"

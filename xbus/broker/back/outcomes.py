@@ -8,6 +8,7 @@ from random import Random
 from xbus.broker.back import fate
 from xbus.broker.back.failures import FailureClass, RecipientFailed
 from xbus.broker.back.holds import Holds
+from xbus.broker.back.isolation import in_words
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.order import Order
 from xbus.broker.back.policy import RetryPolicy
@@ -16,7 +17,7 @@ from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Absent, AnyOf
 from xbus.broker.journal.log import LogEnvelope
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import Delivery, IsolatedItem
 from xbus.clock import Clock
 from xbus.states import DeliveryState
 
@@ -91,6 +92,7 @@ class Outcomes:
         recipients: Sequence[Recipient],
         rows: Mapping[int, Delivery],
         failures: Mapping[int, RecipientFailed | Absent],
+        bad_items: Mapping[int, Sequence[IsolatedItem]],
     ) -> list[int]:
         """Note what went wrong, and what becomes of it.
 
@@ -98,6 +100,7 @@ class Outcomes:
             recipients: all consumers of the run.
             rows: the delivery rows of those that did not get it in its turn, by role id, with this attempt counted.
             failures: why those that have not committed could not, by role id.
+            bad_items: see ``Isolating.bad_items``.
 
         Returns:
             The ids of the roles for which it comes again.
@@ -113,8 +116,10 @@ class Outcomes:
             if why is None:
                 continue
             row = rows.get(recipient.role.id)
-            new = self._after(row or self.before_its_turn(envelope, recipient.role.id, attempts=1), recipient, why)
-            self._ledger.move(row, new)
+            attempt = row or self.before_its_turn(envelope, recipient.role.id, attempts=1)
+            items = bad_items.get(recipient.role.id)
+            new = self._after(attempt, recipient, why) if items is None else fate.isolated(attempt, in_words(items))
+            self._ledger.move(row, new, items or ())
             if new.state is DeliveryState.RETRY:
                 retried.append(recipient.role.id)
             log.warning(

@@ -80,3 +80,4 @@ def test_it_is_said_in_words() -> None:
     items = refused_items(refused(([1, 2, 3], "no price")), EVENT, TYPE, NONE_YET)
     assert in_words(items) == "goes on without item 1, 2, 3: no price"
     assert in_words(items * 2) == "goes on without item 1, 2, 3, 1, 2, ...: no price"
+    assert in_words([]) == "stopped, as another recipient refused items that are parked alone"

@@ -94,7 +94,9 @@ def _move_delivery(connection: sa.Connection, write: writes.Progress, move: writ
         remember(connection, write.at, "delivery", subject_id, delivery.state, delivery.cause)
     if move.isolated:
         connection.execute(_INSERT_PARKED_ITEM, [_parked_item_row(write, delivery, item) for item in move.isolated])
-        remember(connection, write.at, "delivery", subject_id, "isolated", delivery.cause)
+        for item in move.isolated:
+            item_id = f"{delivery.role_id} {item.event_id} {item.index}"
+            remember(connection, write.at, "item", item_id, ItemState.PARKED, item.cause)
 
 
 def _service_id(connection: sa.Connection, name: str | None) -> int | None:
