@@ -8,7 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.event_states import DROPPED, RETRIED
+from xbus.broker.journal.event_states import DROPPED, REROUTED, RETRIED
 from xbus.broker.journal.repeats import Past, read_past
 from xbus.broker.journal.showing import show_envelope
 from xbus.broker.journal.tracking import known_role_id
@@ -82,7 +82,7 @@ def not_parked(connection: sa.Connection, envelope_id: UUID, role: str | None = 
     detail = show_envelope(connection, envelope_id)
     states = [
         f"{progress.state} for {progress.role}"
-        + (f" ({progress.cause})" if progress.state in (RETRIED, DROPPED) else "")
+        + (f" ({progress.cause})" if progress.state in (RETRIED, DROPPED, REROUTED) else "")
         for progress in (() if detail is None else detail.summary.roles)
         if progress.role is not None and role in (None, progress.role)
     ]
