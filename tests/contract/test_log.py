@@ -1,6 +1,7 @@
 """What emitters' calls come to in the journal, and how it is read back: the same on every database."""
 
 import asyncio
+import hashlib
 import uuid
 
 import pytest
@@ -9,7 +10,7 @@ from tests.support.journal import NOW, Scribe
 from xbus.broker.journal.catalog import read_graph
 from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import read_at, read_head, read_log, read_segments
+from xbus.broker.journal.log import digest_segments, read_at, read_head, read_log, read_segments
 from xbus.broker.journal.segments import content_hash
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, StartEnvelope, StartEvent
 from xbus.errors import EventIdTaken, JournalError, JournalUnavailable
@@ -321,3 +322,27 @@ async def test_an_envelope_without_events_is_in_the_log_too(journal: Journal, sc
     await scribe.put()
     (envelope,) = await journal.read(read_log, 0, 10)
     assert envelope.events == ()
+
+
+async def test_an_envelope_keeps_its_keys_and_the_hash_of_its_content(journal: Journal, scribe: Scribe) -> None:
+    envelope_id, _ = scribe.start_envelope(ordering_key="client 7", idempotency_key="invoice 17 \u00e9")
+    event_id, _ = scribe.start_event(envelope_id)
+    scribe.append(envelope_id, event_id, 0, [b"a", b"b"])
+    scribe.end_event(envelope_id, event_id, 2)
+    await journal.write(Seal(envelope_id, 1, 2, NOW, content_hash=b"\0" * 32))
+    stored = await journal.read(read_envelope, envelope_id)
+    assert stored is not None
+    assert (stored.key, stored.content_hash, stored.pruned) == ("invoice 17 \u00e9", b"\0" * 32, False)
+
+
+async def test_the_data_of_an_event_is_hashed_page_by_page(journal: Journal, scribe: Scribe) -> None:
+    envelope_id, _ = scribe.start_envelope()
+    event_id, _ = scribe.start_event(envelope_id)
+    for index in range(5):
+        await scribe.append(envelope_id, event_id, index, [b"%d" % index])
+    digest, next_index = hashlib.sha256(), 0
+    pages = 0
+    while (after := await journal.read(digest_segments, event_id, next_index, 5, digest)) is not None:
+        next_index, pages = after, pages + 1
+    assert (next_index, pages > 1) == (5, True)
+    assert digest.digest() == hashlib.sha256(pack_items([b"%d" % index for index in range(5)])).digest()

@@ -197,14 +197,12 @@ class KnownEnvelopes:
                     event.event_id: await stored_digest(self._journal, event.event_id) for event in stored.events
                 }
             return self._keep(OpenEnvelope.of_stored(stored, digests))
-        if stored.key is not None and stored.pruned:
-            return self._compare(stored)
-        if stored.pruned and stored.state is EnvelopeState.RECEIVED:
-            return RemovedEnvelope(stored, self._journal, self._answers.replies)
         past = PastEnvelope(stored, self._journal, self._answers.replies)
-        if stored.key is None or stored.state is EnvelopeState.CANCELLED:
+        if stored.state is EnvelopeState.CANCELLED:
             return past
-        return SealedEnvelope(past, stored.key)
+        if stored.key is not None:
+            return self._compare(stored) if stored.pruned else SealedEnvelope(past, stored.key)
+        return RemovedEnvelope(stored, self._journal, self._answers.replies) if stored.pruned else past
 
     def _compare(self, stored: StoredEnvelope) -> PrunedEnvelope:
         pruned = self._pruned.get(stored.envelope_id)

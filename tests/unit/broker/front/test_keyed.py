@@ -255,6 +255,7 @@ async def test_a_cancelled_key_may_be_used_again(first: Sender, second: Sender, 
         cancelled = first.verbs.cancel_envelope(first.token, first.envelope_id)
         await second.start()
         assert await answered(cancelled) is True
+        await prune(journal, first.envelope_id)
     receipt = await second.send([b"a"])
     assert receipt["envelope_id"] == str(keyed_envelope_id(north.emitter_id, KEY, 2))
     assert await first.put([b"a"]) == receipt
