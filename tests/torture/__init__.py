@@ -20,7 +20,7 @@
     checker.py     judges it: pure
     run.py         all of the above, one after the other
 
-Beside them: ``items.py`` makes items that tell where they come from, ``sending.py`` has the ways to send them,
-``program.py`` owns a process, ``leash.py`` lets none outlive the run, ``proxy.py`` holds or cuts connections,
-``drain.py`` waits until all has arrived.
+Beside them: ``items.py`` makes items that tell where they come from, ``sending.py`` and ``old_sending.py`` have the
+ways to send them, ``program.py`` owns a process, ``leash.py`` lets none outlive the run, ``proxy.py`` holds or cuts
+connections, ``drain.py`` waits until all has arrived.
 """

@@ -81,10 +81,11 @@ def missing(history: History) -> list[tuple[str, str]]:
 
 
 def _lost(history: History) -> Iterator[Violation]:
+    arrived = {commit.ref: commit.envelope_id for commits in history.commits.values() for commit in commits}
     for sent in history.sent.values():
         if not sent.sealed:
             continue
-        received = history.received.get(sent.envelope_id or "")
+        received = history.received.get(sent.envelope_id or arrived.get(sent.ref, ""))
         if received is None:
             yield Violation("lost", f"{_name(sent)} was acknowledged as sealed, and the journal has not received it")
         elif sent.position not in (None, received.position):

@@ -7,7 +7,8 @@ import signal
 from pathlib import Path
 
 from tests.torture.history import Log, lines
-from tests.torture.sending import Batches, Draft, Old, Once, Small, Way
+from tests.torture.old_sending import Old
+from tests.torture.sending import Batches, Draft, Once, Queued, Small, Way
 from xbus.errors import CallError, Failed
 
 TYPES = ("orders", "notices")
@@ -23,7 +24,7 @@ ORDERING_KEYS = (None, "north", "south")
 ENDS = frozenset({"sealed", "cancelled", "given_up", "refused"})
 """What is written at the end of an envelope."""
 
-WAYS: dict[str, type[Way]] = {"batches": Batches, "once": Once, "small": Small, "old": Old}
+WAYS: dict[str, type[Way]] = {"batches": Batches, "once": Once, "outbox": Queued, "small": Small, "old": Old}
 """By the first word of the login."""
 
 

@@ -24,6 +24,7 @@ class Log:
     """
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         os.ftruncate(self._file, _whole_lines(path))
 

@@ -1,20 +1,16 @@
-"""The ways in which emitters under torture send: by batches, whole envelopes in one call, and as in 0.2.0."""
+"""The ways in which emitters under torture send by the SDK; ``old_sending.py`` has the one of 0.2.0."""
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 from tests.support.bus import PASSWORD
 from tests.torture.history import Log
 from tests.torture.items import event_ref, make
 from xbus.emitter import AsyncEmitter, AsyncEnvelope, Receipt
-from xbus.errors import CallError, Failed, Refused
-from xbus.rpc.client import Client
-from xbus.rpc.context import new_context
 
 INSIST_SECONDS = 60.0
 """How long calls are made again: longer than anything that was struck stays away."""
@@ -109,18 +105,26 @@ class Way:
         self.log.write(what="sealing", ref=draft.ref, id=envelope_id)
 
     def sealed(self, draft: Draft, receipt: Receipt) -> None:
-        """Write down the receipt."""
-        self.log.write(what="sealed", ref=draft.ref, id=receipt.envelope_id, position=receipt.position)
+        """Write down the receipt; what went into an outbox has its id and its position later."""
+        envelope_id, position = (None, None) if receipt.queued else (receipt.envelope_id, receipt.position)
+        self.log.write(what="sealed", ref=draft.ref, id=envelope_id, position=position)
 
 
 class _Sdk(Way):
     """By the SDK."""
+
+    @property
+    def outbox(self) -> Path | None:
+        """The file of its outbox, if it has one."""
+        return None
 
     async def __aenter__(self) -> "_Sdk":
         self.emitter = AsyncEmitter(
             self.front,
             self.login,
             PASSWORD,
+            outbox=self.outbox,
+            outbox_seconds=INSIST_SECONDS,
             retry_seconds=INSIST_SECONDS,
             answer_seconds=ANSWER_SECONDS,
             batch_items=50,
@@ -152,7 +156,7 @@ class Batches(_Sdk):
                                 await asyncio.sleep(self.chance.uniform(0, LONGEST_PAUSE_SECONDS))
                 if draft.is_cancelled:
                     raise ChangedMind
-                self.sealing(draft, envelope.id)
+                self.sealing(draft, self.known_id(envelope))
         except ChangedMind:
             self.log.write(what="cancelled", ref=draft.ref)
             return
@@ -162,6 +166,10 @@ class Batches(_Sdk):
         """The envelope of a draft."""
         return self.emitter.envelope(ordering_key=draft.ordering_key)
 
+    def known_id(self, envelope: AsyncEnvelope) -> str | None:
+        """The id under which consumers will get it."""
+        return envelope.id
+
 
 class Once(Batches):
     """The same under a key, so that what a kill broke off can be sent again and is there once."""
@@ -170,6 +178,19 @@ class Once(Batches):
 
     def begin(self, draft: Draft) -> AsyncEnvelope:
         return self.emitter.envelope(ordering_key=draft.ordering_key, key=draft.ref)
+
+
+class Queued(Once):
+    """The same by an outbox, which knows the id under which an envelope goes to the bus."""
+
+    most_items = 100
+
+    @property
+    def outbox(self) -> Path:
+        return self.log.path.with_suffix(".outbox")
+
+    def known_id(self, envelope: AsyncEnvelope) -> None:
+        return None
 
 
 class Small(_Sdk):
@@ -183,96 +204,3 @@ class Small(_Sdk):
         self.sealing(draft)
         put = self.emitter.put(draft.events[0][0], draft.items(0), ordering_key=draft.ordering_key)
         self.sealed(draft, await put)
-
-
-class Old(Way):
-    """By the verbs of 0.2.0, item by item; nothing but their answers is known."""
-
-    most_items = 6
-    most_events = 2
-    orders = False
-
-    async def __aenter__(self) -> "Old":
-        self._context = new_context()
-        self._client = Client(self._context, name=self.front)
-        self._client.connect(self.front)
-        self._token = ""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._client.close()
-        self._context.destroy()
-
-    async def send(self, draft: Draft) -> None:
-        envelope_id = await self._start()
-        try:
-            for number, (type_name, _) in enumerate(draft.events):
-                await self._send_event(draft, number, envelope_id, type_name)
-        except CallError:
-            await self._cancel(envelope_id)
-            raise
-        if draft.is_cancelled:
-            await self._cancel(envelope_id)
-            self.log.write(what="cancelled", ref=draft.ref)
-            return
-        self.sealing(draft, envelope_id)
-        end_envelope = partial(self._call, "end_envelope", self._token, envelope_id)
-        await self._until_taken(partial(self._insist, end_envelope), draft.count)
-        self.log.write(what="sealed", ref=draft.ref, id=envelope_id, position=None)
-
-    async def _start(self) -> str:
-        while not (envelope_id := await self._insist(partial(self._call, "start_envelope", self._token))):
-            self._token = await self._insist(partial(self._call, "login", self.login, PASSWORD))
-        return str(envelope_id)
-
-    async def _send_event(self, draft: Draft, number: int, envelope_id: str, type_name: str) -> None:
-        event_id = await self._call("start_event", self._token, envelope_id, type_name, 0)
-        acked = 0
-        for item in draft.items(number):
-            # Made again after a lost answer, it could be there twice; after a refusal it could not.
-            send_item = partial(self._call, "send_item", self._token, envelope_id, event_id, item)
-            await self._until_taken(send_item, acked)
-            acked += 1
-            self.log.write(what="acked", ref=draft.ref, event=number, items=acked)
-        end_event = partial(self._call, "end_event", self._token, envelope_id, event_id)
-        await self._until_taken(partial(self._insist, end_event), acked)
-        self.log.write(what="ended", ref=draft.ref, event=number)
-
-    async def _until_taken(self, call: Callable[[], Awaitable[Any]], acked: int) -> None:
-        """Make a call until the bus takes it: a refusal may mean that its database is away.
-
-        A beginning promises nothing and may be forgotten, but behind an acknowledged item nothing may be refused for
-        long.
-        """
-        deadline = asyncio.get_running_loop().time() + INSIST_SECONDS
-        while not _is_taken(await call()):
-            if not acked:
-                raise Failed("what was begun is not known any more", code="not_begun")
-            if asyncio.get_running_loop().time() > deadline:
-                raise Refused(f"behind {acked} acknowledged items", code="acknowledged_and_refused")
-            await asyncio.sleep(0.1)
-
-    async def _cancel(self, envelope_id: str) -> None:
-        try:
-            await self._call("cancel_envelope", self._token, envelope_id)
-        except Failed:
-            pass  # it stays open, and nobody sees it
-
-    async def _call(self, verb: str, *arguments: Any) -> Any:
-        return await self._client.call(verb, *arguments, timeout=ANSWER_SECONDS)
-
-    async def _insist(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer to a call that may be made again."""
-        deadline = asyncio.get_running_loop().time() + INSIST_SECONDS
-        while True:
-            try:
-                return await call()
-            except Failed:
-                if asyncio.get_running_loop().time() > deadline:
-                    raise
-                await asyncio.sleep(0.1)
-
-
-def _is_taken(answer: Any) -> bool:
-    """Whether an answer of 0.2.0, which may be a pair, says yes."""
-    return bool(answer[0] if isinstance(answer, list | tuple) else answer)

@@ -56,6 +56,12 @@ def test_lost_is_what_was_acknowledged_and_is_not_in_the_journal() -> None:
     assert verdict.acknowledged == 5
 
 
+def test_lost_is_what_an_outbox_has_taken_and_nobody_got() -> None:
+    queued = replace(SENT, envelope_id=None, position=None)
+    assert kinds(check(replace(RIGHT, sent={"e-1": queued}))) == []
+    assert kinds(check(replace(RIGHT, sent={"e-1": queued, "e-2": replace(queued, ref="e-2")}))) == ["lost"]
+
+
 def test_lost_is_what_is_not_where_its_receipt_says() -> None:
     assert kinds(check(replace(RIGHT, received={"A": Received(2, SENT.events)}))) == ["lost"]
 
