@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from xbus.broker.journal.configuration import (
     Bus,
@@ -41,7 +42,11 @@ def add_demo(url: str) -> None:
 
 
 def add_bus(
-    url: str, types: Mapping[str, Nodes], roles: Mapping[str, int] | None = None, immediate: Collection[str] = ()
+    url: str,
+    types: Mapping[str, Nodes],
+    roles: Mapping[str, int] | None = None,
+    immediate: Collection[str] = (),
+    wishes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Add event types with their graphs, and who sends and serves them.
 
@@ -53,8 +58,9 @@ def add_bus(
         types: the graph of each event type.
         roles: how many roles a service has, where it is not one.
         immediate: the event types whose emitter waits for a reply.
+        wishes: further fields of a service, by its name.
     """
-    wanted = _bus(types, roles or {}, immediate)
+    wanted = _bus(types, roles or {}, immediate, wishes or {})
     at = SystemClock().now()
     with writing(url) as connection:
         plan = make_plan(read_stored(connection), wanted)
@@ -64,13 +70,18 @@ def add_bus(
             set_password(connection, kind, login, password_hash(), at)
 
 
-def _bus(types: Mapping[str, Nodes], roles: Mapping[str, int], immediate: Collection[str]) -> Bus:
+def _bus(
+    types: Mapping[str, Nodes],
+    roles: Mapping[str, int],
+    immediate: Collection[str],
+    wishes: Mapping[str, Mapping[str, Any]],
+) -> Bus:
     event_types = {name: EventType(name, name in immediate, _nodes(nodes)) for name, nodes in types.items()}
     services: dict[str, Service] = {}
     for nodes in types.values():
         for name, children in nodes.items():
             service = _service(name)
-            services[service] = Service(service, "worker" if children else "consumer")
+            services[service] = Service(service, "worker" if children else "consumer", **wishes.get(service, {}))
     logins = [
         Role(f"{service}_{number}", service) for service in services for number in range(1, roles.get(service, 1) + 1)
     ]
