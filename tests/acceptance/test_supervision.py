@@ -1,11 +1,14 @@
 """Long work is told from death: by heartbeats with the real broker, and recipients as processes that are stopped."""
 
 import asyncio
+import json
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from tests.acceptance.test_sdk import emit, send_numbers, serving
 from tests.conftest import StartDaemon, StartProcess
@@ -13,7 +16,11 @@ from tests.support.bus import PASSWORD, add_bus
 from tests.support.processes import Process, script
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually, wait_until
+from xbus.admin.cli import main
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.presence import RoleStanding, list_roles
 from xbus.recipient import Batch, Consumer, Envelope, Event
+from xbus.states import PresenceState
 
 OPTIONS = {
     "back": {"send_item_timeout": 0.6, "end_event_timeout": 0.6, "end_envelope_timeout": 0.6},
@@ -115,3 +122,52 @@ async def test_a_stopped_process_is_noticed_and_what_it_had_comes_again(
     assert "another recipient has registered for the same role" in notes.text
     assert daemon.log.count("pings in a row") == 1
     assert second.runs
+
+
+class Paged(Consumer):
+    """Stands still at the third of twelve pages until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+
+    def on_batch(self, event: Event, batch: Batch) -> None:
+        event.progress(3, 12)
+        assert self.goes_on.wait(60)
+
+
+async def test_operators_see_who_is_there_and_what_they_work_on(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"numbers": {"store": []}}, {"store": 2})
+    daemon = start_daemon(sqlite_url, {"supervision": {"heartbeat": 0.1}})
+
+    def xbus(*arguments: str) -> Result:
+        return CliRunner().invoke(main, [*arguments, "-c", str(daemon.config)])
+
+    paged = Paged()
+    async with serving(daemon, "store_1", paged):
+        receipt = await emit(daemon, send_numbers(3))
+
+        def role() -> RoleStanding:
+            with reading(sqlite_url) as connection:
+                return next(role for role in list_roles(connection) if role.role == "store_1")
+
+        await eventually(lambda: any(work.get("done") for work in role().work), "its work is written down")
+        listed = await asyncio.to_thread(xbus, "recipient", "list", "--json")
+        present, absent = map(json.loads, listed.stdout.splitlines())
+        assert (present["role"], present["state"], present["lag"]) == ("store_1", "present", 1)
+        (work,) = present["work"]
+        assert (work["envelope_id"], work["position"], work["verb"]) == (receipt.envelope_id, 1, "take_event")
+        assert (work["done"], work["of"], work["percent"]) == (3, 12, 25)
+        assert (absent["role"], absent["state"], absent["seen_at"], absent["lag"]) == ("store_2", "absent", None, 1)
+        assert absent["lag_seconds"] > 0
+        shown = await asyncio.to_thread(xbus, "recipient", "list")
+        assert "1 take_event 25 %" in shown.stdout
+        refused = await asyncio.to_thread(xbus, "recipient", "detach", "store_1", "--reason", "why", "--yes")
+        assert (refused.exit_code, "a recipient serves the role" in refused.stderr) == (1, True)
+        paged.goes_on.set()
+        await become(sqlite_url, receipt.envelope_id, store_1="done")
+    healthy = await asyncio.to_thread(xbus, "health")
+    assert (healthy.exit_code, healthy.stdout.startswith("The broker is healthy since ")) == (0, True)
+    assert daemon.stop() == 0
+    with reading(sqlite_url) as connection:
+        assert {role.state for role in list_roles(connection)} == {PresenceState.ABSENT}
+    assert (await asyncio.to_thread(xbus, "health")).exit_code == 3
