@@ -172,6 +172,7 @@ class Arena:
         paths = {type_name: ways[login] for type_name, ways in self.routes.items() if login in ways}
         pause = SLOW_SECONDS if login == bus.SLOW else QUICK_SECONDS
         options = ["--log", str(self.log_of(login)), "--paths", json.dumps(paths), "--pause", str(pause)]
+        options += ["--several"] if login == bus.SEVERAL else []
         return Program(login, [*module("tests.torture.consumer"), *self._recipient(login), *options], self.folder)
 
     def _recipient(self, login: str) -> list[str]:

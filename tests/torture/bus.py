@@ -28,6 +28,9 @@ BUS_FILE = Path(__file__).with_name("bus.toml")
 SLOW = "ledger_1"
 """The consumer that takes its time."""
 
+SEVERAL = "audit_1"
+"""The consumer that takes several envelopes at once."""
+
 OPTIONS: dict[str, dict[str, object]] = {
     "supervision": {
         "enabled": "true",

@@ -59,13 +59,21 @@ class Book(Consumer):
             state["strange"].append(repr(data[:100]))
 
 
+class Books(Book):
+    """The same with several envelopes open at once."""
+
+    envelopes = 4
+
+
 def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser()
     for name in ("--back", "--login", "--log", "--paths", "--pause", "--options"):
         parser.add_argument(name, required=True)
+    parser.add_argument("--several", action="store_true")
     given = parser.parse_args()
-    book = Book(Log(Path(given.log)), json.loads(given.paths), float(given.pause))
+    kind = Books if given.several else Book
+    book = kind(Log(Path(given.log)), json.loads(given.paths), float(given.pause))
     run(book, given.back, given.login, PASSWORD, **cast(ServeOptions, json.loads(given.options)))
 
 
