@@ -104,6 +104,9 @@ def test_an_outbox_is_filled_while_the_broker_is_away_and_sent_in_order_once(
     daemon.start()
     flushing = start_process(*flush)
     wait_until(lambda: any(arrived(sqlite_url)), "the first is there")
+    flushing.kill()
+    flushing = start_process(*flush)
+    wait_until(lambda: len(list(arrived(sqlite_url))) > ENVELOPES // 2, "half of them are there")
     daemon.kill()
     daemon.start()
     assert flushing.wait() == 0, flushing.text

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xbus.ids import Ids, parse_uuid, token_hash
+from xbus.ids import Ids, keyed_envelope_id, numbered_event_id, parse_uuid, token_hash
 
 
 class StandingClock:
@@ -79,3 +79,21 @@ def test_a_uuid_is_read_in_the_ways_that_people_write_it() -> None:
 @given(st.one_of(st.none(), st.integers(), st.binary(), st.text(max_size=20), st.just("0" * 37)))
 def test_what_is_no_uuid_is_none(text: object) -> None:
     assert parse_uuid(text) is None
+
+
+def test_the_ids_that_keys_lead_to_never_change() -> None:
+    """What was sent under a key by an earlier version must be found by this one."""
+    envelope_id = keyed_envelope_id(7, "invoice 2026-17")
+    assert str(envelope_id) == "4ad7880d-ff99-59d1-aa56-236e2ad08c3a"
+    assert str(keyed_envelope_id(7, "invoice 2026-17", 2)) == "153e54f3-c342-57d3-921b-351e24e5e984"
+    assert str(numbered_event_id(envelope_id, 3)) == "8adb122a-21ec-5db8-86da-8a2729afe066"
+
+
+@given(
+    one=st.tuples(st.integers(1, 20), st.text(st.characters(exclude_characters="\0"), max_size=4), st.integers(0, 20)),
+    other=st.tuples(
+        st.integers(1, 20), st.text(st.characters(exclude_characters="\0"), max_size=4), st.integers(0, 20)
+    ),
+)
+def test_different_keys_lead_to_different_ids(one: tuple[int, str, int], other: tuple[int, str, int]) -> None:
+    assert (keyed_envelope_id(*one) == keyed_envelope_id(*other)) == (one == other)

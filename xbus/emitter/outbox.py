@@ -226,8 +226,10 @@ class Outbox:
     def remove(self, envelope_id: str) -> None:
         """Remove an envelope that the bus has, or that was given up."""
         with self._transaction():
-            self._connection.execute("DELETE FROM envelope WHERE id = ?", (envelope_id,))
-        self._bytes = self._stored_bytes()
+            gone = self._connection.execute(
+                "DELETE FROM envelope WHERE id = ? RETURNING bytes", (envelope_id,)
+            ).fetchall()
+        self._bytes -= sum(size for (size,) in gone)
 
     def set_aside(self, envelope_id: str, code: str, cause: str) -> None:
         """Let an envelope that the bus refused out of the line, for a person to look at."""
