@@ -131,6 +131,7 @@ class FrontPart:
             name="front",
             max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,
             may_read=self._may_read,
+            max_unanswered_bytes=shared.config.journal.max_pending_bytes,
             clock=shared.clock,
         )
 

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import math
 import os
 import secrets
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class Server:
         name: for the log.
         max_message_bytes: a peer that sends a larger frame is disconnected by libzmq.
         may_read: asked before each call; after a no nothing is read until ``resume``.
+        max_unanswered_bytes: while the calls that wait for their answers hold more than this, nothing is read either.
         clock: stamps the replies.
     """
 
@@ -57,6 +59,7 @@ class Server:
         name: str,
         max_message_bytes: int,
         may_read: Callable[[], bool] = always,
+        max_unanswered_bytes: float = math.inf,
         clock: Clock | None = None,
     ) -> None:
         self.name = name
@@ -65,7 +68,12 @@ class Server:
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._unreadable = Complaints(self._clock)
         self._undelivered = Complaints(self._clock)
-        self._waiting: dict[asyncio.Future[Any] | Later[Any], tuple[Request, float]] = {}
+        self._waiting: dict[asyncio.Future[Any] | Later[Any], tuple[Request, float, int]] = {}
+        self._may_read_on = may_read
+        self._max_unanswered_bytes = max_unanswered_bytes
+        self._unanswered_bytes = 0
+        self._held_back = False
+        self._call_bytes = 0
         self._caller = b""
         self._all_answered = asyncio.Event()
         self._all_answered.set()
@@ -75,7 +83,7 @@ class Server:
         self._socket.set(zmq.SNDHWM, REPLIES_UNREAD)
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.LINGER, LINGER_MS)
-        self._drain = Drain(self._socket, self._serve, may_read)
+        self._drain = Drain(self._socket, self._serve, self._may_read)
 
     @property
     def unreadable(self) -> int:
@@ -134,7 +142,7 @@ class Server:
     def give_up(self, seconds: float, error: Exception) -> None:
         """Answer the calls that have waited for so long with what their verbs make of ``error``."""
         now = asyncio.get_running_loop().time()
-        overdue = [answer for answer, (_, since) in self._waiting.items() if now - since > seconds]
+        overdue = [answer for answer, (_, since, _) in self._waiting.items() if now - since > seconds]
         for answer in overdue:
             if isinstance(answer, Later):
                 answer.give_up(error)
@@ -148,6 +156,11 @@ class Server:
                 answer.cancel()
         self._socket.close()
 
+    def _may_read(self) -> bool:
+        if self._unanswered_bytes > self._max_unanswered_bytes:
+            self._held_back = True
+        return not self._held_back and self._may_read_on()
+
     def _serve(self, frames: list[bytes]) -> None:
         try:
             request = decode_request(frames)
@@ -158,6 +171,7 @@ class Server:
             self._answer_error(request, request.refusal)
             return
         self._caller = frames[0]
+        self._call_bytes = sum(map(len, frames))
         try:
             answer = self._dispatch.call(request.method, request.args, request.kwargs)
         except Exception as error:
@@ -173,18 +187,23 @@ class Server:
     ) -> None:
         if isinstance(answer, CoroutineType):
             answer = asyncio.get_running_loop().create_task(answer, name=f"{self.name} {request.method}")
-        self._waiting[answer] = (request, asyncio.get_running_loop().time())
+        self._waiting[answer] = (request, asyncio.get_running_loop().time(), self._call_bytes)
+        self._unanswered_bytes += self._call_bytes
         self._all_answered.clear()
         answer.add_done_callback(self._answered)
 
     def _answered(self, answer: "asyncio.Future[Any] | Later[Any]") -> None:
-        request, _ = self._waiting.pop(answer, (None, 0.0))
+        request, _, size = self._waiting.pop(answer, (None, 0.0, 0))
         if request is None:  # it was given up before
             return
+        self._unanswered_bytes -= size
         if not self._waiting:
             self._all_answered.set()
         if self._socket.closed:
             return
+        if self._held_back and self._unanswered_bytes <= self._max_unanswered_bytes / 2:
+            self._held_back = False
+            self._drain.resume()
         if answer.cancelled():
             self._answer_error(request, Failed("the call was given up", "call again", code="call_cancelled"))
         elif error := answer.exception():

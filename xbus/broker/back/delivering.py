@@ -148,6 +148,7 @@ class Delivering:
         probing.on_over = self._trouble_over
         self._deliveries.on_retry = self._rows.wake
         muster.on_behind = self.lanes.split
+        self.lanes.on_caught_up = muster.caught_up
         registry.watch(probing)
         registry.watch(self.lanes)
         registry.watch(self._rows)

@@ -266,7 +266,9 @@ class Deliveries:
             await turn.acquire()
             try:
                 await self._ledger.reserve(in_turn, envelope.position)
+                before = {recipient: recipient.busy_seconds for recipient in recipients}
                 await run.carry_out(envelope, settled)
+                self._muster.note_run({each: each.busy_seconds - busy for each, busy in before.items()})
             finally:
                 self._end_turn(turn, run)
             bad_items = await self._isolating.bad_items(envelope, recipients, run.failures)

@@ -51,6 +51,8 @@ class Lanes:
         self._deliverer = deliverer
         self._tasks = tasks
         self._lanes: set[_Lane] = set()
+        self.on_caught_up: Callable[[Recipient], None] = lambda recipient: None
+        """Told of each recipient that goes on together with others again."""
         self.is_paused: Callable[[int], bool] = lambda role_id: False
         """Whether a role gets nothing in its turn for now; ``arrived`` is called again when it does."""
 
@@ -114,6 +116,8 @@ class Lanes:
             ahead = self._joinable_at(lane.position)
             if ahead is not None:
                 ahead.recipients |= lane.recipients
+                for recipient in lane.recipients:
+                    self.on_caught_up(recipient)
                 self._lanes.discard(lane)
                 return
             lane.joinable = True

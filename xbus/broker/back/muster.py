@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xbus.broker.back.pace import Pace
 from xbus.broker.back.recipient import Recipient
@@ -55,14 +55,36 @@ class Muster:
             except _HeldUp as held_up:
                 left_behind.update(held_up.by)
                 for recipient in held_up.by:
-                    log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
-                    self.on_behind(recipient)
+                    self._leave_behind(recipient)
                 continue
             if all(may_go(recipient) for recipient in going):
                 return going
             for recipient in going:
                 self._slots.free(recipient)
         return []
+
+    def note_run(self, busy: Mapping[Recipient, float]) -> None:
+        """Learn from a run who kept the others waiting in it: those that worked longer than the fastest.
+
+        Args:
+            busy: for how many seconds each of its consumers had something to do.
+        """
+        now = self._clock.monotonic()
+        fastest = min(busy.values())
+        for recipient, seconds in busy.items():
+            if seconds > fastest:
+                self._pace.kept_waiting(recipient.role.id, seconds - fastest, now)
+                if not self._pace.allowance(recipient.role.id, now):
+                    self._leave_behind(recipient)
+
+    def caught_up(self, recipient: Recipient) -> None:
+        """Let a recipient that goes on together with the others again begin anew."""
+        log.info("recipient has caught up", extra={"action": "caught_up", "role": recipient.role.login})
+        self._pace.forget(recipient.role.id)
+
+    def _leave_behind(self, recipient: Recipient) -> None:
+        log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
+        self.on_behind(recipient)
 
     async def _take_all(self, recipients: Sequence[Recipient]) -> None:
         """Take a slot of each; those that are free wait for the others, though not for ever.

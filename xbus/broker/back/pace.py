@@ -31,3 +31,7 @@ class Pace:
         while waits and waits[0][0] <= now - WINDOW_SECONDS:
             waits.popleft()
         return max(0.0, self._behind_after - sum(seconds for _, seconds in waits))
+
+    def forget(self, role_id: int) -> None:
+        """Let a role begin anew."""
+        self._waits.pop(role_id, None)

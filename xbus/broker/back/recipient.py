@@ -114,6 +114,9 @@ class Recipient:
         self.since = self._now()
         """Since when it is here, on the loop's clock."""
         self.vitals = Vitals(self._now)
+        self._unanswered = 0
+        self._busy_since = 0.0
+        self._was_busy = 0.0
         self._at_work = False
         self._ready = asyncio.Event()
         self._ready.set()
@@ -316,6 +319,11 @@ class Recipient:
         """How long a moment on the loop's clock is past."""
         return self._now() - moment
 
+    @property
+    def busy_seconds(self) -> float:
+        """For how long it has had calls about envelopes to answer, since it is here."""
+        return self._was_busy + (self._now() - self._busy_since if self._unanswered else 0.0)
+
     def _begin(self, envelope_id: UUID) -> None:
         if envelope_id not in self._open:
             self._open[envelope_id] = Bringing(self._now(), "")
@@ -331,7 +339,17 @@ class Recipient:
         if bringing is not None:
             bringing.verb = verb
         renewed = partial(self.vitals.renewed, envelope_id) if self.abilities.heartbeats else None
-        return self._client.call(name, str(envelope_id), *args, timeout=seconds, renewed=renewed)
+        if not self._unanswered:
+            self._busy_since = self._now()
+        self._unanswered += 1
+        call = self._client.call(name, str(envelope_id), *args, timeout=seconds, renewed=renewed)
+        call.add_done_callback(self._answered)
+        return call
+
+    def _answered(self, _: "asyncio.Future[Any]") -> None:
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._was_busy += self._now() - self._busy_since
 
     async def _parts(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> list[Any]:
         """What came behind True in the answer to a call."""
