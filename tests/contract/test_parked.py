@@ -178,6 +178,20 @@ async def test_items_come_again_as_an_envelope_for_their_role(journal: Journal, 
         await repair.resume_items(first, [[b"A"]])
 
 
+async def test_positions_have_no_gap_where_seals_and_resumed_items_meet(
+    journal: Journal, engine: sa.Engine, scribe: Scribe, repair: Repair
+) -> None:
+    if is_memory(engine):
+        return  # One connection, which the journal writes with.
+    parked = [await scribe.put([b"a"]) for _ in range(3)]
+    for receipt in parked:
+        await repair.isolate(receipt, 0)
+    resumed = (repair.resume_items(receipt, [[b"A"]]) for receipt in parked)
+    receipts = await asyncio.gather(*(scribe.put([b"x"]) for _ in range(5)), *resumed)
+    assert sorted(receipt.position for receipt in receipts) == list(range(4, 12))
+    assert await journal.read(read_head) == 11
+
+
 async def test_an_item_that_was_moved_meanwhile_keeps_all_from_being_done(
     journal: Journal, scribe: Scribe, repair: Repair
 ) -> None:
