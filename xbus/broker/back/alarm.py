@@ -13,6 +13,9 @@ from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
 
+FIRST_LOOK_SECONDS = 30.0
+"""A broker that starts has more urgent things to read."""
+
 LOOK_SECONDS = 600.0
 
 DAY_SECONDS = 86_400.0
@@ -49,7 +52,8 @@ class Alarm:
         """Nothing is too old at once."""
 
     async def watch(self) -> None:
-        """For ever: look now and then."""
+        """For ever: look now and then; where no alarm is wanted, return."""
+        await asyncio.sleep(FIRST_LOOK_SECONDS)
         while self._owed_days:
             try:
                 await self.look()
