@@ -38,7 +38,9 @@ OPTIONS: dict[str, dict[str, object]] = {
         "node.polling.timeout": 1,
         "node.misses.threshold": 2,
     },
+    "front": {"immediate_reply_timeout": 5},
     "back": {
+        "reply_hold_timeout": 5,
         "start_event_timeout": 5,
         "send_item_timeout": 5,
         "end_event_timeout": 5,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from tests.support.bus import PASSWORD
 from tests.torture.history import Log, runs_of
-from tests.torture.items import read
+from tests.torture.items import read, reply_to
 from xbus.recipient import Batch, Consumer, Envelope, Event, ServeOptions, run
 
 MOST_STRANGE = 3
@@ -60,9 +60,13 @@ class Book(Consumer):
 
 
 class Books(Book):
-    """The same with several envelopes open at once."""
+    """The same with several envelopes open at once; it answers questions too."""
 
     envelopes = 4
+    immediate_reply = ("questions",)
+
+    def on_event_end(self, event: Event) -> Any:
+        return reply_to(event.state["ref"], len(event.state["indices"]))
 
 
 def main() -> None:

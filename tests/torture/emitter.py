@@ -8,10 +8,8 @@ from pathlib import Path
 
 from tests.torture.history import Log, lines
 from tests.torture.old_sending import Old
-from tests.torture.sending import Batches, Draft, Once, Queued, Small, Way
+from tests.torture.sending import Asking, Batches, Draft, Once, Queued, Small, Way
 from xbus.errors import CallError, Failed
-
-TYPES = ("orders", "notices")
 
 CANCELLED = 0.08
 """How many of the envelopes are cancelled."""
@@ -24,14 +22,21 @@ ORDERING_KEYS = (None, "north", "south")
 ENDS = frozenset({"sealed", "cancelled", "given_up", "refused"})
 """What is written at the end of an envelope."""
 
-WAYS: dict[str, type[Way]] = {"batches": Batches, "once": Once, "outbox": Queued, "small": Small, "old": Old}
+WAYS: dict[str, type[Way]] = {
+    "asking": Asking,
+    "batches": Batches,
+    "once": Once,
+    "outbox": Queued,
+    "small": Small,
+    "old": Old,
+}
 """By the first word of the login."""
 
 
 def drafted(chance: random.Random, ref: str, way: type[Way]) -> Draft:
     """An envelope of any size that suits the way; one event at least has an item."""
     count = chance.randint(1, way.most_events)
-    events = [(chance.choice(TYPES), chance.randint(0, way.most_items)) for _ in range(count)]
+    events = [(chance.choice(way.types), chance.randint(0, way.most_items)) for _ in range(count)]
     events[0] = (events[0][0], max(events[0][1], 1))
     ordering_key = chance.choice(ORDERING_KEYS) if way.orders else None
     return Draft(ref, tuple(events), ordering_key, is_cancelled=way.cancels and chance.random() < CANCELLED)

@@ -40,3 +40,8 @@ def read(item: bytes, path: Iterable[str]) -> tuple[str, int] | None:
     for worker in path:
         expected = mark(expected, worker)
     return (event, index) if item == expected else None
+
+
+def reply_to(event: str, items: int) -> str:
+    """The immediate reply to an event of so many items."""
+    return f"{event} has {items} items"

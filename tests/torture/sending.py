@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from tests.support.bus import PASSWORD
 from tests.torture.history import Log
-from tests.torture.items import event_ref, make
+from tests.torture.items import event_ref, make, reply_to
 from xbus.emitter import AsyncEmitter, AsyncEnvelope, Receipt
+from xbus.errors import Refused
 
 INSIST_SECONDS = 60.0
 """How long calls are made again: longer than anything that was struck stays away."""
@@ -67,6 +68,7 @@ class Way:
         chance: decides what is left open.
 
     Attributes:
+        types: the event types that it sends.
         most_items: how many items an event may hold.
         most_events: how many events an envelope may hold.
         cancels: whether an envelope can be cancelled.
@@ -74,6 +76,7 @@ class Way:
         resumes: whether an envelope that a kill broke off may be sent again.
     """
 
+    types: ClassVar[tuple[str, ...]] = ("orders", "notices")
     most_items: ClassVar[int]
     most_events: ClassVar[int] = 4
     cancels: ClassVar[bool] = True
@@ -204,3 +207,20 @@ class Small(_Sdk):
         self.sealing(draft)
         put = self.emitter.put(draft.events[0][0], draft.items(0), ordering_key=draft.ordering_key)
         self.sealed(draft, await put)
+
+
+class Asking(_Sdk):
+    """Events that a consumer replies to at once."""
+
+    types = ("questions",)
+    most_items = 5
+    most_events = 1
+    cancels = False
+    orders = False
+
+    async def send(self, draft: Draft) -> None:
+        self.sealing(draft)
+        reply = await self.emitter.ask(draft.events[0][0], *draft.items(0))
+        if reply != reply_to(event_ref(draft.ref, 0), draft.count):
+            raise Refused(f"the reply is {reply!r}", code="wrong_reply")
+        self.log.write(what="sealed", ref=draft.ref, id=None, position=None)
