@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from random import Random
 from typing import Any
+from weakref import WeakValueDictionary
 
 from xbus.broker.back.delivering import Delivering, Settings
 from xbus.broker.back.introduction import Introduction, introduce
@@ -70,6 +71,7 @@ class Back:
         self._timeouts = timeouts
         self._register_timeout = register_timeout
         self._tasks = tasks
+        self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._restoring: dict[int, bytes] = {}
         slots: Slots[Recipient] = Slots()
         self.registry = Registry(slots, clock)
@@ -168,6 +170,15 @@ class Back:
             Refused: the address can't be used, or the recipient did not introduce itself properly in time.
             JournalUnavailable: the registration can't be made durable now.
         """
+        async with self._one_at_a_time(role_id):
+            await self._register(role_id, token_hash, uri)
+
+    def _one_at_a_time(self, role_id: int) -> asyncio.Lock:
+        """To be held from introduction to registration: a recipient takes the connection that was introduced last for
+        the one by which it is called."""
+        return self._introducing.setdefault(role_id, asyncio.Lock())
+
+    async def _register(self, role_id: int, token_hash: bytes, uri: str) -> None:
         try:
             recipient, said = await self._introduce(role_id, token_hash, uri)
         except Refused as error:
@@ -231,7 +242,9 @@ class Back:
 
     async def _restore(self, registration: StoredRegistration) -> None:
         try:
-            await self._take_up_again(registration)
+            async with self._one_at_a_time(registration.role_id):
+                if not self.is_registered(registration.role_id):
+                    await self._take_up_again(registration)
         finally:
             del self._restoring[registration.role_id]
 
@@ -244,9 +257,6 @@ class Back:
                 error,
                 extra={"action": "not_restored", **self._who(registration.role_id, registration.uri)},
             )
-            return
-        if self.is_registered(registration.role_id):
-            recipient.close()
             return
         self.registry.add(recipient)
         try:

@@ -515,3 +515,16 @@ def test_calls_are_told_by_whom_they_were_for() -> None:
     script = Script([Call("a", "ping", ("x",)), Call("b", "ping", ("y",))])
     assert script.order("ping") == ["a", "b"]
     assert script.verbs("b") == ["ping"]
+
+
+async def test_a_role_is_introduced_by_one_connection_at_a_time(journal: Journal) -> None:
+    """Else its recipient could take for the newest connection one by which it is not called."""
+    async with running(journal) as broker:
+        said: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        first = asyncio.create_task(broker.register("store_1", get_metadata=said))
+        second = asyncio.create_task(broker.register("store_1"))
+        await asyncio.sleep(0)
+        assert broker.script.verbs("store_1") == ["get_metadata"]
+        said.set_result(metadata(NEW))
+        await asyncio.gather(first, second)
+        assert broker.script.verbs("store_1").count("get_metadata") == 2

@@ -1,0 +1,172 @@
+"""The journal in virtual time: its real statements and committer over a database in memory, without a thread.
+
+A commit takes a random time, and so does the way of its answer; the database may go away before a COMMIT, between a
+COMMIT and its answer, or for a while.
+"""
+
+import asyncio
+import random
+import sqlite3
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.util import LRUCache
+
+from tests.support.journal import memory_engine
+from xbus.broker.journal.committer import UNDECIDED, Call, Committer
+from xbus.broker.journal.database import journal_errors
+from xbus.broker.journal.writes import Write
+from xbus.errors import XbusError
+
+T = TypeVar("T")
+
+COMMIT_SECONDS = (0.0, 0.001, 0.02)
+READ_SECONDS = (0.0, 0.001, 0.01)
+ASK_AGAIN_SECONDS = 0.5
+MAX_SEGMENT_BYTES = 256
+
+
+@cache
+def _compiled() -> LRUCache[Any, Any]:
+    """The statements of all worlds: each has a database of its own, and compiling takes longer than carrying out."""
+    return LRUCache(1000)
+
+
+class Database:
+    """What outlives every broker."""
+
+    def __init__(self) -> None:
+        self.engine = memory_engine()
+        self.engine.update_execution_options(compiled_cache=_compiled())
+        self.is_away = False
+        self.commits_until_lost: int | None = None
+        """After so many further commits the database goes away having committed, and before it says so."""
+        commit: Callable[[Any], None] = self.engine.dialect.do_commit
+
+        def do_commit(connection: Any) -> None:
+            self._check()
+            commit(connection)
+            if self.commits_until_lost is not None:
+                self.commits_until_lost -= 1
+                if self.commits_until_lost < 0:
+                    self.commits_until_lost = None
+                    self.is_away = True
+                    self._check()
+
+        self.engine.dialect.do_commit = do_commit  # type: ignore[method-assign, assignment]
+        sa.event.listen(self.engine, "begin", lambda connection: self._check())
+
+    def _check(self) -> None:
+        if self.is_away:
+            raise sqlite3.OperationalError("the database is away")
+
+    def read(self, statement: Callable[..., T], *args: Any) -> T:
+        """What a statement finds, in the real world outside of the simulation."""
+        with self.engine.connect() as connection, connection.begin():
+            return statement(connection, *args)
+
+    def write(self, statement: Callable[..., Any], *args: Any) -> None:
+        """Change something as a command does that is run beside the broker."""
+        if not self.is_away:
+            with self.engine.connect() as connection, connection.begin():
+                statement(connection, *args)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+class SimulatedJournal:
+    """Stands in for ``journal.Journal``: the same answers in another time.
+
+    Args:
+        database: what is written to.
+        choices: gives the times that things take.
+    """
+
+    has_room = True
+
+    def __init__(self, database: Database, choices: random.Random) -> None:
+        self._database = database
+        self._choices = choices
+        self._committer = Committer(database.engine, "broker", MAX_SEGMENT_BYTES)
+        self._pending: list[tuple[Call, asyncio.Future[Any]]] = []
+        self._undecided: list[asyncio.Future[Any]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._faults_known = 0
+        self._is_dead = False
+
+    def open(self) -> None:
+        """Take over from the broker before, which wrote under the same name.
+
+        Raises:
+            JournalUnavailable: the database is away.
+        """
+        (answer,) = self._committer.do([Call(self._committer.begin_epoch, 0)])
+        if isinstance(answer, XbusError):
+            raise answer
+
+    def kill(self) -> None:
+        """End as a process does that is killed: nothing more is written, and nobody is answered."""
+        self._is_dead = True
+        self._pending.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def on_room(self, listener: Callable[[], None]) -> None:
+        """There is always room."""
+
+    def write(self, write: Write) -> "asyncio.Future[Any]":
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if not self._is_dead:
+            self._pending.append((Call(write, self._faults_known), answer))
+            self._commit_soon(self._choices.choice(COMMIT_SECONDS))
+        return answer
+
+    async def read(self, statement: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        await asyncio.sleep(self._choices.choice(READ_SECONDS))
+        with journal_errors(), self._database.engine.connect() as connection, connection.begin():
+            return statement(connection, *args, **kwargs)
+
+    async def ended(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    def _commit_soon(self, seconds: float) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._commit)
+
+    def _commit(self) -> None:
+        self._timer = None
+        if self._undecided:
+            self._decide()
+        group, self._pending = self._pending, []
+        answers = self._committer.do([call for call, _ in group])
+        futures = [future for _, future in group]
+        self._undecided += [future for future, answer in zip(futures, answers, strict=True) if answer is UNDECIDED]
+        self._tell(futures, answers)
+        if self._undecided:
+            self._commit_soon(ASK_AGAIN_SECONDS)
+
+    def _decide(self) -> None:
+        answers = self._committer.decide()
+        if answers is not None:
+            decided, self._undecided = self._undecided, []
+            self._tell(decided, answers)
+
+    def _tell(self, futures: list["asyncio.Future[Any]"], answers: list[Any]) -> None:
+        # In order, as the thread's answers come to the loop.
+        asyncio.get_running_loop().call_soon(self._answer, futures, answers, self._committer.faults)
+
+    def _answer(self, futures: list["asyncio.Future[Any]"], answers: list[Any], faults: int) -> None:
+        if self._is_dead:
+            return
+        self._faults_known = faults
+        for future, answer in zip(futures, answers, strict=True):
+            if answer is UNDECIDED or future.done():
+                continue
+            if isinstance(answer, XbusError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+        self._committer.forget_faults(faults)

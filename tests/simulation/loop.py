@@ -1,0 +1,61 @@
+"""An event loop without sockets or threads, whose time passes only when there is nothing left to do."""
+
+import asyncio
+import heapq
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+
+TURN_SECONDS = 1e-6
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Stuck(Exception):
+    """Everybody waits for somebody else, and no time-out will wake any of them."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Runs what is ready; when nothing is, it is the time of the next timer at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._selector = self
+
+    def time(self) -> float:
+        return self._now
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """In the place of a selector's: there is nothing to be read, so only time can pass."""
+        if timeout is None:
+            raise Stuck("nothing is ready and nothing is timed")
+        # Work takes time too: who waits for the last bit of a second must not wait for ever.
+        self._now += TURN_SECONDS
+        if timeout > 0:
+            # To the very moment of the timer: adding up time-outs would drift away from it by rounding.
+            self._now = max(self._now, heapq.nsmallest(1, self._scheduled)[0].when())  # type: ignore[attr-defined]
+        return []
+
+    def _process_events(self, events: list[Any]) -> None:
+        """There are none."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps in a selector."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """There is none."""
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+        raise AssertionError("a thread would not run in virtual time")
+
+
+class VirtualClock:
+    """``xbus.clock.Clock`` by a loop's time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> datetime:
+        return BEGIN + timedelta(seconds=self._loop.time())
+
+    def monotonic(self) -> float:
+        return self._loop.time()

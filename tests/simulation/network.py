@@ -1,0 +1,178 @@
+"""Connections in virtual time: calls arrive in order and after a while, or never, when one side went down."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from xbus.errors import CallError, ConnectionLost, Failed, TimedOut, XbusError
+
+WAY_SECONDS = (0.0, 0.0005, 0.01, 0.3)
+"""How long a call or an answer may be on its way."""
+
+NOTICE_SECONDS = (0.0, 0.05, 1.0)
+"""How long it takes until one side knows that the other is gone."""
+
+
+STOPPED_SECONDS = 1.0
+"""After how long it is looked again whether a stopped process goes on."""
+
+
+class Served(Protocol):
+    """What is called at the other end."""
+
+    def handle(self, caller: bytes, verb: str, args: tuple[Any, ...]) -> Any:
+        """The answer, or a future of it; raises what the caller is answered as an error."""
+
+
+class Process:
+    """Something that listens, and may go down.
+
+    Args:
+        serve: makes what is served, anew each time that the process starts.
+    """
+
+    def __init__(self, serve: Callable[[], Served]) -> None:
+        self._serve = serve
+        self.served: Served | None = None
+        self.is_stopped = False
+        """Whether it does nothing at all, as a process that was sent SIGSTOP."""
+        self.connections: set[Connection] = set()
+
+    def start(self) -> None:
+        self.served = self._serve()
+
+    def kill(self) -> None:
+        self.served = None
+        for connection in list(self.connections):
+            connection.lose()
+
+
+class Connection:
+    """Stands in for ``rpc.client.Client``.
+
+    Args:
+        process: who is called.
+        choices: gives the times that things take.
+        on_lost: told when the connection is lost.
+    """
+
+    _numbers = itertools.count()
+
+    def __init__(self, process: Process, choices: random.Random, on_lost: Callable[[], None]) -> None:
+        self._process = process
+        self._choices = choices
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._caller = b"%d" % next(self._numbers)
+        self._owed: set[asyncio.Future[Any]] = set()
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self._last_arrival = 0.0
+        self.is_closed = False
+        self.is_lost = False
+        self.is_dead = False
+        process.connections.add(self)
+
+    def call(self, verb: str, *args: Any, timeout: float | None = None, **_: Any) -> "asyncio.Future[Any]":
+        told: asyncio.Future[Any] = self._loop.create_future()
+        if self.is_dead:
+            return told
+        if self.is_closed or self.is_lost:
+            told.set_exception(ConnectionLost("the connection is gone"))
+            told.exception()
+            return told
+        owed: asyncio.Future[Any] = self._loop.create_future()
+        self._owed.add(owed)
+        self._settled.clear()
+        owed.add_done_callback(lambda answer: self._answered(answer, told))
+        self._last_arrival = max(self._last_arrival, self._loop.time() + self._choices.choice(WAY_SECONDS))
+        self._loop.call_at(self._last_arrival, self._arrive, verb, args, owed)
+        if timeout is not None:
+            self._loop.call_later(timeout, _fail, told, TimedOut(f"no answer to {verb} within {timeout:g} s"))
+        return told
+
+    def _arrive(self, verb: str, args: tuple[Any, ...], owed: "asyncio.Future[Any]") -> None:
+        served = self._process.served
+        if served is None or self.is_lost or owed.done():
+            return
+        if self._process.is_stopped:
+            self._loop.call_later(STOPPED_SECONDS, self._arrive, verb, args, owed)
+            return
+        try:
+            answer = served.handle(self._caller, verb, args)
+        except XbusError as error:
+            answer = self._loop.create_future()
+            answer.set_exception(error)
+        if isinstance(answer, asyncio.Future):
+            answer.add_done_callback(lambda done: self._send_back(owed, done))
+        else:
+            self._loop.call_later(self._choices.choice(WAY_SECONDS), _give, owed, answer)
+
+    def _send_back(self, owed: "asyncio.Future[Any]", done: "asyncio.Future[Any]") -> None:
+        error = None if done.cancelled() else done.exception()
+        seconds = self._choices.choice(WAY_SECONDS)
+        if isinstance(error, CallError):
+            self._loop.call_later(seconds, _fail, owed, error)
+        elif error is not None:
+            self._loop.call_later(seconds, _fail, owed, Failed(repr(error), code="recipient_failed"))
+        elif not done.cancelled():
+            self._loop.call_later(seconds, _give, owed, done.result())
+
+    def _answered(self, owed: "asyncio.Future[Any]", told: "asyncio.Future[Any]") -> None:
+        self._owed.discard(owed)
+        if not self._owed:
+            self._settled.set()
+        error = owed.exception()
+        if error is not None:
+            _fail(told, error)
+        else:
+            _give(told, owed.result())
+
+    @property
+    def owed(self) -> int:
+        return len(self._owed)
+
+    async def settled(self) -> None:
+        await self._settled.wait()
+
+    def lose(self) -> None:
+        """The other side is gone; after a while that is noticed here."""
+        if not self.is_lost:
+            self.is_lost = True
+            self._process.connections.discard(self)
+            self._loop.call_later(self._choices.choice(NOTICE_SECONDS), self._notice)
+
+    def _notice(self) -> None:
+        if self.is_dead:
+            return
+        self._fail_all()
+        if not self.is_closed:
+            self._on_lost()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._process.connections.discard(self)
+        if not self.is_dead:
+            self._fail_all()
+
+    def kill(self) -> None:
+        """This side went down: nothing more is sent, and nobody waits for an answer."""
+        self.is_dead = True
+        self._process.connections.discard(self)
+
+    def _fail_all(self) -> None:
+        for owed in list(self._owed):
+            _fail(owed, ConnectionLost("the connection was lost"))
+
+
+def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()
+
+
+def _give(future: "asyncio.Future[Any]", answer: Any) -> None:
+    if not future.done():
+        future.set_result(answer)

@@ -1,0 +1,162 @@
+"""The SDK's recipients in virtual time: their real API, with a desk in the place of a thread."""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from tests.simulation.network import STOPPED_SECONDS, Process
+from xbus.clock import Clock
+from xbus.recipient.api import RecipientApi
+from xbus.recipient.base import Consumer, Recipient, Worker
+from xbus.recipient.calls import Calls
+from xbus.recipient.desk import Desk
+from xbus.recipient.envelope import Envelope, Event
+from xbus.recipient.item import Batch
+from xbus.recipient.refusal import Refusal
+from xbus.rpc.dispatch import Dispatch
+
+WORK_SECONDS = (0.0, 0.001, 0.05, 0.8)
+"""How long the author's code takes for a call."""
+
+Items = list[tuple[list[int], bytes]]
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What a consumer made last: an envelope, its items by event."""
+
+    at: float
+    envelope_id: str
+    events: dict[str, Items]
+
+
+@dataclass
+class Mood:
+    """What goes wrong at a recipient."""
+
+    failing: float = 0.0
+    """The share of its calls at which the author's code raises."""
+    refuses: set[str] = field(default_factory=set)
+    """The envelopes that it never takes."""
+
+
+class SimulatedDesk:
+    """Stands in for ``recipient.desk.Desk``: one job after the other, each taking a while."""
+
+    def __init__(self, choices: random.Random, is_stopped: Callable[[], bool]) -> None:
+        self._choices = choices
+        self._is_stopped = is_stopped
+        self._jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._is_busy = False
+
+    def give(self, job: Callable[[], Any]) -> "asyncio.Future[Any]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._jobs.append((job, future))
+        if not self._is_busy:
+            self._is_busy = True
+            loop.call_later(self._choices.choice(WORK_SECONDS), self._work)
+        return future
+
+    def finished(self, answer: Any) -> Any:
+        return answer
+
+    def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._is_stopped():
+            loop.call_later(STOPPED_SECONDS, self._work)
+            return
+        job, future = self._jobs.popleft()
+        try:
+            result = job()
+        except Exception as error:
+            future.set_exception(error)
+            future.exception()
+        else:
+            future.set_result(result)
+        self._is_busy = bool(self._jobs)
+        if self._is_busy:
+            loop.call_later(self._choices.choice(WORK_SECONDS), self._work)
+
+
+class _Moody:
+    """What both kinds of authors have in common."""
+
+    def __init__(self, choices: random.Random, mood: Mood) -> None:
+        self.choices = choices
+        self.mood = mood
+
+    def act(self, envelope: Envelope) -> None:
+        if envelope.id in self.mood.refuses:
+            raise Refusal("never")
+        if self.mood.failing and self.choices.random() < self.mood.failing:
+            raise RuntimeError("not now")
+
+
+class Stamp(_Moody, Worker):
+    """Answers one item for each, marked."""
+
+    envelopes = 2
+
+    def on_batch(self, event: Event, batch: Batch) -> Any:
+        self.act(event.envelope)
+        return [item.with_value(item.data + b"*") for item in batch]
+
+
+class Store(_Moody, Consumer):
+    """Keeps what it was given, and has it for good at the commit."""
+
+    def __init__(self, choices: random.Random, mood: Mood, commits: list[Commit], now: Callable[[], float]) -> None:
+        super().__init__(choices, mood)
+        self._commits = commits
+        self._now = now
+        self._open: dict[str, dict[str, Items]] = {}
+
+    def on_event_start(self, event: Event) -> None:
+        self.act(event.envelope)
+        assert event.id not in self._open.setdefault(event.envelope.id, {}), "an event began twice"
+        self._open[event.envelope.id][event.id] = []
+
+    def on_batch(self, event: Event, batch: Batch) -> None:
+        self.act(event.envelope)
+        self._open[event.envelope.id][event.id] += [(item.indices, item.data) for item in batch]
+
+    def commit(self, envelope: Envelope) -> None:
+        self.act(envelope)
+        self._commits.append(Commit(self._now(), envelope.id, self._open.pop(envelope.id)))
+
+    def rollback(self, envelope: Envelope) -> None:
+        self._open.pop(envelope.id, None)
+
+
+class _Service:
+    """A recipient's API as it is reached by the network."""
+
+    def __init__(self, author: Recipient, choices: random.Random, is_stopped: Callable[[], bool], clock: Clock) -> None:
+        desk = cast(Desk, SimulatedDesk(choices, is_stopped))
+        self._caller = b""
+        self.api = RecipientApi(author, Calls(author, desk), desk, clock, lambda: None, lambda: self._caller)
+        self._dispatch = Dispatch(self.api)
+
+    def handle(self, caller: bytes, verb: str, args: tuple[Any, ...]) -> Any:
+        self._caller = caller
+        return self._dispatch.call(verb, list(args), {})
+
+
+class SimulatedRecipient(Process):
+    """A program that serves a role."""
+
+    def __init__(self, login: str, author: Callable[[Mood], Recipient], choices: random.Random, clock: Clock) -> None:
+        self.login = login
+        self.mood = Mood()
+        self.commits: list[Commit] = []
+        super().__init__(lambda: _Service(author(self.mood), choices, lambda: self.is_stopped, clock))
+
+    @property
+    def api(self) -> RecipientApi:
+        """Of the process that runs now."""
+        assert isinstance(self.served, _Service)
+        return self.served.api

@@ -1,0 +1,83 @@
+"""Random schedules: what is sent and what strikes, when and for how long, all from one seed."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tests.simulation.world import STORES, World
+
+TYPES: Sequence[list[str]] = (["notes"], ["flights"], ["fares"], ["notes", "flights"], ["fares", "notes", "fares"], [])
+KEYS = ("", "ada", "grace")
+STEPS = 6
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The log tells of every fault that is made on purpose; nobody reads it here."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def run_schedule(seed: int) -> World:
+    """One schedule from its beginning to its end, with all promises checked.
+
+    Raises:
+        AssertionError: one is broken; the same seed breaks it again.
+    """
+    world = World(seed)
+    try:
+        with quiet():
+            world.run(_play(world, random.Random(f"schedule {seed}")))
+            world.check()
+    finally:
+        world.close()
+    return world
+
+
+async def _play(world: World, choices: random.Random) -> None:
+    await world.begin()
+    async with asyncio.TaskGroup() as strikes:
+        for _ in range(STEPS):
+            for _ in range(choices.randrange(3)):
+                plan = world.emit(
+                    choices.choice(TYPES),
+                    choices.choice((0, 1, 7)),
+                    in_one_call=choices.random() < 0.5,
+                    cancel=choices.random() < 0.1,
+                    key=choices.choice(KEYS),
+                )
+                if choices.random() < 0.1:
+                    world.refuse(choices.choice(world.logins), plan)
+            await asyncio.sleep(choices.choice((0.0, 0.01, 0.3, 2.0)))
+            strikes.create_task(_strike(world, choices))
+            await asyncio.sleep(choices.choice((0.0, 0.05, 1.0)))
+    await world.drain()
+
+
+async def _strike(world: World, choices: random.Random) -> None:
+    login = choices.choice(world.logins)
+    seconds = choices.choice((0.0, 0.2, 3.0, 12.0))
+    match choices.randrange(8):
+        case 0:
+            if world.broker is not None and not world.broker.is_dead.is_set():
+                await world.kill_broker(min(seconds, 3.0))
+        case 1:
+            await world.kill_recipient(login, seconds)
+        case 2:
+            await world.stop_recipient(login, seconds)
+        case 3:
+            await world.cut(login)
+        case 4:
+            await world.fail_for_a_while(login, 0.3, seconds)
+        case 5:
+            await world.lose_database(min(seconds, 3.0))
+        case 6:
+            await world.lose_commit(choices.randrange(20), min(seconds, 3.0))
+        case _:
+            await world.fail_for_a_while(choices.choice(STORES), 1.0, min(seconds, 3.0))

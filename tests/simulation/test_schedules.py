@@ -1,0 +1,22 @@
+"""Random schedules in virtual time: whatever strikes, and whenever, the promises hold."""
+
+import pytest
+
+from tests.simulation.schedules import run_schedule
+
+SCHEDULES = 40
+"""How many are played each time; `make simulate` plays more, from any seed."""
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_the_promises_hold_in_every_schedule(part: int) -> None:
+    for seed in range(part * SCHEDULES // 2, (part + 1) * SCHEDULES // 2):
+        run_schedule(seed)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    first, second = run_schedule(7), run_schedule(7)
+
+    assert first.loop.time() == second.loop.time()
+    assert first.received() == second.received()
+    assert first.commits("store_1") == second.commits("store_1")

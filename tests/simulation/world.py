@@ -1,0 +1,305 @@
+"""Everything together: emitters, a broker, recipients, what strikes them, and what must be true in the end."""
+
+import asyncio
+import itertools
+import random
+import uuid
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.emitters import Plan, Sent, SimulatedEmitter, unless_dead
+from tests.simulation.journal import Database
+from tests.simulation.loop import VirtualClock, VirtualLoop
+from tests.simulation.recipients import Mood, SimulatedRecipient, Stamp, Store
+from xbus import model
+from xbus.broker.journal.catalog import Catalog, read_catalog
+from xbus.broker.journal.parked_moves import Decision, resume_delivery
+from xbus.errors import XbusError
+from xbus.recipient.base import Recipient
+
+PATIENCE_SECONDS = 3_600.0
+"""In virtual time: what is not delivered so long after the last fault counts as lost."""
+
+STAMPS = {"notes": 0, "flights": 1, "fares": 2}
+"""How many workers mark an item of a type on its way to the stores."""
+
+STORES = ("store_1", "store_2")
+
+ORDERED = "store_2"
+"""The store that wants the envelopes of one ordering key in order."""
+
+
+class World:
+    """A bus in which everything is decided by a seed.
+
+    Args:
+        seed: of all choices that the world itself makes.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.choices = random.Random(seed)
+        self.loop = VirtualLoop()
+        self.clock = VirtualClock(self.loop)
+        self.database = Database()
+        self.sent = Sent()
+        self.parkable: set[str] = set()
+        """The envelopes that recipients refuse for good."""
+        self.resumed: set[str] = set()
+        """The envelopes that were parked, and resumed by an operator."""
+        self.fault_times: list[float] = []
+        self.problems: list[str] = []
+        self.broker: SimulatedBroker | None = None
+        self.database.write(_want_order)
+        self._catalog: Catalog = self.database.read(read_catalog)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._recipients = {login: self._recipient(login) for login in ("names_1", "prices_1", *STORES)}
+        self._by_address = {f"sim://{login}": process for login, process in self._recipients.items()}
+        self.loop.set_exception_handler(self._note_problem)
+
+    def _note_problem(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.problems.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    def _recipient(self, login: str) -> SimulatedRecipient:
+        def author(mood: Mood) -> Recipient:
+            if login in STORES:
+                return Store(self.choices, mood, self._recipients[login].commits, self.loop.time)
+            return Stamp(self.choices, mood)
+
+        return SimulatedRecipient(login, author, self.choices, self.clock)
+
+    @property
+    def logins(self) -> Sequence[str]:
+        return list(self._recipients)
+
+    # -- what goes on ----------------------------------------------------------------------------------------------
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something happen, and all else with it."""
+        self.loop.run_until_complete(work)
+        if self.broker is not None:
+            self.broker.check_alive()
+        assert not self.problems, self.problems
+
+    async def begin(self) -> None:
+        """Everything starts."""
+        self._start_broker()
+        for recipient in self._recipients.values():
+            recipient.start()
+            self._spawn(self._keep_registered(recipient))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _start_broker(self) -> None:
+        self.broker = SimulatedBroker(self.database, self._by_address, self.choices, self.clock)
+
+    def emit(
+        self, event_types: Sequence[str], items: int, *, in_one_call: bool, cancel: bool = False, key: str = ""
+    ) -> Plan:
+        """An emitter begins to send an envelope."""
+        envelope_id = self._new_id()
+        events = tuple(
+            (self._new_id(), name, tuple(b"%d/%d" % (number, index) for index in range(items)))
+            for number, name in enumerate(event_types)
+        )
+        plan = Plan(envelope_id, events, key or None, in_one_call and not cancel, cancel)
+        emitter_id = next(entry.id for entry in self._catalog.emitters.values() if entry.login == "north")
+        emitter = SimulatedEmitter(emitter_id, lambda: self.broker, self.choices, self.sent)
+        self._spawn(emitter.send(plan))
+        return plan
+
+    def _new_id(self) -> uuid.UUID:
+        return uuid.UUID(int=self.choices.getrandbits(128), version=4)
+
+    async def _keep_registered(self, recipient: SimulatedRecipient) -> None:
+        """As the SDK does: register, and again whenever the broker does not know us."""
+        role_id = next(role.id for role in self._catalog.roles.values() if role.login == recipient.login)
+        while True:
+            broker = self.broker
+            if broker is None or not broker.is_up.is_set() or broker.is_dead.is_set() or recipient.served is None:
+                await asyncio.sleep(0.5)
+            elif recipient.is_stopped or broker.back.is_registered(role_id):
+                await asyncio.sleep(2)
+            else:
+                try:
+                    await recipient.api.roll_back_all()
+                    address = f"sim://{recipient.login}"
+                    await unless_dead(broker, broker.back.register(role_id, recipient.login.encode(), address))
+                except XbusError:
+                    await asyncio.sleep(1)
+
+    # -- what strikes ----------------------------------------------------------------------------------------------
+
+    def _strike(self) -> None:
+        self.fault_times.append(self.loop.time())
+
+    async def kill_broker(self, seconds: float) -> None:
+        """It is killed, and starts again after a while."""
+        self._strike()
+        assert self.broker is not None
+        await self.broker.kill()
+        await asyncio.sleep(seconds)
+        self._start_broker()
+        self._strike()
+
+    async def kill_recipient(self, login: str, seconds: float) -> None:
+        """The same with a recipient."""
+        self._strike()
+        self._recipients[login].kill()
+        await asyncio.sleep(seconds)
+        self._recipients[login].start()
+        self._strike()
+
+    async def stop_recipient(self, login: str, seconds: float) -> None:
+        """It does nothing for a while."""
+        self._strike()
+        self._recipients[login].is_stopped = True
+        await asyncio.sleep(seconds)
+        self._recipients[login].is_stopped = False
+        self._strike()
+
+    async def cut(self, login: str) -> None:
+        """Its connections break, while it lives on."""
+        self._strike()
+        for connection in list(self._recipients[login].connections):
+            connection.lose()
+
+    async def fail_for_a_while(self, login: str, share: float, seconds: float) -> None:
+        """The author's code raises now and then."""
+        self._strike()
+        self._recipients[login].mood.failing = share
+        await asyncio.sleep(seconds)
+        self._recipients[login].mood.failing = 0.0
+        self._strike()
+
+    def refuse(self, login: str, plan: Plan) -> None:
+        """A recipient never takes an envelope."""
+        self._recipients[login].mood.refuses.add(str(plan.envelope_id))
+        self.parkable.add(str(plan.envelope_id))
+
+    async def lose_database(self, seconds: float) -> None:
+        """It is away for a while."""
+        self._strike()
+        self.database.is_away = True
+        await asyncio.sleep(seconds)
+        self.database.is_away = False
+        self._strike()
+
+    async def lose_commit(self, commits: int, seconds: float) -> None:
+        """A COMMIT takes place and its answer is lost."""
+        self._strike()
+        self.database.commits_until_lost = commits
+        await asyncio.sleep(seconds)
+        self.database.commits_until_lost = None
+        self.database.is_away = False
+        self._strike()
+
+    # -- what must be true -----------------------------------------------------------------------------------------
+
+    async def drain(self) -> None:
+        """Wait until everything is sent and delivered; what is parked an operator resumes, having mended its cause."""
+        began = self.loop.time()
+        while self.loop.time() - began < PATIENCE_SECONDS:
+            busy = set(self.sent.plans) - self.sent.acknowledged - self.sent.cancelled - set(self.sent.refused)
+            if not busy and not self.undelivered():
+                return
+            await asyncio.sleep(5)
+            for recipient in self._recipients.values():
+                recipient.mood.refuses.clear()
+            for role_id, envelope_id in self.parked():
+                self.resumed.add(str(envelope_id))
+                decision = Decision("the world", "mended", self.clock.now())
+                self.database.write(resume_delivery, role_id, envelope_id, decision)
+
+    def received(self) -> list[str]:
+        """The envelopes that the journal holds sealed, in position order."""
+
+        def read(connection: sa.Connection) -> list[str]:
+            wanted = sa.select(model.envelope.c.id).where(model.envelope.c.position.is_not(None))
+            return [str(found) for found in connection.execute(wanted.order_by(model.envelope.c.position)).scalars()]
+
+        return self.database.read(read)
+
+    def parked(self) -> dict[tuple[int, uuid.UUID], str]:
+        """Role and envelope of each parked delivery, with its cause."""
+
+        def read(connection: sa.Connection) -> dict[tuple[int, uuid.UUID], str]:
+            row = model.delivery.c
+            wanted = sa.select(row.role_id, row.envelope_id, row.cause).where(row.state == "parked")
+            return {(role_id, envelope_id): cause for role_id, envelope_id, cause in connection.execute(wanted)}
+
+        return self.database.read(read)
+
+    def commits(self, login: str) -> dict[str, list[float]]:
+        """When a store committed each envelope."""
+        times: dict[str, list[float]] = {}
+        for commit in self._recipients[login].commits:
+            times.setdefault(commit.envelope_id, []).append(commit.at)
+        return times
+
+    def undelivered(self) -> list[tuple[str, str]]:
+        """Store and envelope of all that was received and is not committed."""
+        owed = [name for name in self.received() if self.sent.plans[name].events]
+        return [(login, name) for login in STORES for name in owed if name not in self.commits(login)]
+
+    def check(self) -> None:
+        """The promises of the bus, each by itself."""
+        received = self.received()
+        assert self.sent.acknowledged <= set(received), "acknowledged and not in the journal"
+        assert self.sent.cancelled.isdisjoint(received), "cancelled and sealed"
+        assert not self.sent.refused, self.sent.refused
+        assert set(self.sent.plans) == self.sent.acknowledged | self.sent.cancelled, "an emitter was never answered"
+        assert not self.undelivered(), f"lost: {self.undelivered()}"
+        if not self.fault_times:
+            assert self.resumed <= self.parkable, "parked without a cause"
+        for login in STORES:
+            self._check_contents(login, set(received))
+            self._check_repeats(login)
+        self._check_order(received)
+
+    def _check_order(self, received: Sequence[str]) -> None:
+        """For each ordering key the envelopes come, for the first time, in the order of their positions."""
+        first: dict[str | None, list[int]] = {}
+        for name in self.commits(ORDERED):
+            first.setdefault(self.sent.plans[name].ordering_key, []).append(received.index(name))
+        assert all(positions == sorted(positions) for positions in first.values()), f"reordered: {first}"
+
+    def _check_contents(self, login: str, received: set[str]) -> None:
+        for commit in self._recipients[login].commits:
+            assert commit.envelope_id in received, "invented"
+            plan = self.sent.plans[commit.envelope_id]
+            expected = {
+                str(event_id): [([index], item + b"*" * STAMPS[name]) for index, item in enumerate(items)]
+                for event_id, name, items in plan.events
+            }
+            assert commit.events == expected, f"torn: {commit.events} in the place of {expected}"
+
+    def _check_repeats(self, login: str) -> None:
+        """Only what was under way when something struck may come twice."""
+        for name, times in self.commits(login).items():
+            for first, second in itertools.pairwise(times):
+                struck = any(first - 30 <= at <= second for at in self.fault_times)
+                assert struck, f"{login} got {name} twice, at {first} and {second}, and nothing had struck"
+
+    def close(self) -> None:
+        """End everything."""
+
+        async def end() -> None:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self.broker is not None and not self.broker.is_dead.is_set():
+                await self.broker.kill()
+
+        self.loop.run_until_complete(end())
+        self.loop.close()
+        self.database.close()
+
+
+def _want_order(connection: sa.Connection) -> None:
+    connection.execute(sa.update(model.role).where(model.role.c.login == ORDERED).values(ordered=True))
