@@ -16,10 +16,10 @@ from xbus.emitter.ledger import Call
 from xbus.emitter.line import Line
 from xbus.emitter.options import OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
+from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
+from xbus.emitter.outbox.sending import OutboxSender
 from xbus.emitter.patience import Patience
-from xbus.emitter.queueing import OutboxThread, QueueSession
 from xbus.emitter.receipt import Receipt
-from xbus.emitter.sending import OutboxSender
 from xbus.emitter.session import Session, Taker
 from xbus.errors import Refused
 from xbus.ids import Ids

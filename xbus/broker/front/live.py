@@ -1,13 +1,13 @@
 """What an emitter does with an envelope that is still open: each call checked, counted and written behind the last."""
 
 import asyncio
-import functools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from xbus.broker.front.comparisons import Comparisons, both
 from xbus.broker.front.envelopes import Ended, Limits, OpenEnvelope, OpenEvent, Writing
 from xbus.broker.front.past import check_same_items, content_differs
 from xbus.broker.front.replies import Replies
@@ -70,8 +70,7 @@ class LiveEnvelope:
         self._forget = forget
         self._answers = answers
         self._unanswered: set[Writing] = set()
-        self._comparing: set[asyncio.Future[int]] = set()
-        self._contradicted: Refused | None = None
+        self._comparisons = Comparisons()
 
     @property
     def emitter_id(self) -> int:
@@ -90,7 +89,7 @@ class LiveEnvelope:
         """Have one session alone go on with it, from its beginning."""
         if self.state.holder != session:
             self.state.holder = session
-            self._contradicted = None
+            self._comparisons.begin_anew()
 
     def write(self, write: Write) -> Writing:
         """Write behind all that was written of this envelope before."""
@@ -173,20 +172,13 @@ class LiveEnvelope:
         sent = unpack_items(data, items)
         rest = self.append(event.event_id, event.items, items - held, pack_items(sent[held:]))
         same = self._compare(event, first_index, held, pack_items(sent[:held]))
-        return Later.of(self._answers.later(_both(same, rest)))
+        return Later.of(self._answers.later(both(same, rest)))
 
     def _compare(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> "asyncio.Future[int]":
         comparing = self._answers.later(self._answer_repeat(event, first_index, items, data))
         if self.state.key is not None:
-            self._comparing.add(comparing)
-            comparing.add_done_callback(functools.partial(self._compared, self.state.holder))
+            self._comparisons.add(comparing)
         return comparing
-
-    def _compared(self, holder: bytes | None, comparing: "asyncio.Future[int]") -> None:
-        self._comparing.discard(comparing)
-        error = None if comparing.cancelled() else comparing.exception()
-        if isinstance(error, Refused) and holder == self.state.holder:
-            self._contradicted = error
 
     async def _answer_repeat(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> int:
         await self.durable()
@@ -271,11 +263,10 @@ class LiveEnvelope:
         """
         if self.state.closing is not None:
             return Later.of(self.state.closing).then(self._receipt)
-        before: list[asyncio.Future[Any]] = [*self.state.asking, *self._comparing]
+        before: list[asyncio.Future[Any]] = [*self.state.asking, *self._comparisons.pending]
         if before:
             return Later.of(self._answers.later(self._seal_behind(before, events)))
-        if self._contradicted is not None:
-            raise self._contradicted
+        self._comparisons.check()
         if events is not None and events != len(self.state.events):
             raise Refused(
                 f"envelope {self.state.envelope_id} holds {len(self.state.events)} events, not {events}",
@@ -326,8 +317,3 @@ class LiveEnvelope:
         self.state.closing = closing
         closing.add_done_callback(lambda _: self._forget(self))
         return closing
-
-
-async def _both(same: "asyncio.Future[int]", rest: Later[int]) -> int:
-    await same
-    return await rest

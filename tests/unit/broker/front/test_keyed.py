@@ -19,7 +19,7 @@ from xbus.broker.front.front import Front
 from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
 from xbus.broker.sessions import Sessions
-from xbus.errors import Failed, JournalError, Refused
+from xbus.errors import Failed, JournalError, JournalUnavailable, Refused
 from xbus.ids import keyed_envelope_id, numbered_event_id
 from xbus.rpc.codec import pack_items
 
@@ -365,3 +365,25 @@ async def test_the_content_hash_is_the_hash_of_what_is_one_segment_for_each_even
     stored = await journal.read(read_envelope, uuid.UUID(receipt["envelope_id"]))
     assert stored is not None
     assert stored.content_hash == receipt["hash"]
+
+
+async def test_what_could_not_be_compared_is_not_sealed_before_it_was(
+    first: Sender, second: Sender, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await first.start()
+    await first.event()
+    await first.append(0, b"a")
+    await second.start()
+    await second.event()
+    with monkeypatch.context() as patched:
+
+        async def away(*args: Any) -> Any:
+            raise JournalUnavailable("the database went away")
+
+        patched.setattr(journal, "read", away)
+        comparing, ended, sealed = second.append_soon(0, b"a"), second.end_event_soon(1), second.seal_soon()
+        assert await code_of(comparing) == "journal_unavailable"
+        assert await code_of(sealed) == "journal_unavailable"
+        await ended
+    assert await second.append(0, b"a") == 1
+    assert (await second.finish(1))["items"] == 1

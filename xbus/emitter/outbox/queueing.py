@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
 from xbus.clock import Clock
-from xbus.emitter.outbox import Outbox
+from xbus.emitter.outbox.box import Outbox
 from xbus.emitter.session import Limits
 from xbus.ids import Ids
 

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from typing import TYPE_CHECKING
 
 from xbus.clock import Clock
-from xbus.emitter.outbox import QueuedEnvelope, QueuedEvent
-from xbus.emitter.queueing import OutboxThread
+from xbus.emitter.outbox.box import QueuedEnvelope, QueuedEvent
+from xbus.emitter.outbox.queueing import OutboxThread
 from xbus.errors import CallError, Failed, Refused
 from xbus.rpc.codec import unpack_items
 

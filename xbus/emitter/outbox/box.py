@@ -5,60 +5,16 @@ already, batch by batch, as something that nobody sends; it counts from the comm
 for the disk. What a killed process left unfinished is removed by the next one.
 """
 
-import fcntl
-import os
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
 
-from xbus.errors import Failed, Refused
+from xbus.emitter.outbox.file import OutboxFile
+from xbus.errors import Refused
 
 ENVELOPE_BYTES = 512
 """What an envelope counts beside its items, so that many empty ones fill the outbox too."""
-
-BUSY_SECONDS = 10.0
-"""How long a command beside the sending process waits for its turn."""
-
-_FORMAT = 1
-_SCHEMA = """
-CREATE TABLE envelope (
-    id TEXT PRIMARY KEY,
-    key TEXT NOT NULL,            -- its idempotency key at the bus
-    ordering_key TEXT,
-    state TEXT NOT NULL CHECK (state IN ('writing', 'waiting', 'refused')),
-    place INTEGER UNIQUE,         -- in the line; null while it is being written
-    queued_at TEXT,
-    bytes INTEGER NOT NULL,
-    code TEXT,                    -- why the bus refused it
-    cause TEXT
-);
-CREATE INDEX envelope_state ON envelope (state, place);
-CREATE TABLE event (
-    id TEXT PRIMARY KEY,
-    envelope_id TEXT NOT NULL REFERENCES envelope ON DELETE CASCADE,
-    number INTEGER NOT NULL,
-    type_name TEXT NOT NULL,
-    estimate INTEGER NOT NULL,
-    UNIQUE (envelope_id, number)
-);
-CREATE TABLE batch (
-    event_id TEXT NOT NULL REFERENCES event ON DELETE CASCADE,
-    first_index INTEGER NOT NULL,
-    items INTEGER NOT NULL,
-    data BLOB NOT NULL,           -- each item a msgpack bin, one after the other
-    PRIMARY KEY (event_id, first_index)
-);
-CREATE TABLE trouble (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    code TEXT NOT NULL,
-    cause TEXT NOT NULL,
-    since TEXT NOT NULL
-);
-"""
 
 
 @dataclass(frozen=True)
@@ -116,17 +72,9 @@ class Outbox:
     """
 
     def __init__(self, path: Path, max_bytes: int = 2**63 - 1) -> None:
-        self._path = path
+        self._file = OutboxFile(path)
         self._max_bytes = max_bytes
-        with self._told():
-            self._connection = sqlite3.connect(path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            with self._told():
-                self._set_up()
-            self._bytes = self._stored_bytes()
-        except BaseException:
-            self._connection.close()
-            raise
+        self._bytes = self._stored_bytes()
 
     @classmethod
     def existing(cls, path: Path) -> "Outbox":
@@ -143,13 +91,14 @@ class Outbox:
 
     def close(self) -> None:
         """Close the file."""
-        self._connection.close()
+        self._file.close()
 
     # -- written -------------------------------------------------------------------------------------------------------
+
     def remove_unfinished(self) -> None:
         """Remove what a killed process did not finish; only for the process that holds the lock."""
-        with self._transaction():
-            self._connection.execute("DELETE FROM envelope WHERE state = 'writing'")
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM envelope WHERE state = 'writing'")
         self._bytes = self._stored_bytes()
 
     def start_envelope(self, envelope_id: str, key: str, ordering_key: str | None) -> None:
@@ -159,16 +108,16 @@ class Outbox:
             Refused: outbox_full.
         """
         self._take(ENVELOPE_BYTES)
-        with self._transaction():
-            self._connection.execute(
+        with self._file.transaction() as connection:
+            connection.execute(
                 "INSERT OR IGNORE INTO envelope (id, key, ordering_key, state, bytes) VALUES (?, ?, ?, 'writing', ?)",
                 (envelope_id, key, ordering_key, ENVELOPE_BYTES),
             )
 
     def start_event(self, envelope_id: str, event_id: str, type_name: str, estimate: int) -> None:
         """Begin its next event. A repeat changes nothing."""
-        with self._transaction():
-            self._connection.execute(
+        with self._file.transaction() as connection:
+            connection.execute(
                 "INSERT OR IGNORE INTO event SELECT ?, ?, count(*) + 1, ?, ? FROM event WHERE envelope_id = ?",
                 (event_id, envelope_id, type_name, estimate, envelope_id),
             )
@@ -180,11 +129,11 @@ class Outbox:
             Refused: outbox_full; then nothing was added.
         """
         self._take(len(data))
-        with self._transaction():
+        with self._file.transaction() as connection:
             batch = (event_id, first_index, items, data)
-            added = self._connection.execute("INSERT OR IGNORE INTO batch VALUES (?, ?, ?, ?)", batch).rowcount
+            added = connection.execute("INSERT OR IGNORE INTO batch VALUES (?, ?, ?, ?)", batch).rowcount
             more = (added * len(data), envelope_id)
-            self._connection.execute("UPDATE envelope SET bytes = bytes + ? WHERE id = ?", more)
+            connection.execute("UPDATE envelope SET bytes = bytes + ? WHERE id = ?", more)
 
     def end_envelope(self, envelope_id: str, at: datetime) -> tuple[int, int]:
         """Put an envelope into the line, durably. A repeat changes nothing.
@@ -192,13 +141,13 @@ class Outbox:
         Returns:
             How many events and items it holds.
         """
-        with self._durable_transaction():
-            self._connection.execute(
+        with self._file.durable_transaction() as connection:
+            connection.execute(
                 "UPDATE envelope SET state = 'waiting', queued_at = ?,"
                 " place = (SELECT coalesce(max(place), 0) + 1 FROM envelope) WHERE id = ? AND state = 'writing'",
                 (at.isoformat(timespec="seconds"), envelope_id),
             )
-        events, items = self._row(
+        events, items = self._file.row(
             "SELECT count(DISTINCT event.id), coalesce(sum(items), 0) FROM event"
             " LEFT JOIN batch ON event_id = event.id WHERE envelope_id = ?",
             envelope_id,
@@ -206,6 +155,7 @@ class Outbox:
         return events, items
 
     # -- sent ----------------------------------------------------------------------------------------------------------
+
     def first_waiting(self) -> QueuedEnvelope | None:
         """The envelope whose turn it is."""
         found = self._envelopes("WHERE state = 'waiting' ORDER BY place LIMIT 1")
@@ -213,35 +163,35 @@ class Outbox:
 
     def events(self, envelope_id: str) -> list[QueuedEvent]:
         """The events of an envelope, in order."""
-        rows = self._rows(
+        rows = self._file.rows(
             "SELECT id, type_name, estimate FROM event WHERE envelope_id = ? ORDER BY number", envelope_id
         )
         return [QueuedEvent(*row) for row in rows]
 
     def batch(self, event_id: str, first_index: int) -> tuple[int, bytes] | None:
         """The batch of an event that begins at an index: number of items and data; None at the event's end."""
-        rows = self._rows("SELECT items, data FROM batch WHERE event_id = ? AND first_index = ?", event_id, first_index)
+        rows = self._file.rows(
+            "SELECT items, data FROM batch WHERE event_id = ? AND first_index = ?", event_id, first_index
+        )
         return rows[0] if rows else None
 
     def remove(self, envelope_id: str) -> None:
         """Remove an envelope that the bus has, or that was given up."""
-        with self._transaction():
-            gone = self._connection.execute(
-                "DELETE FROM envelope WHERE id = ? RETURNING bytes", (envelope_id,)
-            ).fetchall()
+        with self._file.transaction() as connection:
+            gone = connection.execute("DELETE FROM envelope WHERE id = ? RETURNING bytes", (envelope_id,)).fetchall()
         self._bytes -= sum(size for (size,) in gone)
 
     def set_aside(self, envelope_id: str, code: str, cause: str) -> None:
         """Let an envelope that the bus refused out of the line, for a person to look at."""
-        with self._durable_transaction():
-            self._connection.execute(
+        with self._file.durable_transaction() as connection:
+            connection.execute(
                 "UPDATE envelope SET state = 'refused', code = ?, cause = ? WHERE id = ?", (code, cause, envelope_id)
             )
 
     def note_trouble(self, code: str, cause: str, at: datetime) -> None:
         """Remember why nothing is sent, and since when."""
-        with self._transaction():
-            self._connection.execute(
+        with self._file.transaction() as connection:
+            connection.execute(
                 "INSERT INTO trouble VALUES (1, ?, ?, ?)"
                 " ON CONFLICT (id) DO UPDATE SET code = excluded.code, cause = excluded.cause",
                 (code, cause, at.isoformat(timespec="seconds")),
@@ -249,16 +199,17 @@ class Outbox:
 
     def forget_trouble(self) -> None:
         """Nothing is in the way any more."""
-        with self._transaction():
-            self._connection.execute("DELETE FROM trouble")
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM trouble")
 
     # -- looked after --------------------------------------------------------------------------------------------------
+
     def status(self) -> OutboxStatus:
         """What it holds."""
-        waiting, size, oldest = self._row(
+        waiting, size, oldest = self._file.row(
             "SELECT count(*), coalesce(sum(bytes), 0), min(queued_at) FROM envelope WHERE state = 'waiting'"
         )
-        trouble = self._rows("SELECT code, cause, since FROM trouble")
+        trouble = self._file.rows("SELECT code, cause, since FROM trouble")
         refused = self._envelopes("WHERE state = 'refused' ORDER BY place")
         return OutboxStatus(waiting, size, oldest, refused, trouble[0] if trouble else None)
 
@@ -280,106 +231,27 @@ class Outbox:
 
     def _change_refused(self, change: str, places: Sequence[int]) -> int:
         which = f" AND place IN ({', '.join('?' * len(places))})" if places else ""
-        with self._durable_transaction():
-            changed = self._connection.execute(f"{change} WHERE state = 'refused'{which}", tuple(places)).rowcount
+        with self._file.durable_transaction() as connection:
+            changed = connection.execute(f"{change} WHERE state = 'refused'{which}", tuple(places)).rowcount
         self._bytes = self._stored_bytes()
         return changed
 
     # -- inside --------------------------------------------------------------------------------------------------------
-    def _set_up(self) -> None:
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA foreign_keys = ON")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        found = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        if found == 0 and not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-            self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT")
-        elif found != _FORMAT:
-            raise Refused(f"{self._path} is not an outbox of this version", "name another file", code="outbox_broken")
 
     def _take(self, size: int) -> None:
         if self._bytes + size > self._max_bytes:
             self._bytes = self._stored_bytes()
         if self._bytes + size > self._max_bytes:
             raise Refused(
-                f"the outbox {self._path} would hold more than {self._max_bytes} bytes",
+                f"the outbox {self._file.path} would hold more than {self._max_bytes} bytes",
                 "send again when the bus is back and has taken some, or raise outbox_bytes",
                 code="outbox_full",
             )
         self._bytes += size
 
     def _stored_bytes(self) -> int:
-        return int(self._row("SELECT coalesce(sum(bytes), 0) FROM envelope")[0])
+        return int(self._file.row("SELECT coalesce(sum(bytes), 0) FROM envelope")[0])
 
     def _envelopes(self, which: str) -> list[QueuedEnvelope]:
         wanted = "id, place, key, ordering_key, queued_at, bytes, code, cause"
-        return [QueuedEnvelope(*row) for row in self._rows(f"SELECT {wanted} FROM envelope {which}")]
-
-    def _row(self, statement: str, *values: Any) -> Any:
-        return self._rows(statement, *values)[0]
-
-    def _rows(self, statement: str, *values: Any) -> list[Any]:
-        with self._told():
-            return self._connection.execute(statement, values).fetchall()
-
-    @contextmanager
-    def _durable_transaction(self) -> Iterator[None]:
-        """A transaction that is on the disk when it ends, with all that was written before it."""
-        self._connection.execute("PRAGMA synchronous = FULL")
-        try:
-            with self._transaction():
-                yield
-        finally:
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._told():
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise Failed(
-                f"the outbox {self._path} can't be used now: {error}",
-                "see whether there is room on the disk and the file may be written",
-                code="outbox_failed",
-            ) from error
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from sending from an outbox. The lock ends with the process, however that ends.
-
-    Raises:
-        Refused: another one sends from it (``outbox_in_use``).
-        Failed: the file beside the outbox can't be written (``outbox_failed``).
-    """
-    try:
-        file: IO[str] = open(f"{path}.lock", "a+")  # noqa: SIM115
-    except OSError as error:
-        raise Failed(
-            f"{path}.lock can't be written: {error}", "see who may write there", code="outbox_failed"
-        ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise Refused(
-                f"process {file.read().strip()} sends from the outbox {path}",
-                "give each emitter an outbox of its own, or end that process first",
-                code="outbox_in_use",
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+        return [QueuedEnvelope(*row) for row in self._file.rows(f"SELECT {wanted} FROM envelope {which}")]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from xbus.clock import SystemClock
 from xbus.emitter.asynchronous import AsyncEmitter
-from xbus.emitter.outbox import Outbox, locked
-from xbus.emitter.queueing import OutboxThread
-from xbus.emitter.sending import OutboxSender
+from xbus.emitter.outbox.box import Outbox
+from xbus.emitter.outbox.lock import locked
+from xbus.emitter.outbox.queueing import OutboxThread
+from xbus.emitter.outbox.sending import OutboxSender
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,129 @@
+"""The SQLite file of an outbox: its tables, and transactions that wait for the disk or not."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from xbus.errors import Failed, Refused
+
+BUSY_SECONDS = 10.0
+"""How long a command beside the sending process waits for its turn."""
+
+_FORMAT = 1
+_SCHEMA = """
+CREATE TABLE envelope (
+    id TEXT PRIMARY KEY,
+    key TEXT NOT NULL,            -- its idempotency key at the bus
+    ordering_key TEXT,
+    state TEXT NOT NULL CHECK (state IN ('writing', 'waiting', 'refused')),
+    place INTEGER UNIQUE,         -- in the line; null while it is being written
+    queued_at TEXT,
+    bytes INTEGER NOT NULL,
+    code TEXT,                    -- why the bus refused it
+    cause TEXT
+);
+CREATE INDEX envelope_state ON envelope (state, place);
+CREATE TABLE event (
+    id TEXT PRIMARY KEY,
+    envelope_id TEXT NOT NULL REFERENCES envelope ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    type_name TEXT NOT NULL,
+    estimate INTEGER NOT NULL,
+    UNIQUE (envelope_id, number)
+);
+CREATE TABLE batch (
+    event_id TEXT NOT NULL REFERENCES event ON DELETE CASCADE,
+    first_index INTEGER NOT NULL,
+    items INTEGER NOT NULL,
+    data BLOB NOT NULL,           -- each item a msgpack bin, one after the other
+    PRIMARY KEY (event_id, first_index)
+);
+CREATE TABLE trouble (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    code TEXT NOT NULL,
+    cause TEXT NOT NULL,
+    since TEXT NOT NULL
+);
+"""
+
+
+class OutboxFile:
+    """The file, opened. To be used by one thread at a time.
+
+    Args:
+        path: the file, which is made where it is not there.
+
+    Raises:
+        Refused: it is no outbox (``outbox_broken``).
+        Failed: it can't be opened (``outbox_failed``).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._told():
+            self._connection = sqlite3.connect(path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            with self._told():
+                self._set_up()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close it."""
+        self._connection.close()
+
+    def row(self, statement: str, *values: Any) -> Any:
+        """The one row that a query finds."""
+        return self.rows(statement, *values)[0]
+
+    def rows(self, statement: str, *values: Any) -> list[Any]:
+        """All rows that a query finds."""
+        with self._told():
+            return self._connection.execute(statement, values).fetchall()
+
+    @contextmanager
+    def durable_transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that is on the disk when it ends, with all that was written before it."""
+        self._connection.execute("PRAGMA synchronous = FULL")
+        try:
+            with self.transaction() as connection:
+                yield connection
+        finally:
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that a crash of the machine may take back, as long as no durable one came behind it."""
+        with self._told():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise Failed(
+                f"the outbox {self.path} can't be used now: {error}",
+                "see whether there is room on the disk and the file may be written",
+                code="outbox_failed",
+            ) from error
+
+    def _set_up(self) -> None:
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA foreign_keys = ON")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        found = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        if found == 0 and not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+            self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT")
+        elif found != _FORMAT:
+            raise Refused(f"{self.path} is not an outbox of this version", "name another file", code="outbox_broken")
