@@ -429,6 +429,8 @@ WRONG = [
     ["resume", "{id}", "--all"],
     ["resume", "{id}", "--code", "refused"],
     ["resume", "{id}", "{id}", "--item", "1"],
+    ["resume", "{id}", "--event", "1"],
+    ["drop", "{id}", "--event", "1", "--reason", "x", "--yes"],
     ["show", "x"],
     ["show", "{id}", "--raw", "file"],
     ["show", "{id}", "--item", "1", "--items", "0:1"],

@@ -85,6 +85,7 @@ def resume(
         raise click.UsageError("--code, --type and --service go with --all")
     if item is not None and len(envelope_ids) != 1:
         raise click.UsageError("--item is one of one envelope")
+    _check_event(event, item)
     url = database_url(config_path)
     decision = decision_of(SystemClock(), reason)
     if all_:
@@ -201,6 +202,7 @@ def drop(
     yes: bool,
 ) -> None:
     """Have roles go without what is parked of an envelope, for good."""
+    _check_event(event, item)
     url = database_url(config_path)
     with reading(url) as connection:
         _, found = _meant(connection, envelope_id, role, event, item)
@@ -214,6 +216,11 @@ def drop(
         for parked in found:
             drop_parked(connection, parked, decision)
     click.echo("Dropped.")
+
+
+def _check_event(event: str | None, item: int | None) -> None:
+    if event is not None and item is None:
+        raise click.UsageError("--event goes with --item: an envelope is resumed or dropped as a whole")
 
 
 def _meant(

@@ -9,7 +9,7 @@ from uuid import UUID
 from xbus.admin.commands.failure import FAILURE_HEADS, failure_row
 from xbus.admin.output import block, facts, moment
 from xbus.admin.repair.payload import Payload
-from xbus.admin.repair.places import check_index, find_event, read_item
+from xbus.admin.repair.places import check_index, find_event, read_items
 from xbus.broker.journal.connection import Connection
 from xbus.broker.journal.corrections import Correction, read_corrections
 from xbus.broker.journal.parked import Parked, find_parked
@@ -107,6 +107,7 @@ def view(
         places = list(islice(named or _first(past), SHOWN_ITEMS))
     else:
         places = list(_spanned(find_event(past, event), span))
+    data = _read(connection, places)
     logins = {parked.role for parked in found}
     corrections = _standing(
         correction for correction in read_corrections(connection, envelope_id) if correction.role in logins
@@ -115,7 +116,7 @@ def view(
         ShownItem(
             of_event,
             index,
-            read_item(connection, of_event, index),
+            data[of_event, index],
             (of_event, index) in named,
             corrections.get((of_event.event_id, index), ()),
         )
@@ -145,6 +146,18 @@ def _spanned(event: PastEvent, span: tuple[int, int] | None) -> Iterator[tuple[P
     if span is not None:
         check_index(event, first)
     return ((event, index) for index in range(first, min(last, first + MOST_ITEMS - 1, (event.items or 0) - 1) + 1))
+
+
+def _read(connection: Connection, places: Sequence[tuple[PastEvent, int]]) -> dict[tuple[PastEvent, int], bytes]:
+    """The bytes of items; those of an event are read together, as many may lie in one segment."""
+    indices: dict[PastEvent, list[int]] = {}
+    for event, index in places:
+        indices.setdefault(event, []).append(index)
+    return {
+        (event, index): item
+        for event, of_event in indices.items()
+        for index, item in read_items(connection, event, of_event)
+    }
 
 
 def _standing(corrections: Iterator[Correction]) -> Mapping[tuple[UUID, int], Sequence[Correction]]:
