@@ -3,7 +3,7 @@
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from tests.support.daemon import write_config
 from tests.support.ports import free_port
 from tests.support.processes import module, script
 from tests.torture import bus
+from tests.torture.emitter import LISTENS
 from tests.torture.history import Routes, lines
 from tests.torture.program import Broker, Program
 from tests.torture.proxy import Proxy
@@ -23,11 +24,11 @@ BROKER_SECONDS = 30.0
 """How long each may take to end when it is asked to; an emitter first gets its envelope off its hands."""
 
 ENDED_WELL = (0, -signal.SIGTERM)
-"""The second is the code of one that was asked before it could listen."""
+"""The second is the code of a recipient that was asked before it could listen."""
 
 WATCH_SECONDS = 0.2
 BEGIN_SECONDS = 60.0
-"""How long it may take until every emitter has begun."""
+"""How long an emitter may take to begin."""
 
 HEARTBEAT_SECONDS = 0.5
 SLOW_SECONDS, QUICK_SECONDS = 0.06, 0.005
@@ -89,7 +90,7 @@ class Arena:
             async with asyncio.TaskGroup() as tasks:
                 watch = tasks.create_task(self._watch())
                 try:
-                    await self._all_begun()
+                    await self._until(self._has_begun)
                     yield self
                 finally:
                     watch.cancel()
@@ -101,6 +102,8 @@ class Arena:
 
     async def end_emitters(self) -> None:
         """Let the emitters finish what they are at, and end."""
+        # One that was started just now and never listened would leave what is in its outbox.
+        await self._until(self._listens)
         await self._end(self.emitters.values(), EMITTER_SECONDS)
 
     async def end_others(self) -> None:
@@ -118,10 +121,20 @@ class Arena:
             if code not in ENDED_WELL
         ]
 
-    async def _all_begun(self) -> None:
+    async def _until(self, condition: Callable[[str], bool]) -> None:
+        """Wait until something is true of every emitter."""
         async with asyncio.timeout(BEGIN_SECONDS):
-            while not all(any(lines(self.log_of(login))) for login in self.emitters):
+            while not all(map(condition, self.emitters)):
                 await asyncio.sleep(WATCH_SECONDS)
+
+    def _has_begun(self, login: str) -> bool:
+        return any(lines(self.log_of(login)))
+
+    def _listens(self, login: str) -> bool:
+        try:
+            return int(self.log_of(login).with_suffix(LISTENS).read_text()) == self.emitters[login].pid
+        except (OSError, ValueError):
+            return False  # not there, or half written
 
     async def _watch(self) -> None:
         """Notice who ends by itself, and start it again."""

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import random
 import signal
 from pathlib import Path
@@ -18,6 +19,9 @@ PAUSE_SECONDS = 0.25
 """The longest pause between two envelopes; it lets consumers catch up after a fault."""
 
 ORDERING_KEYS = (None, "north", "south")
+
+LISTENS = ".pid"
+"""The end of the name of the file that holds the id of a process which can be asked to end."""
 
 ENDS = frozenset({"sealed", "cancelled", "given_up", "refused"})
 """What is written at the end of an envelope."""
@@ -46,6 +50,7 @@ async def emit(front: str, login: str, path: Path, seed: int) -> None:
     """Send envelope after envelope until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    path.with_suffix(LISTENS).write_text(str(os.getpid()))
     begun, broken_off = begun_before(path)
     number = len(begun)
     log = Log(path)
