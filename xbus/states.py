@@ -24,7 +24,8 @@ class DeliveryState(StrEnum):
     RETRY = "retry"
     """An attempt went wrong, or may have: it comes again on its own, at the moment that its row says."""
     HELD = "held"
-    """Its role wants order, and an envelope before it with the same ordering key has a row: that one comes first."""
+    """Its role wants order, and an envelope before it with the same ordering key has a row: that one comes first. Once
+    it is the lowest of its key it is handed over as it is, as one in its turn that has no row either."""
     PARKED = "parked"
     """Its last attempt failed; a person decides."""
     SETTLED = "settled"
@@ -97,7 +98,13 @@ DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
         {DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.PARKED, DeliveryState.SETTLED}
     ),
     DeliveryState.HELD: frozenset(
-        {DeliveryState.HELD, DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.SETTLED}
+        {
+            DeliveryState.HELD,
+            DeliveryState.WAITING,
+            DeliveryState.RETRY,
+            DeliveryState.PARKED,
+            DeliveryState.SETTLED,
+        }
     ),
     DeliveryState.PARKED: frozenset({DeliveryState.RETRY, DeliveryState.HELD, DeliveryState.SETTLED}),
     DeliveryState.SETTLED: frozenset(),

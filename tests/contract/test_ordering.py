@@ -8,7 +8,7 @@ from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import read_at, read_log
-from xbus.broker.journal.ordering import HeldKey, read_held_keys, read_key_rows, read_states
+from xbus.broker.journal.ordering import HeldKey, read_free_keys, read_held_keys, read_key_rows, read_states
 from xbus.broker.journal.writes import Delivery, DeliveryMove, FollowOrder, Progress, Receipt
 from xbus.states import DeliveryState
 
@@ -59,6 +59,14 @@ async def test_rows_are_found_by_their_keys_in_order(journal: Journal, scribe: S
         HeldKey(role_id, "", rows[3].position, rows[3].position),
     ]
     assert await journal.read(read_held_keys, [scribe.role_id("store_2")]) == []
+
+
+async def test_a_key_whose_lowest_row_is_held_is_free(journal: Journal, scribe: Scribe) -> None:
+    free, behind, parked, held = await put(scribe, "a", "a", "b", "b")
+    await note(journal, row(scribe, free, "a", HELD), row(scribe, behind, "a", HELD))
+    await note(journal, row(scribe, parked, "b", PARKED), row(scribe, held, "b", HELD))
+    role_id = scribe.role_id()
+    assert await journal.read(read_free_keys, [role_id]) == [HeldKey(role_id, "a", free.position, behind.position)]
 
 
 async def test_states_are_told_by_position(journal: Journal, scribe: Scribe) -> None:

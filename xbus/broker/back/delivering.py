@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from random import Random
 
 from xbus.broker.back import fate
@@ -13,7 +14,7 @@ from xbus.broker.back.holds import Holds
 from xbus.broker.back.in_order import InOrder
 from xbus.broker.back.isolating import Isolating
 from xbus.broker.back.lanes import Lanes
-from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.ledger import RESERVE_POSITIONS, Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
 from xbus.broker.back.order import Order
@@ -32,11 +33,12 @@ from xbus.broker.journal.catalog import Catalog
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors, read_role_services
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.ordering import read_held_keys
+from xbus.broker.journal.ordering import read_free_keys, read_held_keys, read_key_rows
 from xbus.broker.journal.writes import FollowOrder
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.bell import Bell
+from xbus.states import DeliveryState
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
@@ -180,6 +182,7 @@ class Delivering:
         await self._log.refresh()
         self._keeping = self._tasks.create_task(self.ledger.keep(), name="ledger")
         await self._follow_order()
+        await self._doubt_what_was_free()
         await self._recover()
         self._replying = self._tasks.create_task(self._replies.watch(), name="replies of consumers")
         self._following = self._tasks.create_task(self._log.follow(), name="log")
@@ -214,6 +217,14 @@ class Delivering:
         await self.ledger.written()
         await self._journal.write(FollowOrder(ordered))
         self._order.add(await self._journal.read(read_held_keys, new))
+
+    async def _doubt_what_was_free(self) -> None:
+        """What was held, and free, may have been handed over when the broker went down: its row does not say so."""
+        roles = [role_id for role_id in self._catalog().roles if self._order.is_wanted_by(role_id)]
+        for key in await self._journal.read(read_free_keys, roles):
+            rows = await self._journal.read(read_key_rows, key.role_id, key.ordering_key, RESERVE_POSITIONS)
+            for row in takewhile(lambda row: row.state is DeliveryState.HELD, rows):
+                self.ledger.move(row, fate.in_doubt(row))
 
     async def stop(self, seconds: float) -> None:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""

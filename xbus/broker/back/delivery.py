@@ -23,6 +23,7 @@ from xbus.broker.back.supplies import Supplies
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.overlays import read_overlays
 from xbus.broker.journal.writes import Delivery, IsolatedItem
+from xbus.states import DeliveryState
 
 log = logging.getLogger(__name__)
 
@@ -152,12 +153,14 @@ class Deliveries:
     async def bring(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery) -> "asyncio.Task[None] | None":
         """Bring an envelope that has a row of its own to its role alone, as soon as that has a free slot.
 
-        The attempt is counted when it has one and before anything is handed over; to a role in trouble it is none.
+        The attempt is counted when it has one and before anything is handed over; to a role in trouble it is none. What
+        was held is in its turn now: it costs no more than that.
 
         Returns:
             The run; None where there is none, as the recipient has gone, or another envelope has to come first.
         """
-        supplies = await self._supplies_for(envelope, recipient)
+        was_held = row.state is DeliveryState.HELD
+        supplies = self._supplies if was_held else await self._supplies_for(envelope, recipient)
         self._carry_on_held(envelope)
         await self.predecessor_over(recipient)
         if not await self._muster.take(
@@ -165,16 +168,23 @@ class Deliveries:
         ):
             return None
         is_probe = self._probing.is_troubled(recipient.role.id)
-        attempt = fate.probe(row) if is_probe else fate.next_attempt(row)
+        if was_held and not is_probe:
+            attempt = fate.begun(row)
+        else:
+            attempt = fate.probe(row) if is_probe else fate.next_attempt(row)
+            await self._count(row, attempt, recipient)
+        again = is_probe or fate.may_have_begun(attempt) or self._holds.is_doubtful(envelope.envelope_id, [recipient])
+        run = Run(envelope.envelope_id, [recipient], supplies, again=again)
+        return self._start(envelope, [recipient], {recipient.role.id: attempt}, run)
+
+    async def _count(self, row: Delivery, attempt: Delivery, recipient: Recipient) -> None:
+        """Have it durable that a recipient whose slot is taken is about to get an envelope."""
         self._ledger.move(row, attempt)
         try:
             await self._ledger.written()
         except BaseException:
             self._supplies.give_back(recipient)
             raise
-        again = is_probe or fate.may_have_begun(attempt) or self._holds.is_doubtful(envelope.envelope_id, [recipient])
-        run = Run(envelope.envelope_id, [recipient], supplies, again=again)
-        return self._start(envelope, [recipient], {recipient.role.id: attempt}, run)
 
     async def _supplies_for(self, envelope: LogEnvelope, recipient: Recipient) -> Supplies:
         """What a run lives on: only a role that gets an envelope on its own may get it otherwise than it was sent."""
@@ -283,7 +293,7 @@ class Deliveries:
             self._outcomes.worked(worker)
         retried = self._outcomes.failed(envelope, recipients, rows, run.failures, bad_items)
         try:
-            if rows or run.failures:
+            if run.failures or any(row.state is not DeliveryState.HELD for row in rows.values()):
                 # Whoever reads rows must not find one of this run as it was before.
                 await self._ledger.written()
         finally:

@@ -70,6 +70,16 @@ def held(delivery: Delivery) -> Delivery:
     )
 
 
+def begun(delivery: Delivery) -> Delivery:
+    """It was held and its turn has come: its row is not written before it is handed over, see ``in_doubt``."""
+    return replace(delivery, attempts=delivery.attempts + 1)
+
+
+def in_doubt(delivery: Delivery) -> Delivery:
+    """It was held, and may have been handed over when the broker went down."""
+    return replace(after_crash(delivery, is_held=True), attempts=max(delivery.attempts, 1))
+
+
 def waiting_for(delivery: Delivery, service: str) -> Delivery:
     """It waits until a worker of ``service`` registers."""
     return replace(

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from itertools import takewhile
+from typing import Protocol, TypeAlias
 
-from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.ledger import RESERVE_POSITIONS, Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.order import First, Order
 from xbus.broker.back.recipient import Recipient
+from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.ordering import HeldKey, read_key_rows, read_states
 from xbus.broker.journal.writes import Delivery
 from xbus.clock import Clock
@@ -16,13 +18,20 @@ from xbus.states import DeliveryState
 CHECK_SECONDS = 5.0
 """How often it is looked whether a person has resumed or dropped what is parked."""
 
-PAGE_ROWS = 100
+PAGE_ROWS = RESERVE_POSITIONS
+"""How much is read at once, and handed over before the first of it is known to be settled after a crash."""
 
 Due: TypeAlias = Callable[[Sequence[int]], Awaitable[Sequence[Delivery]]]
 """Those of the rows at some positions that could be handed over now."""
 
-HandOver: TypeAlias = Callable[[Recipient, Delivery], Awaitable["asyncio.Task[None] | None"]]
-"""Begins to bring a row's envelope to its recipient; the run, or None where there was none."""
+
+class HandOver(Protocol):
+    """Begins to bring an envelope to a recipient."""
+
+    def __call__(
+        self, recipient: Recipient, row: Delivery, envelope: LogEnvelope | None = None
+    ) -> Awaitable["asyncio.Task[None] | None"]:
+        """The run, or None where there is none; ``envelope`` is that of the row, where it has been read."""
 
 
 class InOrder:
@@ -71,10 +80,11 @@ class InOrder:
         rows = await self._log.read(read_key_rows, key.role_id, key.ordering_key, PAGE_ROWS)
         self._order.found(key, rows[0] if rows else None)
         is_free = not rows or rows[0].state is DeliveryState.HELD
-        for row in rows:
-            if row.state is not DeliveryState.HELD or not self._order.take_up(row):
+        held = list(takewhile(lambda row: row.state is DeliveryState.HELD, rows))
+        for row, envelope in zip(held, await self._log.at([row.position for row in held]), strict=True):
+            if not self._order.take_up(row):
                 break
-            await _until_over(await hand_over(recipient, row))
+            await _until_over(await hand_over(recipient, row, envelope))
         return is_free
 
     async def _check(self, role_id: int) -> None:

@@ -13,6 +13,7 @@ from xbus.broker.back.log import Log
 from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.journal.deliveries import read_due_deliveries, read_next_due
+from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
 from xbus.clock import Clock
 
@@ -126,8 +127,10 @@ class DueRows:
             await self._deliver_unless_troubled(recipient, row)
         return bool(due)
 
-    async def _deliver_unless_troubled(self, recipient: Recipient, row: Delivery) -> "asyncio.Task[None] | None":
-        return None if self._probing.is_troubled(recipient.role.id) else await self._deliver(recipient, row)
+    async def _deliver_unless_troubled(
+        self, recipient: Recipient, row: Delivery, envelope: LogEnvelope | None = None
+    ) -> "asyncio.Task[None] | None":
+        return None if self._probing.is_troubled(recipient.role.id) else await self._deliver(recipient, row, envelope)
 
     async def _probe(self, recipient: Recipient) -> None:
         """Deliver one row to a consumer in trouble if it is time for that, and nothing else is on its way to it."""
@@ -156,8 +159,11 @@ class DueRows:
         rows = await self._log.read(read_due_deliveries, role_id, served, PAGE_ROWS, now, well_since, among)
         return [row for row in rows if row.position not in taken_up | self._deliveries.in_flight(row.role_id)]
 
-    async def _deliver(self, recipient: Recipient, row: Delivery) -> "asyncio.Task[None] | None":
-        (envelope,) = await self._log.at([row.position])
+    async def _deliver(
+        self, recipient: Recipient, row: Delivery, envelope: LogEnvelope | None = None
+    ) -> "asyncio.Task[None] | None":
+        if envelope is None:
+            (envelope,) = await self._log.at([row.position])
         for service in await self._deliveries.workers_for(envelope, recipient):
             if not self._probing.admits(service):
                 if row.service != service and not self._deliveries.is_withdrawn(row.role_id, row.position):

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -23,15 +24,30 @@ class HeldKey:
 
 def read_held_keys(connection: sa.Connection, role_ids: Collection[int]) -> list[HeldKey]:
     """All keys of which ordered roles have rows."""
+    return [HeldKey(*row) for row in connection.execute(_held_keys(role_ids))]
+
+
+def read_free_keys(connection: sa.Connection, role_ids: Collection[int]) -> list[HeldKey]:
+    """Those of them whose lowest row is held, though nothing holds it any more."""
+    keys = _held_keys(role_ids).subquery()
     delivery = model.delivery.c
-    statement = (
+    is_lowest = sa.and_(delivery.role_id == keys.c.role_id, delivery.position == keys.c.lowest)
+    statement = sa.select(keys).join(model.delivery, is_lowest).where(delivery.state == DeliveryState.HELD)
+    return [HeldKey(*row) for row in connection.execute(statement)]
+
+
+def _held_keys(role_ids: Collection[int]) -> "sa.Select[Any]":
+    delivery = model.delivery.c
+    return (
         sa.select(
-            delivery.role_id, delivery.ordering_key, sa.func.min(delivery.position), sa.func.max(delivery.position)
+            delivery.role_id,
+            delivery.ordering_key,
+            sa.func.min(delivery.position).label("lowest"),
+            sa.func.max(delivery.position).label("highest"),
         )
         .where(delivery.role_id.in_(role_ids), delivery.ordering_key.is_not(None))
         .group_by(delivery.role_id, delivery.ordering_key)
     )
-    return [HeldKey(*row) for row in connection.execute(statement)]
 
 
 def read_key_rows(connection: sa.Connection, role_id: int, ordering_key: str, limit: int) -> list[Delivery]:

@@ -11,7 +11,10 @@ from xbus.broker.back.fate import (
     after_crash,
     after_failure,
     before_its_turn,
+    begun,
     held,
+    in_doubt,
+    may_have_begun,
     next_attempt,
     settled,
     waiting_for,
@@ -73,6 +76,19 @@ def test_what_may_have_been_handed_over_counts_as_an_attempt() -> None:
     assert (crashed.state, crashed.attempts, crashed.code) == (DeliveryState.RETRY, 1, "broker_stopped")
     assert crashed.due_at is None
     assert after_crash(attempt(0), is_held=True) == replace(crashed, state=DeliveryState.HELD)
+
+
+def test_what_was_held_is_handed_over_as_it_is_and_may_be_in_doubt() -> None:
+    waiting = held(attempt(0))
+    assert begun(waiting) == replace(waiting, attempts=1)
+    assert not may_have_begun(begun(waiting))
+    doubtful = in_doubt(waiting)
+    assert (doubtful.state, doubtful.attempts) == (DeliveryState.HELD, 1)
+    assert in_doubt(doubtful) == doubtful
+    assert may_have_begun(begun(doubtful))
+    for failure_class in FailureClass:
+        new = after_failure(begun(waiting), failed(failure_class), attempts=5, due_at=DUE)
+        check_move(DELIVERY_MOVES, waiting.state, new.state)
 
 
 def test_what_waits_says_for_whom() -> None:

@@ -245,6 +245,25 @@ async def test_many_that_are_held_are_read_by_the_page(journal: Journal) -> None
     assert store.taken == expected
 
 
+async def test_what_was_held_and_handed_over_at_a_crash_is_forgotten_first(journal: Journal) -> None:
+    store = Store()
+    store.refused = {"a1"}
+    async with running(journal, clean=False) as broker:
+        await store.register(broker)
+        await put(broker, "a1", "a2", "a3")
+        await until_states(journal, ("a", "parked"), ("a", "held"), ("a", "held"))
+        store.answer = lambda item: TAKEN if item == b"a1" else asyncio.get_running_loop().create_future()
+        await resume(broker)
+        await broker.until(lambda: b"a2" in broker.items("store_1"))
+        await until_states(journal, ("a", "held"), ("a", "held"))
+    store.answer = lambda item: TAKEN
+    async with running(journal) as broker:
+        await store.register(broker)
+        await until_states(journal)
+        assert broker.script.verbs("store_1")[-4:] == ["stop_envelope", "xbus.take_event"] * 2
+    assert store.taken == ["a1", "a2", "a3"]
+
+
 async def test_a_role_that_comes_to_want_order_keeps_what_it_has(journal: Journal) -> None:
     await set_ordered(journal, False)
     store = Store()

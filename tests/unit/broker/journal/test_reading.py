@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from tests.support.journal import memory_engine
 from xbus.broker.journal.deliveries import read_due_deliveries, read_next_due
 from xbus.broker.journal.log import read_at, read_log, read_sealed
-from xbus.broker.journal.ordering import read_held_keys, read_key_rows, read_states
+from xbus.broker.journal.ordering import read_free_keys, read_held_keys, read_key_rows, read_states
 from xbus.broker.journal.overlays import read_overlays
 from xbus.broker.journal.parked_list import Filters, read_parked_page
 from xbus.broker.journal.repeats import read_parked
@@ -33,6 +33,7 @@ NOW = SystemClock().now()
         (read_overlays, (1, SOME_ID)),
         (read_parked_page, (1, Filters(service="store", event_type="notes"), 0, 10)),
         (read_held_keys, ([1, 2],)),
+        (read_free_keys, ([1, 2],)),
         (read_key_rows, (1, "a", 10)),
         (read_states, (1, [1, 2])),
         (read_asks, ()),
