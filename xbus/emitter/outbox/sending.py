@@ -23,10 +23,10 @@ LONGEST_DELAY_SECONDS = 10.0
 POLL_SECONDS = 2.0
 """How often the file is looked at by itself: a command may have put a refused envelope back into the line."""
 
-NOT_ITS_FAULT = frozenset(
-    {"login_refused", "session_unknown", "session_superseded", "not_open", "envelope_closed", "envelope_broken"}
-)
-"""Refusals that say nothing against the envelope: it stays first in the line."""
+OF_THE_SESSION = frozenset({"login_refused", "session_unknown", "session_superseded", "not_open"})
+OF_THE_ATTEMPT = frozenset({"envelope_closed", "envelope_broken", "envelope_unknown", "event_unknown"})
+NOT_ITS_FAULT = OF_THE_SESSION | OF_THE_ATTEMPT
+"""Refusals that say nothing against the envelope: it stays first in the line, and is sent from its beginning again."""
 
 NO_REPLY = frozenset({"reply_failed", "reply_timed_out"})
 """Failures that trying again does not help against: nobody waits for the reply."""
