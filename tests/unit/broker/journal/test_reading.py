@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import memory_engine
+from xbus.broker.journal.decisions import is_open, read_concerned
 from xbus.broker.journal.deliveries import read_due_deliveries, read_next_due
 from xbus.broker.journal.log import read_at, read_log, read_sealed
 from xbus.broker.journal.ordering import read_free_keys, read_held_keys, read_key_rows, read_states
@@ -36,6 +37,8 @@ NOW = SystemClock().now()
         (read_free_keys, ([1, 2],)),
         (read_key_rows, (1, "a", 10)),
         (read_states, (1, [1, 2])),
+        (read_concerned, ([1, 2], 0, 10)),
+        (is_open, ([1, 2],)),
         (read_asks, ()),
         (read_held_replies, ()),
         (read_replies, ([SOME_ID],)),

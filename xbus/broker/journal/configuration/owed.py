@@ -10,12 +10,11 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.configuration.entries import EventType, Role, Section
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
-from xbus.broker.journal.decisions import FIRST_GRAPH, empty_versions, lost_services
+from xbus.broker.journal.decisions import FIRST_GRAPH, OPEN, empty_versions, lost_services
 from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.event_states import DROPPED, REROUTED
 from xbus.broker.journal.role_progress import MOST_COUNTED, is_for
 from xbus.errors import ConfigurationError
-from xbus.states import EnvelopeState
 
 
 class Owed(StrEnum):
@@ -257,7 +256,7 @@ def decide(connection: sa.Connection, plan: Plan, owed: Owed, heirs: dict[str, s
 def _decide_edit(connection: sa.Connection, change: Change, entry: EventType, move: str, at: datetime) -> None:
     graph_id = newest_graph(connection, entry.name)
     graphs, services = lost_services(connection, graph_id)
-    if not services or (change.move is Move.CHANGE and "nodes" not in change.fields):
+    if not services or not _is_edited(connection, change, graph_id, at):
         return
     if move == REROUTED and not entry.immediate_reply:
         take_graph(connection, graphs, graph_id)
@@ -281,6 +280,14 @@ def take_first_graph(connection: sa.Connection, entry: EventType, graph_id: int,
     connection.execute(sa.insert(model.decision).values(**values))
 
 
+def _is_edited(connection: sa.Connection, change: Change, graph_id: int, at: datetime) -> bool:
+    """Whether a change has just made a version; a type may also come back with the nodes that it had."""
+    if change.move is Move.CHANGE:
+        return "nodes" in change.fields
+    made = connection.execute(sa.select(model.graph.c.created_at).where(model.graph.c.id == graph_id)).scalar_one()
+    return bool(made == at)
+
+
 def newest_graph(connection: sa.Connection, type_name: str) -> int:
     """The id of the newest version of a type's graph."""
     versions = sa.select(model.graph.c.id).join(model.event_type).where(model.event_type.c.name == type_name)
@@ -290,7 +297,7 @@ def newest_graph(connection: sa.Connection, type_name: str) -> int:
 
 def take_graph(connection: sa.Connection, older: Collection[int], graph_id: int) -> None:
     """Have the events of envelopes that are still open, which nobody has seen, take a new graph."""
-    is_open = sa.select(model.envelope.c.id).where(model.envelope.c.state == EnvelopeState.OPEN.value)
+    is_open = sa.select(model.envelope.c.id).where(model.envelope.c.state == OPEN)
     connection.execute(
         sa.update(model.event)
         .where(model.event.c.envelope_id.in_(is_open), model.event.c.graph_id.in_(older))
