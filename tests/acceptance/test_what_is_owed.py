@@ -11,6 +11,7 @@ from tests.support.bus import add_bus
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter
 from tests.support.processes import run, script
+from tests.support.showing import become
 from tests.support.waiting import eventually
 
 EDITED = """
@@ -48,10 +49,11 @@ async def test_a_role_that_is_added_while_envelopes_flow_gets_all_from_its_begin
     assert len(second.committed) < len(sent)
 
 
-async def owe_three(emitter: OldEmitter, daemon: Daemon) -> list[str]:
+async def owe_three(url: str, emitter: OldEmitter, daemon: Daemon) -> list[str]:
     """Envelopes that the service ``c`` has not got, though one it has."""
     async with OldConsumer(daemon.back, "c_1") as consumer:
-        await consumer.wait_for([await emitter.emit(b"had")])
+        await consumer.wait_for([had := await emitter.emit(b"had")])
+        await become(url, had, c_1="done")
     return [await emitter.emit(b"owed") for _ in range(3)]
 
 
@@ -66,7 +68,7 @@ async def test_a_node_that_goes_asks_what_becomes_of_what_its_service_is_owed(
     add_bus(database_url, {"test_event": {"c": []}, "other": {"d": []}})
     daemon = start_daemon(database_url)
     async with OldEmitter(daemon.front) as emitter:
-        sent = await owe_three(emitter, daemon)
+        sent = await owe_three(database_url, emitter, daemon)
         refused = await xbus(daemon, "apply", "-", stdin=EDITED)
         assert refused.returncode == 1
         assert 'role "c_1" has not got 3 envelopes yet: positions 2 to 4, the oldest of' in refused.stdout
@@ -98,7 +100,7 @@ async def test_what_a_role_is_owed_goes_to_the_one_that_takes_its_place(
     add_bus(sqlite_url, {"test_event": {"c": []}})
     daemon = start_daemon(sqlite_url)
     async with OldEmitter(daemon.front) as emitter:
-        sent = await owe_three(emitter, daemon)
+        sent = await owe_three(sqlite_url, emitter, daemon)
         exported = (await xbus(daemon, "export")).stdout
         add_bus(sqlite_url, {"test_event": {"c": []}}, {"c": 2})
         successor = exported.replace('"c_1"', '"c_2"')
