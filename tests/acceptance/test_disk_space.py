@@ -1,0 +1,81 @@
+"""A journal with little space, and one that removes what all have got."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartDaemon
+from tests.support.bus import PASSWORD, add_bus
+from tests.support.daemon import Daemon
+from tests.support.old_clients import OldConsumer, OldEmitter
+from tests.support.waiting import eventually
+from xbus.errors import Failed
+from xbus.rpc.client import Client
+from xbus.rpc.codec import pack_items
+from xbus.rpc.context import new_context
+
+ITEM = bytes(20_000)
+SECONDS = 30
+
+
+@pytest.fixture
+def daemon(database_url: str, start_daemon: StartDaemon) -> Daemon:
+    add_bus(database_url, {"test_event": {"c": []}})
+    return start_daemon(database_url, {"journal": {"max_bytes": 200_000}})
+
+
+@pytest.fixture
+async def client(daemon: Daemon) -> AsyncIterator[Client]:
+    context = new_context()
+    client = Client(context, name="emitter")
+    client.connect(daemon.front)
+    yield client
+    client.close()
+    context.destroy(linger=0)
+
+
+async def problems(client: Client) -> list[str]:
+    return [problem["code"] for problem in (await client.call("xbus.health", timeout=SECONDS))["problems"]]
+
+
+async def test_a_full_journal_takes_nothing_new_and_opens_again_when_recipients_have_got_theirs(
+    daemon: Daemon, client: Client
+) -> None:
+    token = (await client.call("xbus.login", "emitter_1", PASSWORD, timeout=SECONDS))["token"]
+
+    async def put(envelope: list[Any]) -> Any:
+        return await client.call("xbus.put_envelope", token, *envelope, timeout=SECONDS)
+
+    def envelope() -> list[Any]:
+        return [str(uuid.uuid4()), [[str(uuid.uuid4()), "test_event", 1, pack_items([ITEM])]]]
+
+    async with OldEmitter(daemon.front, "emitter_2") as old_emitter:
+        open_id, event_id = await old_emitter.start()
+        sent: list[tuple[list[Any], Any]] = []
+        with pytest.raises(Failed, match=r"journal holds \d+ bytes") as full:
+            while len(sent) < 20:
+                sent.append((new := envelope(), await put(new)))
+        assert full.value.code == "journal_full"
+        assert len(sent) == 10
+        assert await old_emitter.call.start_envelope(old_emitter.token) == ""
+        # One that is open may grow a little, and may always be ended.
+        assert await old_emitter.call.send_item(old_emitter.token, open_id, event_id, ITEM) is True
+        assert await old_emitter.call.send_item(old_emitter.token, open_id, event_id, ITEM) is False
+        await old_emitter.end(open_id, event_id)
+        assert await problems(client) == ["journal_full"]
+
+        async with OldConsumer(daemon.back, "c_1") as consumer:
+            await consumer.wait_for([first[0] for first, _ in sent] + [open_id])
+            await eventually(lambda: "action=pruned" in daemon.log, "what it has got is removed")
+            async with asyncio.timeout(SECONDS):
+                while await problems(client):
+                    await asyncio.sleep(0.05)
+            # A repeat gets its receipt, and nothing is delivered again.
+            assert await put(sent[0][0]) == sent[0][1]
+            last = envelope()
+            await put(last)
+            await consumer.wait_for([last[0]])
+        assert len(consumer.committed) == len(set(consumer.committed)) == len(sent) + 2
