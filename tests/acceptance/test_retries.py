@@ -64,7 +64,9 @@ async def test_what_fails_is_tried_again_until_it_goes_well_or_its_attempts_are_
 async def test_one_in_trouble_is_probed_until_one_goes_well_and_holds_nobody_up(
     sqlite_url: str, start_daemon: StartDaemon
 ) -> None:
-    add_bus(sqlite_url, {"test_event": {"c": [], "d": []}}, wishes={"c": {"attempts": 2}})
+    # Its delay is long, so that no second attempt comes before it is in trouble.
+    slow = {"attempts": 2, "first_delay": 60.0, "longest_delay": 60.0}
+    add_bus(sqlite_url, {"test_event": {"c": [], "d": []}}, wishes={"c": slow})
     daemon = start_daemon(sqlite_url, SWIFT)
     async with (
         OldConsumer(daemon.back, "c_1") as troubled,
@@ -92,7 +94,7 @@ async def test_one_in_trouble_is_probed_until_one_goes_well_and_holds_nobody_up(
 
 
 async def test_a_worker_in_trouble_is_probed_too(sqlite_url: str, start_daemon: StartDaemon) -> None:
-    add_bus(sqlite_url, {"test_event": {"w": ["c"], "c": []}, "plain": {"c": []}}, wishes={"c": {"attempts": 2}})
+    add_bus(sqlite_url, {"test_event": {"w": ["c"], "c": []}, "plain": {"c": []}}, wishes={"c": {"attempts": 50}})
     daemon = start_daemon(sqlite_url, SWIFT)
     async with (
         OldWorker(daemon.back, "w_1") as worker,

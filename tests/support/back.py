@@ -23,7 +23,6 @@ from xbus.broker.journal.writes import Receipt, Write
 from xbus.errors import Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
-from xbus.supervision.health import Health
 
 ONCE = RetryPolicy(attempts=1)
 """What failed is parked at once."""
@@ -66,7 +65,6 @@ class Broker:
         self.clients: dict[str, ScriptedClient] = {}
         self.lost: dict[str, Callable[[], None]] = {}
         self.clock = StandingClock()
-        self.health = Health("back", self.clock)
         self._bell = SilentBell()
         self.back = Back(
             journal,
@@ -87,7 +85,6 @@ class Broker:
                 probe_interval=30,
             ),
             random=Random(7),
-            health=self.health,
         )
 
     def prepare(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:

@@ -201,7 +201,6 @@ class BackPart:
                 config.trouble_after,
                 config.probe_interval,
             ),
-            health=shared.health,
         )
         self._pruner = Pruner(
             shared.journal,

@@ -21,7 +21,6 @@ from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
-from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +45,6 @@ class Back:
         register_timeout: how long the calls of a registration may take together, in seconds.
         settings: how deliveries go.
         random: for delays that are not all alike; one with a seed makes a run that can be repeated.
-        health: where it shows which roles are in trouble.
     """
 
     def __init__(
@@ -62,7 +60,6 @@ class Back:
         register_timeout: float,
         settings: Settings,
         random: Random | None = None,
-        health: Health | None = None,
     ) -> None:
         self._journal = journal
         self._configuration = configuration
@@ -84,7 +81,6 @@ class Back:
             tasks,
             settings,
             random or Random(),
-            health or Health("back", clock),
             lambda: configuration.catalog,
         )
 
@@ -153,7 +149,8 @@ class Back:
 
     async def _follow_configuration(self) -> None:
         await self._delivering.follow_configuration()
-        self._delivering.probing.retain(self._configuration.catalog.roles)
+        roles = self._configuration.catalog.roles.values()
+        self._delivering.probing.retain([role.id for role in roles if not role.detached])
         for recipient in self.registry.all():
             role = self._configuration.catalog.roles.get(recipient.role.id)
             if role is not None and role.is_served_like(recipient.role):

@@ -39,7 +39,6 @@ from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.bell import Bell
 from xbus.states import DeliveryState
-from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +80,6 @@ class Delivering:
         tasks: where all that goes on runs.
         settings: how it goes.
         random: for delays that are not all alike.
-        health: where trouble shows.
         catalog: the configuration as it is now.
     """
 
@@ -95,7 +93,6 @@ class Delivering:
         tasks: asyncio.TaskGroup,
         settings: Settings,
         random: Random,
-        health: Health,
         catalog: Callable[[], Catalog],
     ) -> None:
         self._journal = journal
@@ -107,7 +104,7 @@ class Delivering:
         supplies = Supplies(self._log, slots, tasks, settings.window_bytes)
         holds = Holds()
         self.troubles = Troubles(clock, after=settings.trouble_after, probe_interval=settings.probe_interval)
-        self.probing = Probing(self.troubles, registry, slots, health)
+        self.probing = Probing(self.troubles, registry, slots)
         probing = self.probing
         self._order = Order()
         self.ledger.on_move = self._order.note

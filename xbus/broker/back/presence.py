@@ -68,6 +68,7 @@ class Presence:
         self._is_silent = is_silent
         self._is_troubled = is_troubled
         self._written: dict[int, PresenceRow] = {}
+        self._troubled: set[str] = set()
         self._change = asyncio.Event()
         registry.watch(self)
 
@@ -143,13 +144,13 @@ class Presence:
                 yield PresenceRow(role_id, state, since, None if known is None else known.seen_at)
 
     def _tell_health(self) -> None:
-        for role in self._configuration.catalog.roles.values():
-            if self._is_troubled(role.id):
-                self._health.trouble(
-                    TROUBLED, f"one envelope after the other fails at {role.login}", NEXT, about=role.login
-                )
-            else:
-                self._health.over(TROUBLED, about=role.login)
+        roles = self._configuration.catalog.roles.values()
+        troubled = {role.login for role in roles if self._is_troubled(role.id)}
+        for login in troubled:
+            self._health.trouble(TROUBLED, f"one envelope after the other fails at {login}", NEXT, about=login)
+        for login in self._troubled - troubled:
+            self._health.over(TROUBLED, about=login)
+        self._troubled = troubled
 
     def _state(self, role: RoleEntry | None, recipient: Recipient | None) -> PresenceState:
         if role is not None and role.detached:

@@ -12,11 +12,8 @@ from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Slots
 from xbus.broker.back.trouble import Troubles
-from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
-
-ROLE_IN_TROUBLE = "role_in_trouble"
 
 
 class Probing:
@@ -26,14 +23,12 @@ class Probing:
         troubles: who is in trouble.
         registry: who is there.
         slots: who is free.
-        health: where trouble shows.
     """
 
-    def __init__(self, troubles: Troubles, registry: Registry, slots: Slots[Recipient], health: Health) -> None:
+    def __init__(self, troubles: Troubles, registry: Registry, slots: Slots[Recipient]) -> None:
         self._troubles = troubles
         self._registry = registry
         self._slots = slots
-        self._health = health
         self._logins: dict[int, str] = {}
         self.on_trouble: Callable[[Recipient], None] = lambda recipient: None
         """Told of a consumer that is there and gets nothing in its turn any more."""
@@ -60,7 +55,7 @@ class Probing:
         recipient = self._registry.get(role_id)
         if self._troubles.failed(role_id, position):
             self._logins[role_id] = str(role_id) if recipient is None else recipient.role.login
-            self._tell(self._logins[role_id])
+            log.warning("recipient in trouble", extra={"action": "troubled", "role": self._logins[role_id]})
             if recipient is not None and not recipient.role.worker:
                 self.on_trouble(recipient)
         if recipient is not None and recipient.role.worker and self.is_troubled(role_id):
@@ -72,7 +67,6 @@ class Probing:
             return
         login = self._logins.pop(role_id)
         log.info("recipient no longer in trouble", extra={"action": "trouble_over", "role": login})
-        self._health.over(ROLE_IN_TROUBLE, about=login)
         recipient = self._registry.get(role_id)
         if recipient is None:
             return
@@ -80,17 +74,8 @@ class Probing:
             self._slots.limit(recipient, recipient.abilities.envelopes)
         self.on_over(recipient)
 
-    def _tell(self, login: str) -> None:
-        log.warning("recipient in trouble", extra={"action": "troubled", "role": login})
-        self._health.trouble(
-            ROLE_IN_TROUBLE,
-            f'one envelope after the other fails at role "{login}", which gets only one now and then',
-            "see in xbus failure list what it says, and in its own log",
-            about=login,
-        )
-
     def retain(self, role_ids: Collection[int]) -> None:
-        """Know only of these roles: there are no others any more."""
+        """Know only of these roles: nothing is owed to others any more."""
         for role_id in self._logins.keys() - set(role_ids):
             self.went_well(role_id)
 

@@ -25,7 +25,6 @@ from xbus.broker.journal.deliveries import read_next_due
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
-from xbus.supervision.health import Health
 
 
 class Listed:
@@ -113,7 +112,7 @@ async def due_rows(listed: Listed) -> AsyncIterator[DueRows]:
             cast(Log, listed),
             cast(Ledger, listed),
             cast(Deliveries, listed),
-            Probing(listed.troubles, cast(Registry, listed), Slots(), Health("back", listed.clock)),
+            Probing(listed.troubles, cast(Registry, listed), Slots()),
             InOrder(Order(), cast(Log, listed), cast(Ledger, listed), listed.clock),
             listed.clock,
             tasks,
