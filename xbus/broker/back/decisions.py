@@ -89,7 +89,7 @@ class Decisions:
             self._ledger.adopt(await self._log.read(read_cursors))
             concerned = await self._log.read(read_concerned, decision.graphs, position, min(position + SPAN, end))
             ways = await self._ways(decision, concerned)
-            reached = self._step(decision, concerned, ways, moved)
+            reached = self._step(decision, position, concerned, ways, moved)
             if reached == position:
                 return
             position = reached
@@ -107,7 +107,9 @@ class Decisions:
         graphs |= set() if decision.graph_id is None else {decision.graph_id}
         return {graph_id: (await self._log.graph(graph_id)).consumer_services for graph_id in graphs}
 
-    def _step(self, decision: Decision, concerned: Concerned, ways: "Ways", moved: set[tuple[int, UUID]]) -> int:
+    def _step(
+        self, decision: Decision, after: int, concerned: Concerned, ways: "Ways", moved: set[tuple[int, UUID]]
+    ) -> int:
         """Do it for some envelopes, up to one that is under way; returns how far it came."""
         upto = concerned.upto
         step = Step(self._ledger, self._deliveries, decision, concerned, ways, moved)
@@ -116,6 +118,10 @@ class Decisions:
                 upto = envelope.position - 1
                 break
             step.take(envelope)
+        if decision.role_id is not None:
+            # It needs nothing more of what lies behind it: neither must that be kept for its sake.
+            for position in range(after + 1, upto + 1):
+                self._ledger.pass_over(decision.role_id, position)
         self._ledger.decide(Decided(decision.id, upto, False, step.regraphed, step.let_go))
         for role_id in step.given:
             self._deliveries.on_retry(role_id)

@@ -220,10 +220,12 @@ async def test_what_a_removed_role_was_owed_is_dropped(journal: Journal) -> None
         for number in range(3):
             await broker.put(b"%d" % number)
         await broker.until(lambda: broker.items("store_2") == [b"0", b"1", b"2"])
+        await broker.put(b"for nobody", type_name="secrets")
         await change(broker, without("store_1"), Owed.DROP, prune=True)
         await until_done(broker)
-        await broker.put(b"3")
         await change(broker, small_bus())
+        assert await broker.cursor("store_1") == 4
+        await broker.put(b"3")
         await broker.register("store_1")
         await broker.until(lambda: broker.items("store_1") == [b"3"])
     assert [move for move, _ in await history(broker)] == ["dropped"] * 3
