@@ -117,6 +117,8 @@ class DueRows:
         well_since = max(arrived_at, self._probing.over_since(recipient.role.id) or arrived_at)
         if self._in_order.concerns(recipient):
             await self._deliveries.predecessor_over(recipient)
+            # What is read from here on is out of date only where it is changed from here on.
+            self._deliveries.taken_up(recipient.role.id)
             return await self._in_order.deliver(
                 recipient,
                 lambda positions: self._due(recipient, self._clock.now(), well_since, positions),

@@ -245,6 +245,19 @@ async def test_many_that_are_held_are_read_by_the_page(journal: Journal) -> None
     assert store.taken == expected
 
 
+async def test_what_was_withdrawn_while_it_was_held_is_read_anew(journal: Journal) -> None:
+    store = Store()
+    store.refused = {"a1"}
+    async with running(journal) as broker:
+        await store.register(broker)
+        await put(broker, "a1", "a2", "a3")
+        await until_states(journal, ("a", "parked"), ("a", "held"), ("a", "held"))
+        broker.back._delivering._deliveries.withdraw(broker.scribe.role_id(), 2)
+        await drop(broker)
+        await until_states(journal)
+    assert store.taken == ["a2", "a3"]
+
+
 async def test_what_was_held_and_handed_over_at_a_crash_is_forgotten_first(journal: Journal) -> None:
     store = Store()
     store.refused = {"a1"}
