@@ -40,7 +40,7 @@ _BUS = Bus(
 @contextmanager
 def running_bus(url: str) -> Iterator[Daemon]:
     """A broker on the database at ``url``, whose emitter and consumer may log in."""
-    _set_up(url)
+    set_up(url)
     with tempfile.TemporaryDirectory(prefix="xbus-benchmark-") as folder:
         daemon = Daemon(Path(folder), url).start()
         try:
@@ -50,7 +50,7 @@ def running_bus(url: str) -> Iterator[Daemon]:
             daemon.kill()
 
 
-def _set_up(url: str) -> None:
+def set_up(url: str) -> None:
     now = SystemClock().now()
     password = Passwords().hash_password(PASSWORD)
     with writing(url) as connection:

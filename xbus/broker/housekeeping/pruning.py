@@ -23,8 +23,8 @@ TIGHT_SHARE = 0.9
 """Above this part of its limit the journal is short of space: then what is settled goes before its time."""
 
 PAUSE_SECONDS = 0.02
-PAUSE_SHARE = 4
-"""After each step there is a pause, so many times as long as the step took: most of the time is others'."""
+PAUSE_SHARE = 1
+"""After each step there is a pause, so many times as long as the step took: half of the time is others'."""
 
 CANCELLED_DAYS = 1.0
 """How long an envelope is kept that was cancelled; no longer than one that is settled."""

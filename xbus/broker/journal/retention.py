@@ -4,7 +4,7 @@ What is needed is decided in the transaction that removes: an envelope stays whi
 anything of it waits for a person, while another envelope repeats it, and while one of its types has no consumer yet.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -44,6 +44,7 @@ class _Candidate:
     envelope_id: UUID
     position: int
     closed_at: datetime
+    data_bytes: int | None
     keeps_row: bool
 
 
@@ -98,7 +99,7 @@ def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now
         .order_by(envelope.closed_at)
         .limit(PAGE_ENVELOPES)
     ).all()
-    found = [_Candidate(envelope_id, 0, closed_at, bool(keyed)) for envelope_id, closed_at, keyed in rows]
+    found = [_Candidate(envelope_id, 0, closed_at, None, bool(keyed)) for envelope_id, closed_at, keyed in rows]
     data_bytes, emptied = _remove_segments(connection, writer, found)
     _mark(connection, emptied, now)
     _remove(connection, emptied)
@@ -111,14 +112,16 @@ def _candidates(connection: sa.Connection, after: int, until: datetime, keep_row
     if not keep_rows:
         goes = sa.or_(goes, envelope.idempotency_key.is_(None))
     rows = connection.execute(
-        sa.select(envelope.id, envelope.position, envelope.closed_at, envelope.idempotency_key.is_not(None))
+        sa.select(
+            envelope.id, envelope.position, envelope.closed_at, envelope.bytes, envelope.idempotency_key.is_not(None)
+        )
         .where(envelope.position > after, goes)
         .order_by(envelope.position)
         .limit(PAGE_ENVELOPES)
     )
     return [
-        _Candidate(envelope_id, position, closed_at, keep_rows or bool(keyed))
-        for envelope_id, position, closed_at, keyed in rows
+        _Candidate(envelope_id, position, closed_at, data_bytes, keep_rows or bool(keyed))
+        for envelope_id, position, closed_at, data_bytes, keyed in rows
         if closed_at < until
     ]
 
@@ -213,9 +216,10 @@ def _remove_segments(
     connection: sa.Connection, writer: str, settled: Sequence[_Candidate]
 ) -> tuple[int, list[_Candidate]]:
     """Remove segments of envelopes in their order; how many bytes, and the envelopes that have none left."""
-    total = 0
-    emptied: list[_Candidate] = []
-    for candidate in settled:
+    small = list(_fitting(settled))
+    total = _remove_all(connection, small)
+    emptied = small
+    for candidate in settled[len(small) :]:
         if total >= STEP_BYTES:
             break
         removed, is_empty = _remove_some(connection, candidate, STEP_BYTES - total)
@@ -225,6 +229,26 @@ def _remove_segments(
     if total:
         connection.execute(_SHRINK, {"of_name": writer, "data_bytes": total})
     return total, emptied
+
+
+def _fitting(settled: Sequence[_Candidate]) -> Iterator[_Candidate]:
+    """The first of some envelopes, as many as a step may remove at once."""
+    total = 0
+    for candidate in settled:
+        total += STEP_BYTES if candidate.data_bytes is None else candidate.data_bytes
+        if total >= STEP_BYTES:
+            return
+        yield candidate
+
+
+def _remove_all(connection: sa.Connection, small: Sequence[_Candidate]) -> int:
+    """Remove all segments of some envelopes; how many bytes."""
+    if not small:
+        return 0
+    ids = {"ids": [candidate.envelope_id for candidate in small]}
+    total = connection.execute(_SIZE, ids).scalar_one()
+    connection.execute(_REMOVE_SEGMENTS, ids)
+    return int(total)
 
 
 def _remove_some(connection: sa.Connection, candidate: _Candidate, most_bytes: int) -> tuple[int, bool]:
@@ -268,6 +292,10 @@ _REMOVALS: tuple[sa.Delete, ...] = (
 )
 """In the order in which rows refer to each other."""
 
+_SIZE = sa.select(sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0)).where(
+    model.segment.c.event_id.in_(_EVENT_IDS)
+)
+_REMOVE_SEGMENTS = sa.delete(model.segment).where(model.segment.c.event_id.in_(_EVENT_IDS))
 _REMOVE_SEGMENT = sa.delete(model.segment).where(
     model.segment.c.event_id == sa.bindparam("of_event"), model.segment.c.first_index == sa.bindparam("index")
 )
