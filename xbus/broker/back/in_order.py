@@ -1,7 +1,7 @@
 """Delivery rows of roles that want order: of each ordering key the lowest goes first, and one after another."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from itertools import takewhile
 from typing import Protocol, TypeAlias
 
@@ -23,6 +23,9 @@ PAGE_ROWS = RESERVE_POSITIONS
 
 Due: TypeAlias = Callable[[Sequence[int]], Awaitable[Sequence[Delivery]]]
 """Those of the rows at some positions that could be handed over now."""
+
+
+CHECKED_ROWS = 500
 
 
 class HandOver(Protocol):
@@ -55,12 +58,16 @@ class InOrder:
         """Whether a recipient's role wants order."""
         return self._order.is_wanted_by(recipient.role.id)
 
-    def waiting(self, role_id: int) -> Sequence[int] | None:
-        """The positions of a role's rows that may wait for their time only; None where it wants no order."""
-        return self._order.firsts(role_id, First.ON_ITS_OWN)[:PAGE_ROWS] if self._order.is_wanted_by(role_id) else None
+    def coming(self, role_id: int, served: Collection[str]) -> Sequence[int] | None:
+        """The positions of the first rows of a role that may come by themselves now; None where it wants no order."""
+        return self._order.coming(role_id, served)[:PAGE_ROWS] if self._order.is_wanted_by(role_id) else None
 
-    async def deliver(self, recipient: Recipient, due: Due, hand_over: HandOver) -> bool:
-        """Bring a recipient what of its rows could go now, one after another; false where that is nothing."""
+    async def deliver(self, recipient: Recipient, served: Collection[str], due: Due, hand_over: HandOver) -> bool:
+        """Bring a recipient what of its rows could go now, one after another; false where that is nothing.
+
+        Args:
+            served: the worker services that are there.
+        """
         role_id = recipient.role.id
         await self._check(role_id)
         # What is noted from here on may not be found yet by what is read.
@@ -69,7 +76,7 @@ class InOrder:
         found_some = False
         for key in asked:
             found_some |= await self._deliver_key(recipient, key, hand_over)
-        for positions in _pages(self._order.firsts(role_id, First.ON_ITS_OWN)):
+        for positions in _pages(self._order.coming(role_id, served), PAGE_ROWS):
             for row in await due(positions):
                 found_some = True
                 await _until_over(await hand_over(recipient, row))
@@ -94,13 +101,13 @@ class InOrder:
         self._checked[role_id] = now
         states: dict[int, DeliveryState] = {}
         await self._ledger.written()
-        for positions in _pages(self._order.firsts(role_id, First.ON_ITS_OWN, First.PARKED)):
+        for positions in _pages(self._order.firsts(role_id, First.ON_ITS_OWN, First.PARKED), CHECKED_ROWS):
             states |= await self._log.read(read_states, role_id, positions)
         self._order.check(role_id, states)
 
 
-def _pages(positions: Sequence[int]) -> list[Sequence[int]]:
-    return [positions[start : start + PAGE_ROWS] for start in range(0, len(positions), PAGE_ROWS)]
+def _pages(positions: Sequence[int], size: int) -> list[Sequence[int]]:
+    return [positions[start : start + size] for start in range(0, len(positions), size)]
 
 
 async def _until_over(run: "asyncio.Task[None] | None") -> None:

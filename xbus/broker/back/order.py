@@ -35,6 +35,8 @@ class _Key:
     highest: int
     """Nor above this one."""
     first: First = First.UNKNOWN
+    service: str | None = None
+    """The worker service that its lowest row waits for."""
 
 
 class Order:
@@ -85,6 +87,16 @@ class Order:
     def firsts(self, role_id: int, *which: First) -> list[int]:
         """The positions of the lowest rows of which this is known, lowest first."""
         return sorted(key.lowest for key in self._keys.get(role_id, {}).values() if key.first in which)
+
+    def coming(self, role_id: int, served: Collection[str]) -> list[int]:
+        """The positions of the lowest rows that may come by themselves now, lowest first.
+
+        Args:
+            served: the worker services that are there.
+        """
+        keys = self._keys.get(role_id, {}).values()
+        on_their_own = [key for key in keys if key.first is First.ON_ITS_OWN]
+        return sorted(key.lowest for key in on_their_own if key.service is None or key.service in served)
 
     # -- what changes it -------------------------------------------------------------------------------------------
 
@@ -158,6 +170,7 @@ class Order:
         else:
             is_parked = lowest.state is DeliveryState.PARKED
             self._keys[role_id][key].first = First.PARKED if is_parked else First.ON_ITS_OWN
+            self._keys[role_id][key].service = lowest.service
             self._to_read[role_id].pop(key, None)
 
     def _doubt(self, role_id: int, key: str) -> None:

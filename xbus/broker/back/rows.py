@@ -101,7 +101,7 @@ class DueRows:
     async def _idle_seconds(self, role_id: int) -> float:
         """For how long nothing of a role becomes due."""
         now = self._clock.now()
-        due_at = await self._log.read(read_next_due, role_id, now, self._in_order.waiting(role_id))
+        due_at = await self._log.read(read_next_due, role_id, now, self._in_order.coming(role_id, ()))
         waits = [(due_at - now).total_seconds() if due_at else None, self._probing.seconds_to_probe(role_id)]
         return min([POLL_SECONDS, *filter(None, waits)])
 
@@ -121,6 +121,7 @@ class DueRows:
             self._deliveries.taken_up(recipient.role.id)
             return await self._in_order.deliver(
                 recipient,
+                self._probing.served(),
                 lambda positions: self._due(recipient, self._clock.now(), well_since, positions),
                 self._deliver_unless_troubled,
             )
@@ -139,7 +140,7 @@ class DueRows:
         role_id = recipient.role.id
         if self._deliveries.in_flight(role_id) or not self._probing.is_time(role_id):
             return
-        due = await self._due(recipient, ANY_TIME, None, self._in_order.waiting(role_id))
+        due = await self._due(recipient, ANY_TIME, None, self._in_order.coming(role_id, self._probing.served()))
         rows = {row.position: row for row in due}
         if not rows:
             self._probing.nothing_to_probe(role_id)

@@ -1,6 +1,7 @@
 """Which envelopes wait for others of their key, as it follows from the rows that there are."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -140,6 +141,15 @@ def test_one_that_waits_is_not_read_for_that(order: Order) -> None:
     order.note(row(3, RETRY))
     order.check(ROLE, {3: RETRY})
     assert to_read(order) == []
+
+
+def test_what_waits_for_an_absent_worker_is_not_asked_for(order: Order) -> None:
+    order.note(row(3, RETRY))
+    order.note(replace(row(4, WAITING, "b"), service="names"))
+    assert order.coming(ROLE, ()) == [3]
+    assert order.coming(ROLE, ["names"]) == [3, 4]
+    order.note(row(4, RETRY, "b"))
+    assert order.coming(ROLE, ()) == [3, 4]
 
 
 def test_a_role_that_wants_order_no_longer_holds_nothing(order: Order) -> None:
