@@ -10,6 +10,7 @@ from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker, close, connect
+from tests.support.showing import become
 from tests.support.waiting import eventually
 
 
@@ -65,6 +66,27 @@ async def test_who_logs_out_gets_nothing_more(shared: Daemon) -> None:
             await consumer.wait_for([second], timeout=0.5)
         async with OldConsumer(shared.back, "c_1") as successor:
             await successor.wait_for([second])
+
+
+async def test_an_answer_that_comes_behind_the_farewell_counts(shared: Daemon) -> None:
+    """It comes by another connection, so who has committed and leaves must not get that again."""
+    async with OldConsumer(shared.back, "c_1") as consumer, OldEmitter(shared.front) as emitter:
+        reached, has_left = asyncio.Event(), asyncio.Event()
+
+        async def commit(envelope_id: str) -> Any:
+            reached.set()
+            await asyncio.wait_for(has_left.wait(), 10)
+            return True, None
+
+        consumer.behave["end_envelope"] = commit
+        sent = await emitter.emit(b"x")
+        await asyncio.wait_for(reached.wait(), 10)
+        farewells = shared.log.count("logged out")
+        logout = asyncio.ensure_future(consumer.call.logout(consumer.token))
+        await eventually(lambda: shared.log.count("logged out") > farewells, "the broker has heard the farewell")
+        has_left.set()
+        assert await logout is True
+        await become(shared.url, sent, c_1="done")
 
 
 async def test_a_session_expires_but_never_under_a_registration(sqlite_url: str, start_daemon: StartDaemon) -> None:

@@ -1,10 +1,16 @@
 """The back's verbs of wire.md, as recipients for xbus.broker 0.2.0 call them; a refusal is answered, never raised."""
 
+import asyncio
+import contextlib
+
 from xbus.broker.answers import old_answer
 from xbus.broker.back.back import Back
 from xbus.broker.sessions import Sessions
 from xbus.ids import token_hash
 from xbus.rpc.dispatch import verb
+
+LAST_ANSWERS_SECONDS = 1.0
+"""How long answers are awaited of a recipient that logs out; it waits about twice as long for the answer to that."""
 
 
 class BackVerbs:
@@ -46,6 +52,11 @@ async def log_out(back: Back, sessions: Sessions, token: str) -> bool:
     role_id = await sessions.logout(token)
     recipient = back.registry.get(role_id)
     if recipient is not None and recipient.token_hash == token_hash(token):
+        # Its last answers come by another connection than its farewell, and may be on their way still: what it has
+        # committed must not come again.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_ANSWERS_SECONDS):
+                await recipient.owes_nothing()
         await back.unregister(recipient, "it logged out")
     return True
 
