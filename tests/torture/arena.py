@@ -112,6 +112,10 @@ class Arena:
         self.broker.sample()
         await self._end((self.broker,), BROKER_SECONDS)
 
+    async def end(self, name: str) -> None:
+        """End the broker or a recipient, as an operator would."""
+        await self._end((self.programs[name],), BROKER_SECONDS if name == self.broker.name else RECIPIENT_SECONDS)
+
     async def _end(self, programs: Iterable[Program], seconds: float) -> None:
         ending = list(programs)
         codes = await asyncio.gather(*(program.end(seconds) for program in ending))

@@ -237,6 +237,12 @@ class History:
         """What was sent, by the ids that the emitters know."""
         return {sent.envelope_id: sent for sent in self.sent.values() if sent.envelope_id}
 
+    @cached_property
+    def refs(self) -> Mapping[str, str]:
+        """What the emitters call the envelopes, by id, as items at any role say."""
+        return {commit.envelope_id: commit.ref for done in self.commits.values() for commit in done if commit.ref}
+
     def sent_as(self, commit: Commit) -> Sent | None:
         """What a commit is, as its emitter knows it; None where nobody does."""
-        return self.by_id.get(commit.envelope_id) or self.sent.get(commit.ref)
+        ref = commit.ref or self.refs.get(commit.envelope_id, "")
+        return self.by_id.get(commit.envelope_id) or self.sent.get(ref)

@@ -52,7 +52,9 @@ class Striker:
             since = time.monotonic()
             await self._ways[strike.kind](strike.target, strike.lasts)
             self.struck[strike.kind] += 1
-            self._log.write(kind=strike.kind, target=strike.target, since=since, until=time.monotonic())
+            # What ends in order leaves nothing in doubt, so it explains nothing that comes twice.
+            target = f"{strike.target} in order" if self._ways[strike.kind] == self.restart else strike.target
+            self._log.write(kind=strike.kind, target=target, since=since, until=time.monotonic())
 
     async def kill(self, name: str, seconds: float) -> None:
         """SIGKILL, and start it again later."""
@@ -60,6 +62,12 @@ class Striker:
         program.kill()
         await asyncio.sleep(seconds)
         await program.start()
+
+    async def restart(self, name: str, seconds: float) -> None:
+        """SIGTERM, and start it again later."""
+        await self._arena.end(name)
+        await asyncio.sleep(seconds)
+        await self._program(name).start()
 
     async def stop(self, name: str, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later."""
@@ -96,6 +104,7 @@ def _ways(arena: Arena, database: Database, striker: Striker) -> tuple[Mapping[s
     links = {"front": emitters, "back": [*workers, *consumers]}
     known: dict[str, tuple[Way, list[str]]] = {
         **{f"{group}-kill": (striker.kill, names) for group, names in groups.items()},
+        **{f"{group}-restart": (striker.restart, names) for group, names in groups.items() if group != "emitter"},
         **{f"{group}-stop": (striker.stop, names) for group, names in groups.items()},
         **{f"cut-{side}": (striker.cut, names) for side, names in links.items()},
         **{f"delay-{side}": (striker.hold, names) for side, names in links.items()},

@@ -129,6 +129,14 @@ def test_an_event_without_items_counts_too() -> None:
     assert (kinds(check(without)), kinds(check(complete))) == (["torn"], [])
 
 
+def test_what_an_event_without_items_belongs_to_is_told_by_another_role() -> None:
+    queued = replace(SENT, events=(("notices", 3), ("orders", 0)), envelope_id=None, position=None)
+    nothing = CommittedEvent("orders", "", ())
+    history = replace(RIGHT, sent={"e-1": queued}, received={"A": Received(1, queued.events)})
+    commits = {"audit": [replace(AT_AUDIT, events=(NOTICE, nothing))], "ledger": [Commit("A", 1, 2, (nothing,))]}
+    assert kinds(check(replace(history, commits=commits))) == []
+
+
 # -- reordered ---------------------------------------------------------------------------------------------------------
 
 
