@@ -204,11 +204,14 @@ def _is_explained(history: History, role: str, first: Commit, second: Commit) ->
 
 
 def _out_of_order(history: History, role: str) -> Iterator[Violation]:
+    """What came for the first time behind a later one; what comes again after a crash stands where it stood before."""
     last: dict[str, int] = defaultdict(int)
+    seen: set[str] = set()
     for commit in history.commits[role]:
         sent, received = history.sent_as(commit), history.received.get(commit.envelope_id)
-        if sent is None or received is None:
+        if sent is None or received is None or commit.envelope_id in seen:
             continue
+        seen.add(commit.envelope_id)
         if received.position < last[sent.key]:
             what = f"{role} committed position {received.position} behind {last[sent.key]} of the key {sent.key!r}"
             yield Violation("reordered", what)

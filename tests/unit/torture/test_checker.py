@@ -167,6 +167,14 @@ def test_reordered_are_envelopes_of_a_key_at_a_role_that_wants_order() -> None:
     assert kinds(check(replace(two_in_order("k", "k"), ordered=frozenset()))) == []
 
 
+def test_what_comes_again_after_a_crash_is_not_reordered() -> None:
+    history = two_in_order("k", "k")
+    later, earlier = history.commits["audit"]
+    again = [earlier, later, replace(earlier, begun=20, at=21), replace(later, begun=22, at=23)]
+    crash = Struck("broker-kill", "broker", 11, 19)
+    assert kinds(check(replace(history, commits={"audit": again}, faults=[crash]))) == []
+
+
 # -- duplicated --------------------------------------------------------------------------------------------------------
 
 
