@@ -134,6 +134,17 @@ async def test_a_detached_role_keeps_nothing(journal: Journal, scribe: Scribe) -
     assert await prune(journal) == 1
 
 
+async def test_what_a_person_decided_about_is_carried_out_first(journal: Journal, scribe: Scribe) -> None:
+    for _ in range(2):
+        await scribe.put([b"x"])
+    await settle(journal, scribe, 2)
+    decision = {"move": "dropped", "at": NOW, "reason": "gone", "role_id": scribe.role_id(), "position": 1}
+    await execute(journal, sa.insert(model.decision).values(**decision))
+    assert await prune(journal) == 1
+    await execute(journal, sa.delete(model.decision))
+    assert await prune(journal) == 1
+
+
 async def test_what_goes_its_own_way_stays(journal: Journal, scribe: Scribe) -> None:
     receipts = [await scribe.put([b"x"]) for _ in range(3)]
     row = parked(scribe, receipts[1])

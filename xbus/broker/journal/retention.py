@@ -132,7 +132,8 @@ def _has_events() -> sa.ColumnElement[bool]:
 
 
 def _owed_ranges(connection: sa.Connection) -> list[tuple[int, int]]:
-    """The parts of the log that some role is still owed, from its first position to its last, in order.
+    """The parts of the log that some role is still owed, from its first position to its last, in order, and those for
+    which a person decided on something that the back has not carried out yet.
 
     A role that was detached is owed nothing, nor is one whose service no graph ever asked for.
     """
@@ -146,6 +147,11 @@ def _owed_ranges(connection: sa.Connection) -> list[tuple[int, int]]:
     ranges = [
         (max(position + 1, from_position), until - 1 if until is not None else _FOR_EVER)
         for position, from_position, until in rows
+    ]
+    decision = model.decision.c
+    ranges += [
+        (position + 1, _FOR_EVER if until is None else until)
+        for position, until in connection.execute(sa.select(decision.position, decision.until_position))
     ]
     return sorted((first, last) for first, last in ranges if first <= last)
 
