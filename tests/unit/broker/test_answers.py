@@ -115,3 +115,21 @@ def test_errors_as_a_caller_may_see_them(error: XbusError, kind: type[CallError]
     shown = on_wire(error)
     assert type(shown) is kind
     assert shown.code == code
+
+
+async def test_a_call_that_is_given_up_is_answered_in_the_words_of_its_verb() -> None:
+    waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def verb() -> Any:
+        return Later.of(waiting).then(str)
+
+    old, coded = old_answer("")(verb)(), coded_answer(verb)()
+    for answer in (old, coded):
+        answer.give_up(JournalUnavailable("the database is silent"))
+    assert old.result() == ""
+    with pytest.raises(Failed) as refusal:
+        coded.result()
+    assert refusal.value.code == "journal_unavailable"
+    waiting.set_result(None)
+    await asyncio.sleep(0)
+    assert old.result() == ""

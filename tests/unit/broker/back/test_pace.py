@@ -26,3 +26,11 @@ def test_after_a_minute_it_is_forgotten() -> None:
     pace.kept_waiting(1, 30, now=100)
     assert pace.allowance(1, now=159.9) == 0
     assert pace.allowance(1, now=160) == 10
+
+
+def test_who_begins_anew_has_kept_nobody_waiting() -> None:
+    pace = Pace(10)
+    pace.kept_waiting(1, 12, 100)
+    assert pace.allowance(1, 100) == 0
+    pace.forget(1)
+    assert pace.allowance(1, 100) == 10
