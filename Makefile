@@ -4,6 +4,7 @@
 # and for those who work on it:
 #   make torture   everything is killed, stopped and cut off while envelopes flow: nothing acknowledged is lost
 #                  CYCLES=20 SEED=7 DB=sqlite|postgresql FAULTS=all|broker-kill,... see docs/reliability.md
+#   make simulate   random schedules in virtual time   SCHEDULES=1000 SEED=1
 #   make test-old   old programs in their own environments; needs Python 3.6 and 3.8, see docs/development.md
 #   make lint   make bench [ONLY=scenario] [DB=sqlite|postgresql|both]   make clean
 
@@ -15,10 +16,10 @@ SOURCES := $(wildcard xbus alembic tests examples benchmarks)
 # Tests run side by side in so many processes; one more than two cores, because a test often waits for what it started.
 WORKERS ?= 3
 
-# The demo, the benchmarks and the torture read these from their environment.
-export DB ONLY CYCLES SEED FAULTS RSS FOLDER
+# The demo, the benchmarks, the simulation and the torture read these from their environment.
+export DB ONLY CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
-.PHONY: demo test test-old torture lint bench clean
+.PHONY: demo test test-old simulate torture lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -29,6 +30,9 @@ test: $(VENV)/.installed-dev
 
 test-old: $(VENV)/.installed-dev
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -o faulthandler_timeout=600 tests/old $(ARGS)
+
+simulate: $(VENV)/.installed-dev
+	@$(IN_VENV) tests.simulation
 
 torture: $(VENV)/.installed-dev
 	@$(IN_VENV) tests.torture

@@ -19,6 +19,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
+        self.turns = 0
         self._selector = self
 
     def time(self) -> float:
@@ -30,6 +31,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise Stuck("nothing is ready and nothing is timed")
         # Work takes time too: who waits for the last bit of a second must not wait for ever.
         self._now += TURN_SECONDS
+        self.turns += 1
         if timeout > 0:
             # To the very moment of the timer: adding up time-outs would drift away from it by rounding.
             self._now = max(self._now, heapq.nsmallest(1, self._scheduled)[0].when())  # type: ignore[attr-defined]

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tests.simulation.world import STORES, World
 
@@ -24,7 +25,18 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def run_schedule(seed: int) -> World:
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a schedule: how long it took in virtual time, how many turns of the loop in which something happened,
+    what was sealed, and when each store committed it."""
+
+    seconds: float
+    turns: int
+    received: Sequence[str]
+    commits: Sequence[Mapping[str, Sequence[float]]]
+
+
+def run_schedule(seed: int) -> Outcome:
     """One schedule from its beginning to its end, with all promises checked.
 
     Raises:
@@ -35,9 +47,10 @@ def run_schedule(seed: int) -> World:
         with quiet():
             world.run(_play(world, random.Random(f"schedule {seed}")))
             world.check()
+            commits = [world.commits(login) for login in STORES]
+            return Outcome(world.loop.time(), world.loop.turns, world.received(), commits)
     finally:
         world.close()
-    return world
 
 
 async def _play(world: World, choices: random.Random) -> None:

@@ -1,0 +1,40 @@
+"""Plays many schedules: ``make simulate SCHEDULES=2000 SEED=1``. One JSON line; exit code 1 where a promise is broken."""
+
+import json
+import os
+import sys
+import time
+
+from tests.simulation.schedules import run_schedule
+
+
+def main() -> int:
+    schedules, seed = int(os.environ.get("SCHEDULES", "1000")), int(os.environ.get("SEED", "1"))
+    began = time.perf_counter()
+    broken: list[int] = []
+    virtual_seconds, turns = 0.0, 0
+    for number in range(seed, seed + schedules):
+        try:
+            outcome = run_schedule(number)
+        except Exception as error:
+            broken.append(number)
+            print(f"seed {number}: {error!r}", file=sys.stderr)
+        else:
+            virtual_seconds += outcome.seconds
+            turns += outcome.turns
+    seconds = time.perf_counter() - began
+    told = {
+        "schedules": schedules,
+        "seed": seed,
+        "broken": broken,
+        "virtual_seconds": round(virtual_seconds),
+        "turns": turns,
+        "seconds": round(seconds, 1),
+        "schedules_per_second": round(schedules / seconds, 1),
+    }
+    print(json.dumps(told))
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
