@@ -1,4 +1,7 @@
-"""Plays many schedules: ``make simulate SCHEDULES=2000 SEED=1``. One JSON line; exit code 1 where a promise is broken."""
+"""Plays many schedules: ``make simulate SCHEDULES=2000 SEED=1``.
+
+Prints one JSON line; the exit code is 1 where a promise is broken.
+"""
 
 import json
 import os
@@ -18,7 +21,7 @@ def main() -> int:
             outcome = run_schedule(number)
         except Exception as error:
             broken.append(number)
-            print(f"seed {number}: {error!r}", file=sys.stderr)
+            sys.stderr.write(f"seed {number}: {error!r}\n")
         else:
             virtual_seconds += outcome.seconds
             turns += outcome.turns
@@ -32,7 +35,7 @@ def main() -> int:
         "seconds": round(seconds, 1),
         "schedules_per_second": round(schedules / seconds, 1),
     }
-    print(json.dumps(told))
+    sys.stdout.write(f"{json.dumps(told)}\n")
     return 1 if broken else 0
 
 

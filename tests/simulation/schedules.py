@@ -27,8 +27,14 @@ def quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a schedule: how long it took in virtual time, how many turns of the loop in which something happened,
-    what was sealed, and when each store committed it."""
+    """What came of a schedule.
+
+    Args:
+        seconds: how long it took in virtual time.
+        turns: of the loop.
+        received: the envelopes that were sealed, in order.
+        commits: for each store when it committed which.
+    """
 
     seconds: float
     turns: int
