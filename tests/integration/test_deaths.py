@@ -145,7 +145,8 @@ def test_what_does_not_end_by_itself_is_broken_off(monkeypatch: pytest.MonkeyPat
     ended: list[int] = []
     monkeypatch.setattr("os._exit", ended.append)
     last_resort = daemon._LastResort(0)
-    last_resort.begin()
+    with pytest.raises(asyncio.CancelledError), last_resort.at_death():
+        raise asyncio.CancelledError
     last_resort._timer.join()
     assert ended == [daemon.BROKEN]
 

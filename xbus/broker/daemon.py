@@ -70,8 +70,14 @@ class _LastResort:
         self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
 
-    def begin(self) -> None:
-        self._timer.start()
+    @contextmanager
+    def at_death(self) -> Iterator[None]:
+        """What runs in here is cancelled as soon as a task beside it dies: from then on the time is measured."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._timer.start()
+            raise
 
     def cancel(self) -> None:
         self._timer.cancel()
@@ -146,8 +152,8 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
     try:
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
         addresses = {part.name: part.bind() for part in parts}
-        async with journal, _told(last_resort), tasks:
-            with _stop_signals() as stop:
+        async with journal, _told(), tasks:
+            with last_resort.at_death(), _stop_signals() as stop:
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(journal.ended(), name="journal")
                 tasks.create_task(tell_outages(journal, health), name="outages")
@@ -162,15 +168,13 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
 
 
 @asynccontextmanager
-async def _told(last_resort: _LastResort) -> AsyncIterator[None]:
+async def _told() -> AsyncIterator[None]:
     """Tell at once which parts of the broker died, as the journal is still to be closed."""
     try:
         yield
     except BaseExceptionGroup as group:
         for death in _deaths(group):
             log.critical("a part of the broker died: %r", death, exc_info=death, extra={"action": "died"})
-        if _deaths(group):
-            last_resort.begin()
         raise
 
 

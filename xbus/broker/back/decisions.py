@@ -71,7 +71,8 @@ class Decisions:
         pending = True
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS if pending else None)
+                async with asyncio.timeout(LOOK_SECONDS if pending else None):
+                    await self._wake.wait()
             self._wake.clear()
             decisions = await self._log.read(read_decisions)
             pending = bool(decisions)

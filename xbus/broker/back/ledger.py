@@ -164,7 +164,8 @@ class Ledger:
         """For ever: write down what was noted, as soon as it is and with whatever came meanwhile."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), LAZY_SECONDS)
+                async with asyncio.timeout(LAZY_SECONDS):
+                    await self._wake.wait()
             self._wake.clear()
             if self._dirty or self._moves or self._failures or self._decided:
                 await self.write()

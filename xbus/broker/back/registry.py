@@ -104,6 +104,7 @@ class Registry:
     async def arrival(self, seconds: float) -> None:
         """Wait for the next recipient, ``seconds`` at the longest."""
         try:
-            await asyncio.wait_for(self._arrival.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._arrival.wait()
         except TimeoutError:
             return

@@ -96,7 +96,8 @@ class DueRows:
                 pass
             seconds = await self._idle_seconds(recipient.role.id)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(wake.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await wake.wait()
 
     async def _idle_seconds(self, role_id: int) -> float:
         """For how long nothing of a role becomes due."""
