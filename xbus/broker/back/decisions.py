@@ -8,15 +8,15 @@ event loop and in one transaction. Runs that are under way end as they began: a 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.fate import before_its_turn, settled
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
+from xbus.broker.back.under_way import UnderWay
 from xbus.broker.journal.decisions import (
     FIRST_GRAPH,
     Concerned,
@@ -50,15 +50,19 @@ class Decisions:
     Args:
         log: where it is read.
         ledger: where it is noted.
-        deliveries: which know what is under way.
+        under_way: what runs are bringing.
         clock: for how long stragglers may turn up.
+        on_rows: told of each role for which there are new rows.
     """
 
-    def __init__(self, log: Log, ledger: Ledger, deliveries: Deliveries, clock: Clock) -> None:
+    def __init__(
+        self, log: Log, ledger: Ledger, under_way: UnderWay, clock: Clock, on_rows: Callable[[int], None]
+    ) -> None:
         self._log = log
         self._ledger = ledger
-        self._deliveries = deliveries
+        self._under_way = under_way
         self._clock = clock
+        self._on_rows = on_rows
         self._wake = asyncio.Event()
         self._wake.set()
 
@@ -113,7 +117,7 @@ class Decisions:
     ) -> int:
         """Do it for some envelopes, up to one that is under way; returns how far it came."""
         upto = concerned.upto
-        step = Step(self._ledger, self._deliveries, decision, concerned, ways, moved)
+        step = Step(self._ledger, self._under_way, decision, concerned, ways, moved)
         for envelope in concerned.envelopes:
             if step.is_under_way(envelope):
                 upto = envelope.position - 1
@@ -125,7 +129,7 @@ class Decisions:
                 self._ledger.pass_over(decision.role_id, position)
         self._ledger.decide(Decided(decision.id, upto, False, step.regraphed, step.let_go))
         for role_id in step.given:
-            self._deliveries.on_retry(role_id)
+            self._on_rows(role_id)
         if step.regraphed or step.let_go:
             log.info(
                 "what was owed is %s: %d events take another graph, %d deliveries are let go",
@@ -159,14 +163,14 @@ class Step:
     def __init__(
         self,
         ledger: Ledger,
-        deliveries: Deliveries,
+        under_way: UnderWay,
         decision: Decision,
         concerned: Concerned,
         ways: Ways,
         moved: Collection[tuple[int, UUID]],
     ) -> None:
         self._ledger = ledger
-        self._deliveries = deliveries
+        self._under_way = under_way
         self._decision = decision
         self._rows = concerned.rows
         self._roles = concerned.roles
@@ -179,7 +183,7 @@ class Step:
     def is_under_way(self, envelope: LogEnvelope) -> bool:
         """Whether a run is bringing it to somebody, or what was read of it is out of date."""
         return any(
-            envelope.position in self._deliveries.in_flight(role_id) or (role_id, envelope.envelope_id) in self._moved
+            envelope.position in self._under_way.to(role_id) or (role_id, envelope.envelope_id) in self._moved
             for role_id in self._roles
         )
 
@@ -244,7 +248,7 @@ class Step:
         if row.state is DeliveryState.WAITING:
             # The worker that it waits for may be none of the new way.
             self._ledger.move(row, replace(row, state=DeliveryState.RETRY, service=None))
-        self._deliveries.withdraw(row.role_id, row.position)
+        self._under_way.outdate(row.role_id, row.position)
         self.given.add(row.role_id)
 
     # -- what both come to -----------------------------------------------------------------------------------------
@@ -281,7 +285,7 @@ class Step:
             self._ledger.settle(role_id, envelope.position)
         else:
             self._ledger.move(row, settled(row))
-        self._deliveries.withdraw(role_id, envelope.position)
+        self._under_way.outdate(role_id, envelope.position)
         move = DROPPED if self._decision.move == DROPPED else REROUTED
         self.let_go.append((role_id, envelope.envelope_id, move, self._decision.reason))
 

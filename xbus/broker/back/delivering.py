@@ -26,9 +26,11 @@ from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.replies import Replies
 from xbus.broker.back.rows import DueRows
+from xbus.broker.back.runs import Runs
 from xbus.broker.back.slots import Slots
 from xbus.broker.back.supplies import Supplies
 from xbus.broker.back.trouble import Troubles
+from xbus.broker.back.under_way import UnderWay
 from xbus.broker.journal.catalog import Catalog
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors, read_role_services
@@ -109,7 +111,18 @@ class Delivering:
         self._order = Order()
         self.ledger.on_move = self._order.note
         self._outcomes = Outcomes(self.ledger, registry, holds, probing, self._order, settings.retry, clock, random)
-        self._deliveries = Deliveries(
+        self._under_way = UnderWay()
+        self._runs = Runs(
+            self.ledger,
+            supplies,
+            muster,
+            self._outcomes,
+            self._order,
+            Isolating(self._log, catalog),
+            self._under_way,
+            tasks,
+        )
+        deliveries = Deliveries(
             self._log,
             self.ledger,
             registry,
@@ -119,8 +132,8 @@ class Delivering:
             self._outcomes,
             probing,
             self._order,
-            Isolating(self._log, catalog),
-            tasks,
+            self._runs,
+            self._under_way,
             worker_grace=settings.worker_grace,
         )
         self._replies = Replies(
@@ -129,7 +142,7 @@ class Delivering:
             self.ledger,
             registry,
             supplies,
-            self._deliveries,
+            deliveries,
             holds,
             clock,
             tasks,
@@ -138,14 +151,14 @@ class Delivering:
             expects=lambda: catalog().expects_replies,
         )
         self._log.on_look = self._replies.wake
-        self._decisions = Decisions(self._log, self.ledger, self._deliveries, clock)
-        self.lanes = Lanes(self._log, self.ledger, self._deliveries, tasks)
+        self.lanes = Lanes(self._log, self.ledger, deliveries, tasks)
         in_order = InOrder(self._order, self._log, self.ledger, clock)
-        self._rows = DueRows(self._log, self.ledger, self._deliveries, probing, in_order, clock, tasks)
+        self._rows = DueRows(self._log, self.ledger, deliveries, self._under_way, probing, in_order, clock, tasks)
+        self._decisions = Decisions(self._log, self.ledger, self._under_way, clock, self._rows.wake)
         self.lanes.is_paused = probing.is_troubled
         probing.on_trouble = self.lanes.left
         probing.on_over = self._trouble_over
-        self._deliveries.on_retry = self._rows.wake
+        self._runs.on_retry = self._rows.wake
         muster.on_behind = self.lanes.split
         self.lanes.on_caught_up = muster.caught_up
         registry.watch(probing)
@@ -231,8 +244,8 @@ class Delivering:
             if watching is not None:
                 watching.cancel()
         self._replies.stop()
-        await self._deliveries.finish(seconds)
-        self.ledger.return_reserved(self._deliveries.highest_in_flight())
+        await self._runs.finish(seconds)
+        self.ledger.return_reserved(self._under_way.highest())
         if self._keeping is not None:
             self._keeping.cancel()
         try:

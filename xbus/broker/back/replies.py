@@ -199,7 +199,7 @@ class Replies:
         cancelled = await self._log.read(read_cancelled, envelope_ids)
         for hold in held:
             if hold.envelope_id in sealed:
-                self._deliveries.deliver_held(sealed[hold.envelope_id], hold.recipient)
+                self._deliveries.carry_on(sealed[hold.envelope_id], hold.recipient)
             elif hold.envelope_id in cancelled and not hold.asking:
                 self._give_up(hold)
 

@@ -12,6 +12,7 @@ from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
+from xbus.broker.back.under_way import UnderWay
 from xbus.broker.journal.deliveries import read_due_deliveries, read_next_due
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
@@ -33,6 +34,7 @@ class DueRows:
         log: where rows and envelopes are read.
         ledger: where attempts are counted.
         deliveries: what starts the runs.
+        under_way: what they bring.
         probing: who is in trouble, and gets less.
         in_order: knows what comes first for roles that want order.
         clock: says what is due.
@@ -44,6 +46,7 @@ class DueRows:
         log: Log,
         ledger: Ledger,
         deliveries: Deliveries,
+        under_way: UnderWay,
         probing: Probing,
         in_order: InOrder,
         clock: Clock,
@@ -52,6 +55,7 @@ class DueRows:
         self._log = log
         self._ledger = ledger
         self._deliveries = deliveries
+        self._under_way = under_way
         self._probing = probing
         self._in_order = in_order
         self._clock = clock
@@ -119,7 +123,7 @@ class DueRows:
         if self._in_order.concerns(recipient):
             await self._deliveries.predecessor_over(recipient)
             # What is read from here on is out of date only where it is changed from here on.
-            self._deliveries.taken_up(recipient.role.id)
+            self._under_way.begin_reading(recipient.role.id)
             return await self._in_order.deliver(
                 recipient,
                 self._probing.served(),
@@ -139,7 +143,7 @@ class DueRows:
     async def _probe(self, recipient: Recipient) -> None:
         """Deliver one row to a consumer in trouble if it is time for that, and nothing else is on its way to it."""
         role_id = recipient.role.id
-        if self._deliveries.in_flight(role_id) or not self._probing.is_time(role_id):
+        if self._under_way.to(role_id) or not self._probing.is_time(role_id):
             return
         due = await self._due(recipient, ANY_TIME, None, self._in_order.coming(role_id, self._probing.served()))
         rows = {row.position: row for row in due}
@@ -156,12 +160,12 @@ class DueRows:
         Args:
             among: the positions of those that are asked about; None for all.
         """
-        taken_up = self._deliveries.taken_up(recipient.role.id)
+        outdated = self._under_way.begin_reading(recipient.role.id)
         await self._ledger.written()
         served = self._probing.served()
         role_id = recipient.role.id
         rows = await self._log.read(read_due_deliveries, role_id, served, PAGE_ROWS, now, well_since, among)
-        return [row for row in rows if row.position not in taken_up | self._deliveries.in_flight(row.role_id)]
+        return [row for row in rows if row.position not in outdated | self._under_way.to(row.role_id)]
 
     async def _deliver(
         self, recipient: Recipient, row: Delivery, envelope: LogEnvelope | None = None
@@ -170,7 +174,7 @@ class DueRows:
             (envelope,) = await self._log.at([row.position])
         for service in await self._deliveries.workers_for(envelope, recipient):
             if not self._probing.admits(service):
-                if row.service != service and not self._deliveries.is_withdrawn(row.role_id, row.position):
+                if row.service != service and not self._under_way.is_outdated(row.role_id, row.position):
                     self._ledger.move(row, fate.waiting_for(row, service))
                 return None
         return await self._deliveries.bring(envelope, recipient, row)

@@ -21,6 +21,7 @@ from xbus.broker.back.registry import Registry
 from xbus.broker.back.rows import POLL_SECONDS, DueRows
 from xbus.broker.back.slots import Slots
 from xbus.broker.back.trouble import Troubles
+from xbus.broker.back.under_way import UnderWay
 from xbus.broker.journal.deliveries import read_next_due
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
@@ -86,16 +87,18 @@ class Listed:
     def is_served(self, service: str) -> bool:
         return any(recipient.role.service == service for recipient in self.present)
 
-    # the deliveries
+    # what is under way
 
-    def in_flight(self, role_id: int) -> frozenset[int]:
+    def to(self, role_id: int) -> frozenset[int]:
         return frozenset(self.under_way)
 
-    def is_withdrawn(self, role_id: int, position: int) -> bool:
+    def is_outdated(self, role_id: int, position: int) -> bool:
         return False
 
-    def taken_up(self, role_id: int) -> set[int]:
+    def begin_reading(self, role_id: int) -> set[int]:
         return set(self.under_way)
+
+    # the deliveries
 
     async def workers_for(self, envelope: LogEnvelope, recipient: Recipient) -> list[str]:
         return self.needed
@@ -112,6 +115,7 @@ async def due_rows(listed: Listed) -> AsyncIterator[DueRows]:
             cast(Log, listed),
             cast(Ledger, listed),
             cast(Deliveries, listed),
+            cast(UnderWay, listed),
             Probing(listed.troubles, cast(Registry, listed), Slots()),
             InOrder(Order(), cast(Log, listed), cast(Ledger, listed), listed.clock),
             listed.clock,
