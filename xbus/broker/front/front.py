@@ -105,8 +105,8 @@ class Front:
         Raises:
             Refused: session_superseded.
         """
-        live = self._envelopes.live(envelope_id)
-        if live is not None and live.state.holder is not None and live.state.holder != token_hash(token):
+        holder = self._envelopes.holder(envelope_id)
+        if holder is not None and holder != token_hash(token):
             raise Refused(
                 f"another session goes on with envelope {envelope_id}, by its key",
                 "leave it to that session, or begin the envelope again with its key",

@@ -98,6 +98,11 @@ class PrunedEnvelope:
         self.key = stored.key
         self.is_given_up = False
 
+    @property
+    def holder(self) -> bytes | None:
+        """The hash of the session that compares it now; None where none does."""
+        return None if self._compared else self._content.holder
+
     def hold(self, session: bytes) -> None:
         """Begin anew, unless this session is in the midst of it."""
         if self._compared or self._content.holder != session:

@@ -88,9 +88,10 @@ class KnownEnvelopes:
         """Whether an emitter is in the midst of sending."""
         return any(envelope.emitter_id == emitter_id for envelope in self._live.values())
 
-    def live(self, envelope_id: UUID) -> LiveEnvelope | None:
-        """An envelope that is in memory now."""
-        return self._live.get(envelope_id)
+    def holder(self, envelope_id: UUID) -> bytes | None:
+        """The hash of the session that alone may send an envelope; None where any may, or that is not known."""
+        known = self._live.get(envelope_id) or self._pruned.get(envelope_id)
+        return None if known is None else known.holder
 
     def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeOptions = NO_OPTIONS) -> LiveEnvelope:
         """Begin an envelope that there is not."""

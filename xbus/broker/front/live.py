@@ -81,6 +81,11 @@ class LiveEnvelope:
         return self.state.key
 
     @property
+    def holder(self) -> bytes | None:
+        """The hash of the session that alone may send it; None where any may."""
+        return self.state.holder
+
+    @property
     def is_given_up(self) -> bool:
         """Whether it is being cancelled."""
         return self.state.giving_up

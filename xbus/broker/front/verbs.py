@@ -51,34 +51,43 @@ class FrontVerbs:
     def start_event(self, token: str, envelope_id: str, event_name: str, estimate: int) -> Any:
         emitter_id = self._sessions.owner(token)
         event_id = self._ids.new()
-        started = self._front.start_event(emitter_id, known_envelope(envelope_id), event_id, event_name, estimate)
+        in_envelope = self._held(token, known_envelope(envelope_id))
+        started = self._front.start_event(emitter_id, in_envelope, event_id, event_name, estimate)
         return Later.of(started).then(str) if isinstance(started, asyncio.Future) else str(started)
 
     @verb("send_item")
     @old_answer(False)
     def send_item(self, token: str, envelope_id: str, event_id: str, data: bytes) -> Any:
         emitter_id = self._sessions.owner(token)
-        ids = known_event(envelope_id, event_id)
-        return Later.of(self._front.append_item(emitter_id, *ids, data)).then(lambda _: True)
+        of_envelope, event = known_event(envelope_id, event_id)
+        appended = self._front.append_item(emitter_id, self._held(token, of_envelope), event, data)
+        return Later.of(appended).then(lambda _: True)
 
     @verb("end_event")
     @old_answer((False, None))
     def end_event(self, token: str, envelope_id: str, event_id: str) -> Any:
         emitter_id = self._sessions.owner(token)
-        ids = known_event(envelope_id, event_id)
-        return Later.of(self._front.end_event(emitter_id, *ids, None)).then(lambda ended: (True, reply_value(ended)))
+        of_envelope, event = known_event(envelope_id, event_id)
+        ended = self._front.end_event(emitter_id, self._held(token, of_envelope), event, None)
+        return Later.of(ended).then(lambda ended: (True, reply_value(ended)))
 
     @verb("end_envelope")
     @old_answer(False)
     def end_envelope(self, token: str, envelope_id: str) -> Any:
         emitter_id = self._sessions.owner(token)
-        return Later.of(self._front.end_envelope(emitter_id, known_envelope(envelope_id), None)).then(lambda _: True)
+        held = self._held(token, known_envelope(envelope_id))
+        return Later.of(self._front.end_envelope(emitter_id, held, None)).then(lambda _: True)
 
     @verb("cancel_envelope")
     @old_answer(False)
     def cancel_envelope(self, token: str, envelope_id: str) -> Any:
         emitter_id = self._sessions.owner(token)
-        return self._front.cancel_envelope(emitter_id, known_envelope(envelope_id))
+        return self._front.cancel_envelope(emitter_id, self._held(token, known_envelope(envelope_id)))
+
+    def _held(self, token: str, envelope_id: UUID) -> UUID:
+        """The envelope, where no other session has taken it over by its key."""
+        self._front.check_holder(envelope_id, token)
+        return envelope_id
 
 
 def reply_value(ended: Ended) -> Any:

@@ -3,6 +3,7 @@
 import itertools
 import uuid
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,14 +17,20 @@ from xbus import model
 from xbus.broker.front.batch_verbs import FrontBatchVerbs
 from xbus.broker.front.envelopes import OpenEnvelope
 from xbus.broker.front.front import Front
+from xbus.broker.front.verbs import FrontVerbs
+from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.retention import Step, prune_cancelled, prune_settled
+from xbus.broker.journal.writes import Progress
 from xbus.broker.sessions import Sessions
+from xbus.clock import SystemClock
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused
-from xbus.ids import keyed_envelope_id, numbered_event_id
+from xbus.ids import Ids, keyed_envelope_id, numbered_event_id
 from xbus.rpc.codec import pack_items
 
 KEY = "invoice 2026-17"
+LATER = NOW + timedelta(days=31)
 
 
 class TwoEmitters(Sessions):
@@ -387,3 +394,86 @@ async def test_what_could_not_be_compared_is_not_sealed_before_it_was(
         await ended
     assert await second.append(0, b"a") == 1
     assert (await second.finish(1))["items"] == 1
+
+
+# -- under hostile calls, and what was really removed ------------------------------------------------------------------
+
+
+@pytest.fixture
+def old_verbs(front: Front, north: Desk, south: Desk) -> FrontVerbs:
+    sessions = TwoEmitters({"north": north.emitter_id, "south": south.emitter_id})
+    return FrontVerbs(front, sessions, Ids(SystemClock()))
+
+
+async def test_old_calls_of_another_session_are_fenced_too(
+    old_verbs: FrontVerbs, first: Sender, second: Sender
+) -> None:
+    envelope_id = await first.start()
+    await first.event()
+    await first.append(0, b"a")
+    event_id = first.event_id(1)
+    assert await answered(old_verbs.send_item(second.token, envelope_id, event_id, b"not mine")) is False
+    assert await answered(old_verbs.end_event(second.token, envelope_id, event_id)) == (False, None)
+    assert await answered(old_verbs.start_event(second.token, envelope_id, "notes", 0)) == ""
+    assert await answered(old_verbs.end_envelope(second.token, envelope_id)) is False
+    assert await answered(old_verbs.cancel_envelope(second.token, envelope_id)) is False
+    assert (await first.finish(1))["items"] == 1
+
+
+async def remove_settled(journal: Journal, *, keep_rows: bool = False) -> int:
+    """All that was received is settled, and removed as the broker does it."""
+    cursors = await journal.read(read_cursors)
+    for cursor in cursors.values():
+        cursor.settle_range(1, 1000)
+    await journal.write(Progress(NOW, list(cursors.values())))
+    removed, after = 0, 0
+    while after is not None:
+
+        def step(connection: Any, position: int = after) -> Step:
+            return prune_settled(connection, journal.name, position, LATER, LATER, keep_rows=keep_rows)
+
+        done = await journal.run(step)
+        removed += done.envelopes
+        after = done.after
+    return removed
+
+
+@pytest.mark.parametrize("keep_rows", [False, True])
+async def test_what_retention_removed_gets_its_receipt(
+    first: Sender, second: Sender, journal: Journal, keep_rows: bool
+) -> None:
+    receipt = await first.send([b"a", b"b"], [b"c"])
+    assert await remove_settled(journal, keep_rows=keep_rows) == 1
+    assert await second.send([b"a"], [b"b", b"c"]) == receipt
+    assert await second.put([b"a", b"b", b"c"]) == receipt
+    assert await code_of(second.put([b"a", b"b", b"x"])) == "key_reused"
+    assert await code_of(second.put([b"a", b"b", b"c"], [])) == "key_reused"
+    assert await code_of(second.send([b"a", b"b"])) == "key_reused"
+    assert await first.put([b"a", b"b", b"c"]) == receipt
+    assert await remove_settled(journal) == 0
+
+
+async def test_what_was_cancelled_and_removed_leaves_its_key_free(first: Sender, journal: Journal) -> None:
+    await first.start()
+    await first.event()
+    await first.append(0, b"other")
+    await first.cancel()
+    await journal.run(lambda connection: prune_cancelled(connection, journal.name, LATER, LATER))
+    receipt = await first.send([b"a"])
+    await remove_settled(journal)
+    assert await first.put([b"a"]) == receipt
+    assert await code_of(first.put([b"other"])) == "key_reused"
+
+
+async def test_who_repeats_what_was_removed_is_not_disturbed_by_an_older_session(
+    first: Sender, second: Sender, journal: Journal
+) -> None:
+    receipt = await first.send([b"a", b"b"])
+    await remove_settled(journal)
+    await first.start()
+    await first.event()
+    await second.start()
+    await second.event()
+    assert await code_of(first.append(0, b"x", b"y")) == "session_superseded"
+    await second.append(0, b"a", b"b")
+    assert await second.finish(2) == receipt
