@@ -1,6 +1,7 @@
 """The emitter with an outbox: what it queues comes to the bus in order, once, also if that is away meanwhile."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,3 +175,30 @@ async def test_two_emitters_do_not_share_an_outbox(front: FrontDouble, path: Pat
             async with emitter(front, path):
                 pytest.fail("it was opened twice")
     assert caught.value.code == "outbox_in_use"
+
+
+@pytest.mark.parametrize("said", [{"key": "\ud800"}, {"ordering_key": "\ud800"}, {"type_name": "\ud800"}])
+async def test_a_text_that_nobody_can_write_is_refused_at_once(
+    front: FrontDouble, path: Path, said: dict[str, str]
+) -> None:
+    async with emitter(front, path) as sender:
+        with pytest.raises(Refused) as caught:
+            await sender.put(**{"type_name": "test_event", "items": [b"a"], **said})  # type: ignore[arg-type]
+        assert caught.value.code == "wrong_arguments"
+        await queue(sender, b"b")
+    assert arrived(front) == [b"b"]
+
+
+@pytest.mark.parametrize("damage", ["DELETE FROM batch WHERE first_index = 1", "UPDATE batch SET data = x'00'"])
+async def test_a_damaged_envelope_is_set_aside_and_the_next_goes(front: FrontDouble, path: Path, damage: str) -> None:
+    front.stop()
+    async with emitter(front, path, outbox_seconds=0.01, batch_items=1) as sender:
+        await queue(sender, b"a", b"b", b"c")
+    file = sqlite3.connect(path, isolation_level=None)
+    file.execute(damage)
+    file.close()
+    front.start()
+    async with emitter(front, path) as sender:
+        await queue(sender, b"next")
+    assert arrived(front) == [b"next"]
+    assert [refused.code for refused in status(path).refused] == ["outbox_broken"]

@@ -1,8 +1,9 @@
 """The outbox file: whole envelopes in their order, whatever was going on when it was last used."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -139,17 +140,42 @@ def test_one_process_sends_from_it(path: Path) -> None:
         pass
 
 
-def test_what_is_no_outbox_is_told(path: Path, tmp_path: Path) -> None:
+def test_what_is_no_outbox_is_told_and_left_as_it_is(path: Path, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="there is no outbox"):
         Outbox.existing(path)
     assert not path.exists()
     path.write_bytes(b"a letter, and none of SQLite's files" * 100)
-    with pytest.raises(Failed, match="not a database"):
-        Outbox(path)
-    other = sqlite3.connect(tmp_path / "other")
-    other.execute("CREATE TABLE mine (id)")
-    other.close()
-    with pytest.raises(Refused, match="not an outbox"):
-        Outbox(tmp_path / "other")
+    assert refused_with(lambda: Outbox(path)) == "outbox_broken"
+    for version in (0, 1):
+        other = tmp_path / f"other {version}"
+        connection = sqlite3.connect(other)
+        connection.execute("CREATE TABLE mine (id)")
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.close()
+        before = other.read_bytes()
+        assert refused_with(partial(Outbox, other)) == "outbox_broken"
+        assert other.read_bytes() == before
     with pytest.raises(Failed), locked(tmp_path / "nowhere" / "file"):
         pytest.fail("there is no such folder")
+
+
+def test_a_damaged_file_is_told(outbox: Outbox, path: Path) -> None:
+    queue(outbox, "a", b"one")
+    for name in (path, f"{path}-wal", f"{path}-shm"):
+        with open(name, "r+b") as file:
+            file.write(b"\xff" * 4096)
+    assert refused_with(outbox.first_waiting) == "outbox_broken"
+    assert refused_with(lambda: outbox.set_aside("a", "code", "cause")) == "outbox_broken"
+
+
+def test_what_can_not_be_written_down_is_refused(outbox: Outbox) -> None:
+    assert refused_with(lambda: outbox.start_envelope("a", "\ud800", None)) == "wrong_arguments"
+    outbox.start_envelope("b", "key", None)
+    assert refused_with(lambda: outbox.start_event("b", "event", "notes", 2**70)) == "wrong_arguments"
+    assert outbox.end_envelope("b", NOW) == (0, 0)
+
+
+def refused_with(call: Callable[[], object]) -> str:
+    with pytest.raises(Refused) as caught:
+        call()
+    return caught.value.code

@@ -19,11 +19,12 @@ ENVELOPE_BYTES = 512
 
 @dataclass(frozen=True)
 class QueuedEvent:
-    """An event of a queued envelope."""
+    """An event of a queued envelope, with as many items as its batches hold."""
 
     event_id: str
     type_name: str
     estimate: int
+    items: int
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,9 @@ class Outbox:
     def events(self, envelope_id: str) -> list[QueuedEvent]:
         """The events of an envelope, in order."""
         rows = self._file.rows(
-            "SELECT id, type_name, estimate FROM event WHERE envelope_id = ? ORDER BY number", envelope_id
+            "SELECT id, type_name, estimate, (SELECT coalesce(sum(items), 0) FROM batch WHERE event_id = event.id)"
+            " FROM event WHERE envelope_id = ? ORDER BY number",
+            envelope_id,
         )
         return [QueuedEvent(*row) for row in rows]
 

@@ -11,6 +11,9 @@ from xbus.errors import Failed, Refused
 BUSY_SECONDS = 10.0
 """How long a command beside the sending process waits for its turn."""
 
+_APPLICATION = int.from_bytes(b"Xbus", "big")
+"""Tells an outbox from the SQLite file of another program."""
+
 _FORMAT = 1
 _SCHEMA = """
 CREATE TABLE envelope (
@@ -87,12 +90,13 @@ class OutboxFile:
     @contextmanager
     def durable_transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is on the disk when it ends, with all that was written before it."""
-        self._connection.execute("PRAGMA synchronous = FULL")
-        try:
-            with self.transaction() as connection:
-                yield connection
-        finally:
-            self._connection.execute("PRAGMA synchronous = NORMAL")
+        with self._told():
+            self._connection.execute("PRAGMA synchronous = FULL")
+            try:
+                with self.transaction() as connection:
+                    yield connection
+            finally:
+                self._connection.execute("PRAGMA synchronous = NORMAL")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -112,18 +116,40 @@ class OutboxFile:
         try:
             yield
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) in _BROKEN:
+                raise Refused(
+                    f"{self.path} is not an outbox, or is damaged: {error}",
+                    "name another file, or see with the sqlite3 command what can be saved of this one",
+                    code="outbox_broken",
+                ) from error
             raise Failed(
                 f"the outbox {self.path} can't be used now: {error}",
                 "see whether there is room on the disk and the file may be written",
                 code="outbox_failed",
             ) from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise Refused(
+                f"a value can't be written down: {error}",
+                "give text without lone surrogates, and integers of up to 63 bits",
+                code="wrong_arguments",
+            ) from error
 
     def _set_up(self) -> None:
+        # Looked at before anything is changed: it may be another program's.
+        is_new = not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        if not is_new and (self._pragma("application_id"), self._pragma("user_version")) != (_APPLICATION, _FORMAT):
+            raise Refused(f"{self.path} is not an outbox of this version", "name another file", code="outbox_broken")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA foreign_keys = ON")
         self._connection.execute("PRAGMA synchronous = NORMAL")
-        found = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        if found == 0 and not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-            self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT")
-        elif found != _FORMAT:
-            raise Refused(f"{self.path} is not an outbox of this version", "name another file", code="outbox_broken")
+        if is_new:
+            self._connection.executescript(
+                f"BEGIN IMMEDIATE; {_SCHEMA}"
+                f" PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT}; COMMIT"
+            )
+
+    def _pragma(self, name: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+_BROKEN = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)

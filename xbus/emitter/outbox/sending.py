@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xbus.clock import Clock
 from xbus.emitter.outbox.box import QueuedEnvelope, QueuedEvent
 from xbus.emitter.outbox.queueing import OutboxThread
-from xbus.errors import CallError, Failed, Refused
+from xbus.errors import CallError, ProtocolError, Refused
 from xbus.rpc.codec import unpack_items
 
 if TYPE_CHECKING:
@@ -148,15 +148,30 @@ class OutboxSender:
         index = 0
         while (batch := await self._thread.run(self._outbox.batch, event.event_id, index)) is not None:
             items, data = batch
-            for item in unpack_items(data, items):
+            for item in self._unpacked(data, items):
                 yield item
             index += items
+        if index != event.items:
+            raise _damaged(f"items from index {index} on are not there")
+
+    @staticmethod
+    def _unpacked(data: bytes, items: int) -> list[bytes]:
+        try:
+            return unpack_items(data, items)
+        except ProtocolError as error:
+            raise _damaged(error.cause) from error
 
     async def _note(self, error: CallError) -> None:
         self._in_trouble = True
         logger.warning("the outbox waits: %s", error, extra={"action": "outbox_waits", "code": error.code})
         try:
             await self._thread.run(self._outbox.note_trouble, error.code, error.cause, self._clock.now())
-        except Failed:
+        except CallError:
             # The trouble is the file's own, and is in the log.
             return
+
+
+def _damaged(cause: str) -> Refused:
+    return Refused(
+        f"the outbox is damaged: {cause}", "send the envelope anew, from where it came", code="outbox_broken"
+    )

@@ -426,7 +426,8 @@ async def remove_settled(journal: Journal, *, keep_rows: bool = False) -> int:
     for cursor in cursors.values():
         cursor.settle_range(1, 1000)
     await journal.write(Progress(NOW, list(cursors.values())))
-    removed, after = 0, 0
+    removed = 0
+    after: int | None = 0
     while after is not None:
 
         def step(connection: Any, position: int = after) -> Step:
