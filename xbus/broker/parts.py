@@ -254,7 +254,7 @@ class BackPart:
         supervision = self._shared.config.supervision
         return [
             recipient
-            for recipient in self._back.registry.all()
+            for recipient in self._back.registry.connected()
             if supervision.enabled or (supervision.heartbeat and recipient.abilities.heartbeats)
         ]
 

@@ -90,8 +90,8 @@ class Back:
         return self._delivering.troubles
 
     def is_registered(self, role_id: int) -> bool:
-        """Whether a recipient serves a role now."""
-        return self.registry.get(role_id) is not None
+        """Whether a recipient is registered for a role."""
+        return self.registry.connected_for(role_id) is not None
 
     def check_in_place(self, token_hash: bytes) -> None:
         """Let a recipient pass whose place nobody else has taken.
@@ -108,7 +108,7 @@ class Back:
 
     def heartbeat(self, role_id: int, token_hash: bytes, work: Any) -> bool:
         """Take note of a recipient's sign of life, and of what it tells of its work; whether it is registered."""
-        recipient = self.registry.get(role_id)
+        recipient = self.registry.connected_for(role_id)
         if recipient is None or recipient.token_hash != token_hash:
             # After a restart we come to it by ourselves: registering anew would break off what has just begun.
             return self._restoring.get(role_id) == token_hash
@@ -141,7 +141,7 @@ class Back:
     async def stop(self, seconds: float) -> None:
         """Deliver nothing more, see ``Delivering.stop``, and call nobody any more."""
         await self._delivering.stop(seconds)
-        for recipient in self.registry.all():
+        for recipient in self.registry.connected():
             recipient.close()
 
     def _configuration_changed(self) -> None:
@@ -151,7 +151,7 @@ class Back:
         await self._delivering.follow_configuration()
         roles = self._configuration.catalog.roles.values()
         self._delivering.probing.retain([role.id for role in roles if not role.detached])
-        for recipient in self.registry.all():
+        for recipient in self.registry.connected():
             role = self._configuration.catalog.roles.get(recipient.role.id)
             if role is not None and role.is_served_like(recipient.role):
                 recipient.role = role
@@ -232,7 +232,7 @@ class Back:
         return recipient, introduction
 
     def _lost(self, recipient: Recipient) -> None:
-        if self.registry.get(recipient.role.id) is not recipient:
+        if self.registry.connected_for(recipient.role.id) is not recipient:
             recipient.close()
             return
         self._tasks.create_task(self.unregister(recipient, "the connection was lost"))
@@ -270,7 +270,7 @@ class Back:
 
     async def unregister(self, recipient: Recipient, reason: str) -> None:
         """Have a recipient serve its role no longer; what it leaves undone comes again when its role is served."""
-        if self.registry.get(recipient.role.id) is not recipient:
+        if self.registry.connected_for(recipient.role.id) is not recipient:
             return
         self.registry.remove(recipient, reason)
         try:

@@ -33,6 +33,14 @@ class FailureClass(StrEnum):
     """The recipient refused, or answered nonsense: it would do so again."""
     TRANSIENT = "transient"
     """It answered with an error, did not answer in time, or went away in the midst of it: it may go well later."""
+    ABSENT = "absent"
+    """It is there no longer for what the broker brings: it is about to stop, or just registering anew."""
+
+
+LEAVING_CODES = ("recipient_stopping", "connection_superseded")
+"""Answers of a recipient that takes nothing more by this connection."""
+
+ABSENT_CODES = (*LEAVING_CODES, "envelope_stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +124,11 @@ class RecipientFailed(Exception):
 
 def failure_of_call(role_id: int, verb: str, event_id: UUID | None, error: XbusError) -> RecipientFailed:
     """A failure from what the call raised."""
-    is_permanent = isinstance(error, Refused) or error.code == BAD_ANSWER
-    failure_class = FailureClass.PERMANENT if is_permanent else FailureClass.TRANSIENT
+    failure_class = FailureClass.TRANSIENT
+    if isinstance(error, Refused) or error.code == BAD_ANSWER:
+        failure_class = FailureClass.PERMANENT
+    elif error.code in ABSENT_CODES:
+        failure_class = FailureClass.ABSENT
     return RecipientFailed(role_id, verb, event_id, failure_class, error.code, [ItemError(None, _shown(error.cause))])
 
 

@@ -116,6 +116,22 @@ def not_counted(attempt: Delivery) -> Delivery:
     return replace(attempt, attempts=max(attempt.attempts - 1, 1))
 
 
+def put_off(attempt: Delivery, failure: RecipientFailed, *, due_at: datetime | None) -> Delivery:
+    """It comes again, as often as its recipient, or a worker before it, was about to go: that is no failed attempt.
+
+    Args:
+        due_at: when it may come; None for as soon as they are there.
+    """
+    return replace(
+        not_counted(attempt),
+        state=DeliveryState.RETRY,
+        code=failure.code,
+        cause=failure.cause,
+        service=None,
+        due_at=due_at,
+    )
+
+
 def isolated(attempt: Delivery, cause: str) -> Delivery:
     """It comes again at once, as items were refused that are parked alone; the attempt does not count.
 
@@ -125,7 +141,7 @@ def isolated(attempt: Delivery, cause: str) -> Delivery:
     return replace(
         attempt,
         state=DeliveryState.RETRY,
-        attempts=attempt.attempts - 1,
+        attempts=max(attempt.attempts - 1, 0),
         code=ISOLATED,
         cause=cause,
         service=None,

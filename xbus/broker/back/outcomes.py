@@ -138,10 +138,18 @@ class Outcomes:
     def _after(self, attempt: Delivery, recipient: Recipient, why: RecipientFailed | Absent) -> Delivery:
         if isinstance(why, Absent):
             return fate.waiting_for(fate.not_counted(attempt), _service(why))
+        if why.failure_class is FailureClass.ABSENT:
+            return fate.put_off(attempt, why, due_at=self._when_back(recipient, why))
         policy = self._policy.as_wished(recipient.role.retry)
         due_at = self._due_at(recipient, policy.delay(attempt.attempts, self._random.random()))
         is_counted = why.role_id is None or not self._probing.is_troubled(why.role_id)
         return fate.after_failure(attempt, why, attempts=policy.attempts if is_counted else None, due_at=due_at)
+
+    def _when_back(self, recipient: Recipient, why: RecipientFailed) -> datetime | None:
+        """What found somebody about to go waits until there is another one; it needs no delay for that."""
+        if why.role_id is None or self._registry.get(why.role_id) is None:
+            return None
+        return self._due_at(recipient, self._policy.as_wished(recipient.role.retry).first_delay)
 
     def _due_at(self, recipient: Recipient, delay: float) -> datetime | None:
         """A delay is for one that is there and fails; one that is gone gets what waits as soon as it is back."""

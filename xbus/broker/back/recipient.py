@@ -1,14 +1,14 @@
 """A registered recipient as the broker sees it: its calls, its answers read strictly, its failures told apart."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.batch import Batch, check_given
-from xbus.broker.back.failures import RecipientFailed, failure_of_call, nonsense, refusal
+from xbus.broker.back.failures import LEAVING_CODES, RecipientFailed, failure_of_call, nonsense, refusal
 from xbus.broker.back.vitals import Vitals
 from xbus.broker.journal.catalog import RoleEntry
 from xbus.broker.journal.log import LogEvent
@@ -106,6 +106,8 @@ class Recipient:
         self.uri = uri
         self.abilities = abilities
         self.is_closed = False
+        self.on_leaving: Callable[[], None] = lambda: None
+        """Told when it says that it takes nothing more, though it is there still."""
         self._client = client
         self._timeouts = timeouts
         self._known: dict[UUID, int] = {}
@@ -356,6 +358,8 @@ class Recipient:
         try:
             answer = await call
         except CallError as error:
+            if error.code in LEAVING_CODES:
+                self.on_leaving()
             raise failure_of_call(self.role.id, verb, event_id, error) from error
         match answer:
             case [True, *parts]:

@@ -50,7 +50,7 @@ class BackVerbs:
 async def log_out(back: Back, sessions: Sessions, token: str) -> bool:
     """End a session, and the registration that was made with it; one that a newer session made stands."""
     role_id = await sessions.logout(token)
-    recipient = back.registry.get(role_id)
+    recipient = back.registry.connected_for(role_id)
     if recipient is not None and recipient.token_hash == token_hash(token):
         # Its last answers come by another connection than its farewell, and may be on their way still: what it has
         # committed must not come again.
@@ -63,7 +63,7 @@ async def log_out(back: Back, sessions: Sessions, token: str) -> bool:
 
 def is_ready(back: Back, sessions: Sessions, token: str) -> bool:
     """Note that a worker takes another event; false where nobody is registered for its role."""
-    recipient = back.registry.get(sessions.owner(token))
+    recipient = back.registry.connected_for(sessions.owner(token))
     # One that was replaced by a newer recipient of its role must not speak for that.
     if recipient is None or recipient.token_hash != token_hash(token):
         return False

@@ -32,6 +32,7 @@ def failed(failure_class: FailureClass) -> RecipientFailed:
     errors = {
         FailureClass.TRANSIENT: Failed("broken"),
         FailureClass.PERMANENT: Refused("no"),
+        FailureClass.ABSENT: Failed("about to stop", code="recipient_stopping"),
     }
     return failure_of_call(7, "send_item", EVENT, errors[failure_class])
 

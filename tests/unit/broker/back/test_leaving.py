@@ -1,0 +1,100 @@
+"""Recipients that are about to go: they end what they have begun, and get nothing more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from tests.support.back import running
+from tests.support.journal import memory_engine
+from tests.support.recipients import NEW
+from xbus.broker.back import lanes
+from xbus.broker.back.policy import RetryPolicy
+from xbus.broker.journal.journal import Journal
+from xbus.errors import Failed
+
+STOPPING = Failed("the recipient is about to stop", code="recipient_stopping")
+SUPERSEDED = Failed("the broker has connected anew", code="connection_superseded")
+STOPPED = Failed("the envelope was stopped", code="envelope_stopped")
+
+
+@pytest.fixture
+async def journal() -> AsyncIterator[Journal]:
+    async with Journal(memory_engine(), "broker") as journal:
+        yield journal
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
+
+
+@pytest.mark.parametrize("said", [STOPPING, SUPERSEDED])
+async def test_one_that_is_about_to_go_gets_nothing_more_until_it_is_back(journal: Journal, said: Failed) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=2), trouble_after=2) as broker:
+        await broker.register("store_1", replace(NEW, envelopes=8), xbus_take_event=said)
+        for number in range(8):
+            await broker.put(b"%d" % number)
+        await broker.until(lambda: broker.items("store_1"))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        turned_away = len(broker.items("store_1"))
+        assert turned_away <= 8
+        assert not broker.back.troubles.is_troubled(broker.scribe.role_id("store_1"))
+        assert {state for state, _, _ in (await broker.rows()).values()} <= {"retry"}
+        # It is still known: its heartbeats must not have it register anew.
+        assert broker.back.heartbeat(broker.scribe.role_id("store_1"), b"store_1", [])
+        await broker.register("store_1")
+        await broker.until(lambda: len(set(broker.items("store_1")[turned_away:])) == 8)
+        await broker.until_rows({})
+
+
+async def test_however_often_it_goes_that_is_no_failed_attempt(journal: Journal) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=3), trouble_after=2) as broker:
+        await broker.put(b"patient")
+        for times in range(1, 6):
+            await broker.register("store_1", xbus_take_event=STOPPING)
+            await broker.until(lambda: len(broker.items("store_1")) == times)  # noqa: B023
+            await broker.until_rows({"store_1": ("retry", 1, "recipient_stopping")})
+        await broker.register("store_1")
+        await broker.until_rows({})
+
+
+async def test_it_may_end_what_it_has_begun(journal: Journal) -> None:
+    async with running(journal, trouble_after=2) as broker:
+        ends: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
+        client = await broker.register("store_1", replace(NEW, envelopes=2), xbus_take_event=ends)
+        await broker.put(b"begun")
+        await broker.until(lambda: broker.items("store_1") == [b"begun"])
+        client.answers = {"xbus.take_event": STOPPING}
+        await broker.put(b"turned away")
+        await broker.until_rows({"store_1": ("retry", 1, "recipient_stopping")})
+        ends.set_result([True, None])
+        await broker.register("store_1")
+        await broker.until_rows({})
+        assert broker.items("store_1") == [b"begun", b"turned away", b"turned away"]
+
+
+async def test_a_worker_that_is_about_to_go_is_absent(journal: Journal) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=2), trouble_after=2) as broker:
+        await broker.register("names_1", xbus_take_event=STOPPING)
+        await broker.register("store_1")
+        for number in range(4):
+            await broker.put(b"%d" % number, type_name="flights")
+        await broker.put(b"note")
+        await broker.until(lambda: broker.items("store_1") == [b"note"])
+        assert len(broker.items("names_1")) == 1
+        await broker.register("names_1")
+        await broker.until_rows({})
+        assert sorted(broker.items("store_1")) == [b"0", b"1", b"2", b"3", b"note"]
+
+
+async def test_what_it_rolled_back_by_itself_is_no_failed_attempt(journal: Journal) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=1), trouble_after=1) as broker:
+        client = await broker.register("store_1", xbus_take_event=STOPPED)
+        await broker.put(b"rolled back")
+        await broker.until_rows({"store_1": ("retry", 1, "envelope_stopped")})
+        client.answers = {}
+        broker.pass_time(2)
+        await broker.until_rows({})
