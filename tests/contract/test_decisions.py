@@ -6,7 +6,8 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe, small_bus
 from xbus import model
 from xbus.broker.journal.configuration import Bus, EventType, Node, Role, Service, apply, make_plan, read_stored
-from xbus.broker.journal.configuration.owed import Owed, decide, heirs, read_arrears
+from xbus.broker.journal.configuration.decisions import decide, heirs
+from xbus.broker.journal.configuration.owed import Owed, read_arrears
 from xbus.broker.journal.configuration.plan import Plan
 from xbus.broker.journal.decisions import is_open, read_concerned, read_decisions
 from xbus.broker.journal.journal import Journal

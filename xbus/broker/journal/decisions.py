@@ -10,15 +10,14 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.deliveries import SELECT_DELIVERIES, as_delivery
+from xbus.broker.journal.envelopes import is_in
 from xbus.broker.journal.log import LogEnvelope, read_at
 from xbus.broker.journal.writes import Delivery
-from xbus.states import DeliveryState, EnvelopeState
+from xbus.states import EnvelopeState
 
 FIRST_GRAPH = "first_graph"
 """Events of a type that led nowhere take its first graph."""
-
-OPEN: sa.ColumnElement[str] = sa.literal_column(f"'{EnvelopeState.OPEN.value}'")
-"""Written out: with a parameter SQLite would not use the index of open envelopes."""
 
 MOST_ENVELOPES = 500
 """How many envelopes a step is about at the most."""
@@ -163,20 +162,8 @@ def read_concerned(connection: sa.Connection, graphs: Collection[int], after: in
 
 
 def _read_rows(connection: sa.Connection, envelope_ids: Collection[UUID]) -> dict[tuple[int, UUID], Delivery]:
-    delivery = model.delivery.c
-    statement = (
-        sa.select(model.delivery, model.service.c.name.label("service"))
-        .outerjoin(model.service, model.service.c.id == delivery.service_id)
-        .where(delivery.envelope_id.in_(envelope_ids))
-    )
-    return {
-        (row.role_id, row.envelope_id): Delivery(
-            *(row.role_id, row.envelope_id, row.position, DeliveryState(row.state), row.attempts, row.code, row.cause),
-            service=row.service,
-            ordering_key=row.ordering_key,
-        )
-        for row in connection.execute(statement)
-    }
+    rows = connection.execute(SELECT_DELIVERIES.where(model.delivery.c.envelope_id.in_(envelope_ids)))
+    return {(row.role_id, row.envelope_id): as_delivery(row) for row in rows}
 
 
 def _read_roles(connection: sa.Connection) -> dict[int, ConsumerRole]:
@@ -196,6 +183,6 @@ def is_open(connection: sa.Connection, graphs: Collection[int]) -> bool:
     statement = (
         sa.select(envelope.id)
         .join(model.event, event.envelope_id == envelope.id)
-        .where(envelope.state == OPEN, event.graph_id.in_(graphs))
+        .where(is_in(EnvelopeState.OPEN), event.graph_id.in_(graphs))
     )
     return connection.execute(statement.limit(1)).first() is not None

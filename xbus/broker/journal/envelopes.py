@@ -132,6 +132,10 @@ def _reason(connection: sa.Connection, envelope_id: UUID) -> str | None:
 
 def read_open_envelopes(connection: sa.Connection) -> list[UUID]:
     """The envelopes whose emitters still send, or have left them so."""
-    # Written out, as SQLite uses an index of some rows only where it can see that all it looks for are among them.
-    is_open = model.envelope.c.state == sa.literal_column("'open'")
-    return list(connection.execute(sa.select(model.envelope.c.id).where(is_open)).scalars())
+    return list(connection.execute(sa.select(model.envelope.c.id).where(is_in(EnvelopeState.OPEN))).scalars())
+
+
+def is_in(state: EnvelopeState) -> sa.ColumnElement[bool]:
+    """Whether an envelope is in a state, written out: SQLite uses an index of some rows only where it can see that all
+    it looks for are among them."""
+    return model.envelope.c.state == sa.literal_column(f"'{state.value}'")

@@ -1,19 +1,19 @@
 """Removal of envelopes that nobody needs any more, step by step, and how much there is.
 
-What is needed is decided in the transaction that removes: an envelope stays while a role is still owed it, while
-anything of it waits for a person, while another envelope repeats it, and while one of its types has no consumer yet.
+What is needed (``needed.py``) is decided in the transaction that removes.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.states import ItemState, ReplyState
+from xbus.broker.journal.envelopes import is_in
+from xbus.broker.journal.needed import IDS, OPEN_REPLIES, Candidate, owed_ranges, settled_among
+from xbus.states import EnvelopeState
 
 PAGE_ENVELOPES = 100
 """How many envelopes one step looks at."""
@@ -39,15 +39,6 @@ class Step:
     after: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    envelope_id: UUID
-    position: int
-    closed_at: datetime
-    data_bytes: int | None
-    keeps_row: bool
-
-
 def read_stored_bytes(connection: sa.Connection) -> int:
     """How many bytes the segments' data take together."""
     total = connection.execute(sa.select(sa.func.coalesce(sa.func.sum(model.writer.c.stored_bytes), 0))).scalar_one()
@@ -68,13 +59,13 @@ def prune_settled(
         keep_rows: whether all keep their own rows, with the receipt, as those with an idempotency key always do: their
             emitters may still repeat calls that got no answer.
     """
-    for first, last in _owed_ranges(connection):
+    for first, last in owed_ranges(connection):
         if first <= after + 1 <= last:
             after = last
     found = _candidates(connection, after, until, keep_rows)
     if not found:
         return Step(0, 0, None)
-    settled = _settled(connection, found)
+    settled = settled_among(connection, found)
     data_bytes, emptied = _remove_segments(connection, writer, settled)
     # From its first removed segment on nobody may repeat an envelope.
     _mark(connection, settled[: len(emptied) + 1], now)
@@ -90,23 +81,22 @@ def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now
     One that a recipient may still hold open for an immediate reply stays until that has been told to forget it.
     """
     envelope, reply = model.envelope.c, model.reply.c
-    is_held = sa.exists().where(reply.envelope_id == envelope.id, reply.state.in_(_OPEN_REPLIES))
+    is_held = sa.exists().where(reply.envelope_id == envelope.id, reply.state.in_(OPEN_REPLIES))
     rows = connection.execute(
         sa.select(envelope.id, envelope.closed_at, envelope.idempotency_key.is_not(None))
-        # Written out, as SQLite uses an index of some rows only where it can see that all it looks for are among them.
-        .where(envelope.state == sa.literal_column("'cancelled'"), envelope.pruned_at.is_(None))
+        .where(is_in(EnvelopeState.CANCELLED), envelope.pruned_at.is_(None))
         .where(envelope.closed_at < until, ~is_held)
         .order_by(envelope.closed_at)
         .limit(PAGE_ENVELOPES)
     ).all()
-    found = [_Candidate(envelope_id, 0, closed_at, None, bool(keyed)) for envelope_id, closed_at, keyed in rows]
+    found = [Candidate(envelope_id, 0, closed_at, None, bool(keyed)) for envelope_id, closed_at, keyed in rows]
     data_bytes, emptied = _remove_segments(connection, writer, found)
     _mark(connection, emptied, now)
     _remove(connection, emptied)
     return Step(len(emptied), data_bytes, 0 if found else None)
 
 
-def _candidates(connection: sa.Connection, after: int, until: datetime, keep_rows: bool) -> list[_Candidate]:
+def _candidates(connection: sa.Connection, after: int, until: datetime, keep_rows: bool) -> list[Candidate]:
     envelope = model.envelope.c
     goes = sa.or_(envelope.pruned_at.is_(None), _has_events())
     if not keep_rows:
@@ -120,7 +110,7 @@ def _candidates(connection: sa.Connection, after: int, until: datetime, keep_row
         .limit(PAGE_ENVELOPES)
     )
     return [
-        _Candidate(envelope_id, position, closed_at, data_bytes, keep_rows or bool(keyed))
+        Candidate(envelope_id, position, closed_at, data_bytes, keep_rows or bool(keyed))
         for envelope_id, position, closed_at, data_bytes, keyed in rows
         if closed_at < until
     ]
@@ -131,96 +121,14 @@ def _has_events() -> sa.ColumnElement[bool]:
     return sa.exists().where(model.event.c.envelope_id == model.envelope.c.id)
 
 
-def _owed_ranges(connection: sa.Connection) -> list[tuple[int, int]]:
-    """The parts of the log that some role is still owed, from its first position to its last, in order, and those for
-    which a person decided on something that the back has not carried out yet.
-
-    A role that was detached is owed nothing, nor is one whose service no graph ever asked for.
-    """
-    cursor, role = model.cursor.c, model.role.c
-    asked_for = sa.exists().where(model.node.c.service_id == role.service_id)
-    rows = connection.execute(
-        sa.select(cursor.position, cursor.from_position, cursor.until_position)
-        .join(model.role, role.id == cursor.role_id)
-        .where(role.detached_at.is_(None), asked_for)
-    )
-    ranges = [
-        (max(position + 1, from_position), until - 1 if until is not None else _FOR_EVER)
-        for position, from_position, until in rows
-    ]
-    decision = model.decision.c
-    ranges += [
-        (position + 1, _FOR_EVER if until is None else until)
-        for position, until in connection.execute(sa.select(decision.position, decision.until_position))
-    ]
-    return sorted((first, last) for first, last in ranges if first <= last)
-
-
-_FOR_EVER = 2**62
-
-
-def _settled(connection: sa.Connection, found: Sequence[_Candidate]) -> list[_Candidate]:
-    """Those of some candidates that nobody needs any more."""
-    owed = _owed_ranges(connection)
-    ids = [candidate.envelope_id for candidate in found]
-    needed = _without_recipient(connection, ids)
-    for statement in _NEEDED:
-        needed.update(connection.execute(statement, {"ids": ids}).scalars())
-    return [
-        candidate
-        for candidate in found
-        if candidate.envelope_id not in needed and not any(a <= candidate.position <= b for a, b in owed)
-    ]
-
-
-_OPEN_REPLIES = (ReplyState.ASKED.value, ReplyState.HELD.value)
-_IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
-_AGAIN = model.event.alias("again")
-_NEEDED: tuple[sa.Select[Any], ...] = (
-    sa.select(model.delivery.c.envelope_id).where(model.delivery.c.envelope_id.in_(_IDS)),
-    sa.select(model.parked_item.c.envelope_id).where(
-        model.parked_item.c.envelope_id.in_(_IDS), model.parked_item.c.state == ItemState.PARKED.value
-    ),
-    sa.select(model.reply.c.envelope_id).where(
-        model.reply.c.envelope_id.in_(_IDS), model.reply.c.state.in_(_OPEN_REPLIES)
-    ),
-    sa.select(model.event.c.envelope_id)
-    .join(_AGAIN, _AGAIN.c.origin_id == model.event.c.id)
-    .where(model.event.c.envelope_id.in_(_IDS)),
-)
-"""Find envelopes that are needed: by a delivery that goes its own way, by an item that a person decides on, by a reply
-for whose sake a recipient holds them open, by another envelope that repeats them."""
-
-
-def _without_recipient(connection: sa.Connection, ids: Sequence[UUID]) -> set[UUID]:
-    """Envelopes that wait for the first consumer of a type, or for the first role of a service."""
-    event, node, service = model.event.c, model.node.c, model.service.c
-    graphs: dict[int, set[UUID]] = {}
-    for envelope_id, graph_id in connection.execute(
-        sa.select(event.envelope_id, event.graph_id).where(event.envelope_id.in_(ids))
-    ):
-        graphs.setdefault(graph_id, set()).add(envelope_id)
-    has_role = sa.exists().where(model.role.c.service_id == service.id, model.cursor.c.role_id == model.role.c.id)
-    served: set[int] = set()
-    unserved: set[int] = set()
-    for graph_id, is_served in connection.execute(
-        sa.select(node.graph_id, sa.or_(has_role, service.removed_at.is_not(None)))
-        .join(model.service, service.id == node.service_id)
-        .where(node.graph_id.in_(list(graphs)), service.kind == "consumer")
-    ):
-        (served if is_served else unserved).add(graph_id)
-    waiting = [envelopes for graph_id, envelopes in graphs.items() if graph_id not in served - unserved]
-    return set().union(*waiting)
-
-
-def _mark(connection: sa.Connection, begun: Sequence[_Candidate], now: datetime) -> None:
+def _mark(connection: sa.Connection, begun: Sequence[Candidate], now: datetime) -> None:
     if begun:
         connection.execute(_MARK, {"ids": [candidate.envelope_id for candidate in begun], "now": now})
 
 
 def _remove_segments(
-    connection: sa.Connection, writer: str, settled: Sequence[_Candidate]
-) -> tuple[int, list[_Candidate]]:
+    connection: sa.Connection, writer: str, settled: Sequence[Candidate]
+) -> tuple[int, list[Candidate]]:
     """Remove segments of envelopes in their order; how many bytes, and the envelopes that have none left."""
     small = list(_fitting(settled))
     total = _remove_all(connection, small)
@@ -237,7 +145,7 @@ def _remove_segments(
     return total, emptied
 
 
-def _fitting(settled: Sequence[_Candidate]) -> Iterator[_Candidate]:
+def _fitting(settled: Sequence[Candidate]) -> Iterator[Candidate]:
     """The first of some envelopes, as many as a step may remove at once."""
     total = 0
     for candidate in settled:
@@ -247,7 +155,7 @@ def _fitting(settled: Sequence[_Candidate]) -> Iterator[_Candidate]:
         yield candidate
 
 
-def _remove_all(connection: sa.Connection, small: Sequence[_Candidate]) -> int:
+def _remove_all(connection: sa.Connection, small: Sequence[Candidate]) -> int:
     """Remove all segments of some envelopes; how many bytes."""
     if not small:
         return 0
@@ -257,7 +165,7 @@ def _remove_all(connection: sa.Connection, small: Sequence[_Candidate]) -> int:
     return int(total)
 
 
-def _remove_some(connection: sa.Connection, candidate: _Candidate, most_bytes: int) -> tuple[int, bool]:
+def _remove_some(connection: sa.Connection, candidate: Candidate, most_bytes: int) -> tuple[int, bool]:
     """Remove segments of one envelope; how many bytes, and whether it has none left."""
     segment = model.segment.c
     sizes = connection.execute(
@@ -276,7 +184,7 @@ def _remove_some(connection: sa.Connection, candidate: _Candidate, most_bytes: i
     return total, rows == len(sizes) < SEGMENT_ROWS
 
 
-def _remove(connection: sa.Connection, emptied: Sequence[_Candidate]) -> None:
+def _remove(connection: sa.Connection, emptied: Sequence[Candidate]) -> None:
     """Remove all else of envelopes whose segments are gone; what has an idempotency key keeps its own row for good."""
     if not emptied:
         return
@@ -284,17 +192,17 @@ def _remove(connection: sa.Connection, emptied: Sequence[_Candidate]) -> None:
     for statement in _REMOVALS:
         connection.execute(statement, ids)
     gone = [candidate.envelope_id for candidate in emptied if not candidate.keeps_row]
-    connection.execute(sa.delete(model.envelope).where(model.envelope.c.id.in_(_IDS)), {"ids": gone})
+    connection.execute(sa.delete(model.envelope).where(model.envelope.c.id.in_(IDS)), {"ids": gone})
 
 
-_EVENT_IDS = sa.select(model.event.c.id).where(model.event.c.envelope_id.in_(_IDS))
+_EVENT_IDS = sa.select(model.event.c.id).where(model.event.c.envelope_id.in_(IDS))
 _REMOVALS: tuple[sa.Delete, ...] = (
-    sa.delete(model.failure).where(model.failure.c.envelope_id.in_(_IDS)),
+    sa.delete(model.failure).where(model.failure.c.envelope_id.in_(IDS)),
     sa.delete(model.correction).where(model.correction.c.event_id.in_(_EVENT_IDS)),
-    sa.delete(model.parked_item).where(model.parked_item.c.envelope_id.in_(_IDS)),
+    sa.delete(model.parked_item).where(model.parked_item.c.envelope_id.in_(IDS)),
     sa.delete(model.reply).where(model.reply.c.event_id.in_(_EVENT_IDS)),
-    sa.delete(model.event).where(model.event.c.envelope_id.in_(_IDS)),
-    sa.delete(model.envelope_role).where(model.envelope_role.c.envelope_id.in_(_IDS)),
+    sa.delete(model.event).where(model.event.c.envelope_id.in_(IDS)),
+    sa.delete(model.envelope_role).where(model.envelope_role.c.envelope_id.in_(IDS)),
 )
 """In the order in which rows refer to each other."""
 
@@ -307,7 +215,7 @@ _REMOVE_SEGMENT = sa.delete(model.segment).where(
 )
 _MARK: Any = (
     sa.update(model.envelope)
-    .where(model.envelope.c.id.in_(_IDS), model.envelope.c.pruned_at.is_(None))
+    .where(model.envelope.c.id.in_(IDS), model.envelope.c.pruned_at.is_(None))
     .values(pruned_at=sa.bindparam("now"))
 )
 _SHRINK: Any = (

@@ -12,7 +12,8 @@ from xbus import model
 from xbus.broker.back import decisions, lanes
 from xbus.broker.journal.catalog import read_catalog
 from xbus.broker.journal.configuration import Bus, EventType, Node, Role, Service, apply, make_plan, read_stored
-from xbus.broker.journal.configuration.owed import Owed, decide, heirs
+from xbus.broker.journal.configuration.decisions import decide, heirs
+from xbus.broker.journal.configuration.owed import Owed
 from xbus.broker.journal.journal import Journal
 
 STORE = {"store": Node("store", "store")}

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
 from xbus.broker.journal.configuration.cursors import end_cursor, start_cursor
+from xbus.broker.journal.configuration.decisions import take_first_graph
 from xbus.broker.journal.configuration.entries import Emitter, EventType, Node, Profile, Role, Section, Service
 from xbus.broker.journal.configuration.history import new_version
-from xbus.broker.journal.configuration.owed import take_first_graph
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
 from xbus.errors import ConfigurationError

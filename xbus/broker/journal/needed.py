@@ -1,0 +1,114 @@
+"""Which envelopes somebody still needs, so that they must not be removed.
+
+An envelope stays while a role is still owed it, while anything of it waits for a person, while another envelope repeats
+it, and while one of its types has no consumer yet.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.states import ItemState, ReplyState
+
+_FOR_EVER = 2**62
+"""Above all positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An envelope that may go.
+
+    Args:
+        data_bytes: of its segments; None for a cancelled one, of which that is not known.
+        keeps_row: whether its own row stays, with its receipt.
+    """
+
+    envelope_id: UUID
+    position: int
+    closed_at: datetime
+    data_bytes: int | None
+    keeps_row: bool
+
+
+def owed_ranges(connection: sa.Connection) -> list[tuple[int, int]]:
+    """The parts of the log that some role is still owed, from its first position to its last, in order, and those for
+    which a person decided on something that the back has not carried out yet.
+
+    A role that was detached is owed nothing, nor is one whose service no graph ever asked for.
+    """
+    cursor, role = model.cursor.c, model.role.c
+    asked_for = sa.exists().where(model.node.c.service_id == role.service_id)
+    rows = connection.execute(
+        sa.select(cursor.position, cursor.from_position, cursor.until_position)
+        .join(model.role, role.id == cursor.role_id)
+        .where(role.detached_at.is_(None), asked_for)
+    )
+    ranges = [
+        (max(position + 1, from_position), until - 1 if until is not None else _FOR_EVER)
+        for position, from_position, until in rows
+    ]
+    decision = model.decision.c
+    ranges += [
+        (position + 1, _FOR_EVER if until is None else until)
+        for position, until in connection.execute(sa.select(decision.position, decision.until_position))
+    ]
+    return sorted((first, last) for first, last in ranges if first <= last)
+
+
+def settled_among(connection: sa.Connection, found: Sequence[Candidate]) -> list[Candidate]:
+    """Those of some candidates that nobody needs any more."""
+    owed = owed_ranges(connection)
+    ids = [candidate.envelope_id for candidate in found]
+    needed = _without_recipient(connection, ids)
+    for statement in _NEEDED:
+        needed.update(connection.execute(statement, {"ids": ids}).scalars())
+    return [
+        candidate
+        for candidate in found
+        if candidate.envelope_id not in needed and not any(a <= candidate.position <= b for a, b in owed)
+    ]
+
+
+OPEN_REPLIES = (ReplyState.ASKED.value, ReplyState.HELD.value)
+IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_AGAIN = model.event.alias("again")
+_NEEDED: tuple[sa.Select[Any], ...] = (
+    sa.select(model.delivery.c.envelope_id).where(model.delivery.c.envelope_id.in_(IDS)),
+    sa.select(model.parked_item.c.envelope_id).where(
+        model.parked_item.c.envelope_id.in_(IDS), model.parked_item.c.state == ItemState.PARKED.value
+    ),
+    sa.select(model.reply.c.envelope_id).where(
+        model.reply.c.envelope_id.in_(IDS), model.reply.c.state.in_(OPEN_REPLIES)
+    ),
+    sa.select(model.event.c.envelope_id)
+    .join(_AGAIN, _AGAIN.c.origin_id == model.event.c.id)
+    .where(model.event.c.envelope_id.in_(IDS)),
+)
+"""Find envelopes that are needed: by a delivery that goes its own way, by an item that a person decides on, by a reply
+for whose sake a recipient holds them open, by another envelope that repeats them."""
+
+
+def _without_recipient(connection: sa.Connection, ids: Sequence[UUID]) -> set[UUID]:
+    """Envelopes that wait for the first consumer of a type, or for the first role of a service."""
+    event, node, service = model.event.c, model.node.c, model.service.c
+    graphs: dict[int, set[UUID]] = {}
+    for envelope_id, graph_id in connection.execute(
+        sa.select(event.envelope_id, event.graph_id).where(event.envelope_id.in_(ids))
+    ):
+        graphs.setdefault(graph_id, set()).add(envelope_id)
+    has_role = sa.exists().where(model.role.c.service_id == service.id, model.cursor.c.role_id == model.role.c.id)
+    served: set[int] = set()
+    unserved: set[int] = set()
+    for graph_id, is_served in connection.execute(
+        sa.select(node.graph_id, sa.or_(has_role, service.removed_at.is_not(None)))
+        .join(model.service, service.id == node.service_id)
+        .where(node.graph_id.in_(list(graphs)), service.kind == "consumer")
+    ):
+        (served if is_served else unserved).add(graph_id)
+    waiting = [envelopes for graph_id, envelopes in graphs.items() if graph_id not in served - unserved]
+    return set().union(*waiting)
