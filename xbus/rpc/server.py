@@ -68,6 +68,7 @@ class Server:
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._unreadable = Complaints(self._clock)
         self._undelivered = Complaints(self._clock)
+        self._now = asyncio.get_running_loop().time
         self._waiting: dict[asyncio.Future[Any] | Later[Any], tuple[Request, float, int]] = {}
         self._may_read_on = may_read
         self._max_unanswered_bytes = max_unanswered_bytes
@@ -141,7 +142,7 @@ class Server:
 
     def give_up(self, seconds: float, error: Exception) -> None:
         """Answer the calls that have waited for so long with what their verbs make of ``error``."""
-        now = asyncio.get_running_loop().time()
+        now = self._now()
         overdue = [answer for answer, (_, since, _) in self._waiting.items() if now - since > seconds]
         for answer in overdue:
             if isinstance(answer, Later):
@@ -157,8 +158,6 @@ class Server:
         self._socket.close()
 
     def _may_read(self) -> bool:
-        if self._unanswered_bytes > self._max_unanswered_bytes:
-            self._held_back = True
         return not self._held_back and self._may_read_on()
 
     def _serve(self, frames: list[bytes]) -> None:
@@ -187,8 +186,9 @@ class Server:
     ) -> None:
         if isinstance(answer, CoroutineType):
             answer = asyncio.get_running_loop().create_task(answer, name=f"{self.name} {request.method}")
-        self._waiting[answer] = (request, asyncio.get_running_loop().time(), self._call_bytes)
+        self._waiting[answer] = (request, self._now(), self._call_bytes)
         self._unanswered_bytes += self._call_bytes
+        self._held_back = self._held_back or self._unanswered_bytes > self._max_unanswered_bytes
         self._all_answered.clear()
         answer.add_done_callback(self._answered)
 
