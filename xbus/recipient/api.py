@@ -7,7 +7,6 @@ at once.
 import asyncio
 import logging
 import socket
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -15,6 +14,7 @@ from xbus.clock import Clock
 from xbus.errors import Failed, Refused
 from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.calls import Calls
+from xbus.recipient.connections import Connections
 from xbus.recipient.delivery import Delivery, failure_of
 from xbus.recipient.desk import Desk
 from xbus.recipient.item import Batch, Item
@@ -28,12 +28,6 @@ API_VERSION = 0.2
 
 MAX_BATCH_BYTES = 16_777_216
 """The largest batch of items out, until the broker tells its own limit."""
-
-NOBODY = b"nobody"
-"""No connection's name: those that libzmq gives begin with a zero."""
-
-MAX_INTRODUCED = 100
-"""How many connections are remembered that have asked for the metadata and for nothing else."""
 
 Answer: TypeAlias = "asyncio.Future[tuple[Any, ...]]"
 
@@ -74,8 +68,7 @@ class RecipientApi:
         self._clock = clock
         self._on_worker_ready = on_worker_ready
         self._caller = caller
-        self._broker = b""
-        self._introduced: deque[bytes] = deque(maxlen=MAX_INTRODUCED)
+        self._connections = Connections()
         self._start_date = clock.now()
         self._deliveries: dict[str, Delivery] = {}
         self._stopping: set[Delivery] = set()
@@ -90,8 +83,7 @@ class RecipientApi:
     @verb("get_metadata")
     def get_metadata(self) -> dict[str, Any]:
         """Who this is, and that it takes batches. The broker asks this first by each of its connections."""
-        if self._caller() != self._broker:
-            self._introduced.append(self._caller())
+        self._connections.introduce(self._caller())
         return {
             "name": self._recipient.name or type(self._recipient).__name__,
             "version": float(self._recipient.version),
@@ -255,30 +247,19 @@ class RecipientApi:
         What it still sends by the connection that it has is turned away from now on: the rest of an envelope would pass
         for the whole of it.
         """
-        if self._broker:
-            self._broker = NOBODY
+        self._connections.close()
         stopped = [self._stop(envelope_id) for envelope_id in list(self._deliveries)]
         await asyncio.gather(*stopped, return_exceptions=True)  # what failed is in the log already
 
     def _check_caller(self) -> None:
-        """Let the broker's calls pass, and those by its newest connection only.
-
-        What it sent by an earlier one may still be on its way: mixed with the next attempt it would make events begin
-        twice, or items come twice. So with its first call about an envelope a connection by which somebody has asked
-        for the metadata takes the place of the one before, and what that has left open is rolled back.
+        """Let calls by the broker's newest connection pass; what the one before has left open is rolled back.
 
         Raises:
             Failed: connection_superseded.
         """
-        caller = self._caller()
-        if caller in self._introduced:
-            while self._introduced.popleft() != caller:
-                pass
-            self._broker = caller
+        if self._connections.check(self._caller()):
             for envelope_id in list(self._deliveries):
                 self._stop(envelope_id).add_done_callback(lambda stopped: stopped.cancelled() or stopped.exception())
-        if self._broker not in (b"", caller):
-            raise Failed("the broker has connected anew", "call by the new connection", code="connection_superseded")
 
     def _attempt(self, delivery: Delivery, step: Callable[[], tuple[Any, ...]]) -> Answer:
         return self._desk.give(lambda: delivery.attempt(step))
