@@ -1,0 +1,164 @@
+"""The part that serves recipients, and watches them."""
+
+from collections.abc import Callable
+
+from xbus.broker.back.alarm import Alarm
+from xbus.broker.back.back import Back
+from xbus.broker.back.batch_verbs import BackBatchVerbs
+from xbus.broker.back.delivering import Settings
+from xbus.broker.back.policy import RetryPolicy
+from xbus.broker.back.presence import Presence
+from xbus.broker.back.recipient import Recipient, Timeouts
+from xbus.broker.back.verbs import BackVerbs
+from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.outages import answer_overdue
+from xbus.broker.housekeeping.pruning import Pruner
+from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
+from xbus.rpc.bell import Bell
+from xbus.rpc.client import Client
+from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.server import Server
+from xbus.supervision.pinger import Pinger
+
+KEEPALIVE_SECONDS = 5
+"""How often a recipient's connection is asked for a sign of life: a cable that was pulled sends no goodbye."""
+
+
+class BackPart:
+    """Serves recipients, and watches them."""
+
+    name = "back"
+
+    def __init__(self, shared: Shared) -> None:
+        config = shared.config.back
+        self._shared = shared
+        self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
+        self._back = Back(
+            shared.journal,
+            shared.configuration,
+            self._bell,
+            self._connect,
+            shared.clock,
+            tasks=shared.tasks,
+            timeouts=Timeouts(
+                config.start_event_timeout,
+                config.send_item_timeout,
+                config.end_event_timeout,
+                config.end_envelope_timeout,
+                config.stop_envelope_timeout,
+            ),
+            register_timeout=config.register_timeout,
+            settings=Settings(
+                config.window_bytes,
+                config.behind_after,
+                config.worker_grace,
+                config.reply_hold_timeout,
+                RetryPolicy(config.attempts, config.first_delay, config.longest_delay, config.jitter),
+                config.trouble_after,
+                config.probe_interval,
+            ),
+        )
+        self._pruner = Pruner(
+            shared.journal,
+            shared.clock,
+            keep_days=shared.config.journal.keep_settled_days,
+            max_bytes=shared.config.journal.max_bytes,
+        )
+        self._sessions = sessions(shared, "role", config.session_seconds, self._back.is_registered)
+        max_batch_bytes = shared.config.front.max_batch_bytes
+        supervision = shared.config.supervision
+        self._pinger: Pinger[Recipient] = Pinger(
+            self._watched,
+            self._give_up,
+            shared.ids,
+            interval=supervision.interval,
+            timeout=supervision.timeout,
+            misses=supervision.misses,
+        )
+        registry = self._back.registry
+        self._presence = Presence(
+            shared.journal,
+            shared.configuration,
+            registry,
+            shared.health,
+            shared.clock,
+            is_silent=self._pinger.is_silent,
+            is_troubled=self._back.troubles.is_troubled,
+        )
+        self._alarm = Alarm(shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days)
+        self._server = Server(
+            shared.context,
+            Dispatch(
+                BackVerbs(self._back, self._sessions),
+                BackBatchVerbs(
+                    self._back,
+                    self._sessions,
+                    config.session_seconds,
+                    max_batch_bytes,
+                    shared.config.supervision.heartbeat,
+                ),
+                HealthVerbs(shared.health),
+            ),
+            name="back",
+            max_message_bytes=MESSAGE_OVERHEAD_BYTES,
+            clock=shared.clock,
+        )
+
+    def _watched(self) -> list[Recipient]:
+        """Those that send heartbeats always; the others, which an outage of supervision's making can't bring back by
+        themselves, where it is wanted."""
+        supervision = self._shared.config.supervision
+        return [
+            recipient
+            for recipient in self._back.registry.connected()
+            if supervision.enabled or (supervision.heartbeat and recipient.abilities.heartbeats)
+        ]
+
+    async def _give_up(self, recipient: Recipient, reason: str) -> None:
+        """Log a lost recipient out: what it was brought comes again, and it has to log in anew."""
+        await self._back.unregister(recipient, reason)
+        await self._sessions.end(recipient.token_hash)
+
+    def _connect(self, uri: str, lost: Callable[[], None]) -> Client:
+        client = Client(
+            self._shared.context,
+            name=f"recipient at {uri}",
+            clock=self._shared.clock,
+            max_message_bytes=self._shared.config.front.max_batch_bytes + MESSAGE_OVERHEAD_BYTES,
+            on_lost=lost,
+            keepalive_seconds=KEEPALIVE_SECONDS,
+        )
+        try:
+            client.connect(uri)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def bind(self) -> str:
+        self._bell.bind()
+        return self._server.bind(self._shared.config.zmq.backsocket)
+
+    async def recover(self) -> None:
+        await self._sessions.restore()
+        await self._back.recover()
+
+    async def start(self) -> None:
+        await self._back.start()
+        self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
+        self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
+        await self._presence.restore()
+        self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
+        self._shared.tasks.create_task(self._presence.keep(), name="presence")
+        self._shared.tasks.create_task(self._alarm.watch(), name="alarm")
+        self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")
+        self._server.start()
+
+    async def stop(self, seconds: float) -> None:
+        await self._back.stop(seconds)
+        await self._presence.stop(seconds)
+        self._server.pause()
+        await self._server.drain(seconds)
+        await self._sessions.save()
+        self._server.close()
+        self._bell.close()

@@ -1,0 +1,104 @@
+"""The part that serves emitters."""
+
+from xbus.broker.front.batch_verbs import FrontBatchVerbs
+from xbus.broker.front.checks import Checks
+from xbus.broker.front.envelopes import Limits
+from xbus.broker.front.front import Front
+from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
+from xbus.broker.front.repeating import Repeating
+from xbus.broker.front.replies import Replies
+from xbus.broker.front.timeouts import OpenTimeouts
+from xbus.broker.front.verbs import FrontVerbs
+from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.outages import answer_overdue
+from xbus.broker.housekeeping.space import Space
+from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
+from xbus.rpc.bell import Bell
+from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.server import Server
+
+
+class FrontPart:
+    """Serves emitters."""
+
+    name = "front"
+
+    def __init__(self, shared: Shared) -> None:
+        config = shared.config.front
+        limits = Limits(
+            config.max_item_bytes, config.max_batch_bytes, config.max_envelope_items, config.max_envelope_bytes
+        )
+        self._shared = shared
+        self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
+        self._stopping = False
+        self._replies = Replies(shared.journal, self._bell, shared.clock, config.immediate_reply_timeout)
+        self._space = Space(shared.journal, shared.config.journal.max_bytes, shared.health)
+        self._front = Front(
+            shared.journal,
+            shared.configuration,
+            shared.clock,
+            limits,
+            self._replies,
+            self._bell.ring,
+            shared.tasks,
+            self._space,
+        )
+        self._timeouts = OpenTimeouts(shared.journal, self._front, shared.clock, config.open_envelope_timeout)
+        repeating = Repeating(
+            shared.journal,
+            Checks(shared.configuration, limits),
+            shared.clock,
+            shared.ids,
+            self._bell.ring,
+            shared.configuration.refresh,
+        )
+        self._sessions = sessions(shared, "emitter", config.session_seconds, self._front.has_open_envelope)
+        self._server = Server(
+            shared.context,
+            Dispatch(
+                FrontVerbs(self._front, self._sessions, shared.ids),
+                FrontBatchVerbs(
+                    self._front, self._sessions, limits, config.session_seconds, config.immediate_reply_timeout
+                ),
+                RepeatVerbs(repeating, self._sessions),
+                RepeatBatchVerbs(repeating, self._sessions),
+                HealthVerbs(shared.health),
+            ),
+            name="front",
+            max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,
+            may_read=self._may_read,
+            max_unanswered_bytes=shared.config.journal.max_pending_bytes,
+            clock=shared.clock,
+        )
+
+    def _may_read(self) -> bool:
+        # A silent database must not keep callers waiting: they are refused while there is no room.
+        has_room = self._shared.journal.has_room or self._shared.journal.overdue is not None
+        return has_room and not self._stopping
+
+    def bind(self) -> str:
+        return self._server.bind(self._shared.config.zmq.frontsocket)
+
+    async def recover(self) -> None:
+        await self._sessions.restore()
+        await self._replies.recover()
+        await self._space.refresh()
+
+    async def start(self) -> None:
+        self._bell.connect()
+        self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
+        self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")
+        self._shared.tasks.create_task(self._space.watch(), name="space")
+        self._shared.tasks.create_task(self._timeouts.watch(), name="open envelopes")
+        self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to emitters")
+        self._shared.journal.on_room(self._server.resume)
+        self._server.start()
+
+    async def stop(self, seconds: float) -> None:
+        self._stopping = True
+        self._server.pause()
+        self._replies.give_up()
+        await self._server.drain(seconds)
+        await self._sessions.save()
+        self._server.close()
+        self._bell.close()

@@ -1,0 +1,74 @@
+"""What both parts stand on, and what a part is."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from xbus.broker.configuration import Configuration
+from xbus.broker.journal.journal import Journal
+from xbus.broker.sessions import Sessions
+from xbus.clock import Clock
+from xbus.config import Config
+from xbus.ids import Ids
+from xbus.passwords import Passwords
+from xbus.rpc.context import Context
+from xbus.supervision.health import Health
+
+MESSAGE_OVERHEAD_BYTES = 64 * 1024
+"""What a call may hold beside its items."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What both parts stand on; all that goes on runs in ``tasks``, and what dies there ends the broker."""
+
+    config: Config
+    context: Context
+    journal: Journal
+    configuration: Configuration
+    clock: Clock
+    ids: Ids
+    passwords: Passwords
+    health: Health
+    tasks: asyncio.TaskGroup
+
+
+class Part(Protocol):
+    """Front or back."""
+
+    name: str
+
+    def bind(self) -> str:
+        """Open its ports; nothing is read from them yet. Returns where clients connect to."""
+
+    async def recover(self) -> None:
+        """Take up what the last run left in the journal, before any part serves; the back before the front, which calls
+        off what the back must know of."""
+
+    async def start(self) -> None:
+        """Begin to serve."""
+
+    async def stop(self, seconds: float) -> None:
+        """Take nothing new, finish what is running within this time, and close."""
+
+
+def sessions(
+    shared: Shared, kind: Literal["emitter", "role"], lifetime_seconds: float, in_use: Callable[[int], bool]
+) -> Sessions:
+    """The sessions of the emitters, or of the roles.
+
+    Args:
+        lifetime_seconds: how long a token lasts without a call.
+        in_use: whether the sessions of somebody must not expire now.
+    """
+    return Sessions(
+        shared.journal,
+        kind,
+        clock=shared.clock,
+        ids=shared.ids,
+        passwords=shared.passwords,
+        lifetime_seconds=lifetime_seconds,
+        in_use=in_use,
+        catch_up=shared.configuration.refresh,
+    )
