@@ -212,6 +212,27 @@ async def test_an_envelope_with_an_idempotency_key_keeps_its_row_for_good(journa
     assert await journal.read(read_past, receipts[0].envelope_id) is None
 
 
+async def test_rows_that_are_kept_for_good_are_passed_in_small_steps(
+    journal: Journal, scribe: Scribe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(9):
+        await scribe.put([b"x"])
+    await settle(journal, scribe, 9)
+    assert await prune(journal, keep_rows=True) == 9
+    receipt = await scribe.put([b"x"])
+    await settle(journal, scribe, receipt.position)
+    monkeypatch.setattr(retention, "SCANNED_POSITIONS", 3)
+
+    def steps(connection: sa.Connection) -> list[Step]:
+        found = [prune_settled(connection, journal.name, 0, OLD, LATER, keep_rows=True)]
+        while (after := found[-1].after) is not None:
+            found.append(prune_settled(connection, journal.name, after, OLD, LATER, keep_rows=True))
+        return found
+
+    done = await journal.run(steps)
+    assert [(step.envelopes, step.after) for step in done] == [(0, 4), (0, 8), (1, 10), (0, None)]
+
+
 async def test_where_space_is_wanted_receipts_stay_until_their_time(journal: Journal, scribe: Scribe) -> None:
     receipt = await scribe.put([b"x"])
     await settle(journal, scribe, 1)

@@ -29,6 +29,9 @@ PAUSE_SHARE = 1
 CANCELLED_DAYS = 1.0
 """How long an envelope is kept that was cancelled; no longer than one that is settled."""
 
+CANCELLED_SECONDS = 60.0
+"""How long it is kept where its space is wanted: calls that were on their way are still told what became of it."""
+
 
 class Pruner:
     """Removes what is settled, when it is old enough or its space is wanted.
@@ -84,18 +87,24 @@ class Pruner:
         await self._prune(prune_cancelled, "cancelled")
 
     async def prune_for_space(self) -> None:
-        """Remove what is settled, the oldest first, until there is enough space; receipts stay for their time.
+        """Remove what was cancelled, and then what is settled, the oldest first, until there is enough space; receipts
+        stay for their time.
 
         Raises:
             JournalError: the database does not do it; what was removed stays removed.
         """
         now = self._clock.now()
+        cancelled = now - timedelta(seconds=CANCELLED_SECONDS)
         name = self._journal.name
 
-        def prune(connection: Any, after: int) -> retention.Step:
+        def prune_cancelled(connection: Any, _: int) -> retention.Step:
+            return retention.prune_cancelled(connection, name, cancelled, now)
+
+        def prune_settled(connection: Any, after: int) -> retention.Step:
             return retention.prune_settled(connection, name, after, now, now, keep_rows=True)
 
-        await self._prune(prune, "settled, to make space", self._is_tight)
+        await self._prune(prune_cancelled, "cancelled, to make space", self._is_tight)
+        await self._prune(prune_settled, "settled, to make space", self._is_tight)
 
     async def _prune(
         self,

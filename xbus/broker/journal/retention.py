@@ -18,6 +18,9 @@ from xbus.states import EnvelopeState
 PAGE_ENVELOPES = 100
 """How many envelopes one step looks at."""
 
+SCANNED_POSITIONS = 5_000
+"""So much of the log one step looks through for them: much of it may hold nothing but rows that are kept for good."""
+
 STEP_BYTES = 4 * 1024 * 1024
 """One step removes segments until they hold this much, so that it holds up nobody for long."""
 
@@ -62,9 +65,14 @@ def prune_settled(
     for first, last in owed_ranges(connection):
         if first <= after + 1 <= last:
             after = last
-    found = _candidates(connection, after, until, keep_rows)
-    if not found:
+    first = connection.execute(_FIRST, {"after": after}).scalar_one()
+    if first is None:
         return Step(0, 0, None)
+    last = first + SCANNED_POSITIONS
+    candidates = _candidates(connection, after, last, keep_rows)
+    found = [candidate for candidate in candidates if candidate.closed_at < until]
+    if not found:
+        return Step(0, 0, None if candidates else last)
     settled = settled_among(connection, found)
     data_bytes, emptied = _remove_segments(connection, writer, settled)
     # From its first removed segment on nobody may repeat an envelope.
@@ -96,7 +104,10 @@ def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now
     return Step(len(emptied), data_bytes, 0 if found else None)
 
 
-def _candidates(connection: sa.Connection, after: int, until: datetime, keep_rows: bool) -> list[Candidate]:
+_FIRST = sa.select(sa.func.min(model.envelope.c.position)).where(model.envelope.c.position > sa.bindparam("after"))
+
+
+def _candidates(connection: sa.Connection, after: int, last: int, keep_rows: bool) -> list[Candidate]:
     envelope = model.envelope.c
     goes = sa.or_(envelope.pruned_at.is_(None), _has_events())
     if not keep_rows:
@@ -105,14 +116,13 @@ def _candidates(connection: sa.Connection, after: int, until: datetime, keep_row
         sa.select(
             envelope.id, envelope.position, envelope.closed_at, envelope.bytes, envelope.idempotency_key.is_not(None)
         )
-        .where(envelope.position > after, goes)
+        .where(envelope.position > after, envelope.position <= last, goes)
         .order_by(envelope.position)
         .limit(PAGE_ENVELOPES)
     )
     return [
         Candidate(envelope_id, position, closed_at, data_bytes, keep_rows or bool(keyed))
         for envelope_id, position, closed_at, data_bytes, keyed in rows
-        if closed_at < until
     ]
 
 
