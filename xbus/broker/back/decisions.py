@@ -16,13 +16,7 @@ from xbus.broker.back.decision_step import Step, Ways
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.under_way import UnderWay
-from xbus.broker.journal.decisions import (
-    Concerned,
-    Decision,
-    is_open,
-    read_concerned,
-    read_decisions,
-)
+from xbus.broker.journal.decisions import Concerned, Decision, is_open, read_concerned, read_decisions
 from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.writes import Decided
 from xbus.clock import Clock

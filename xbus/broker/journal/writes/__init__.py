@@ -1,0 +1,104 @@
+"""What may be written to the journal, as values; ``statements`` says how each is carried out."""
+
+from typing import TypeAlias
+
+from xbus.broker.journal.writes.emission import (
+    Append,
+    Cancel,
+    EndEvent,
+    Indices,
+    Receipt,
+    Repeat,
+    RepeatedEvent,
+    Seal,
+    StartEnvelope,
+    StartEvent,
+)
+from xbus.broker.journal.writes.presence import NotePresence, PresenceRow
+from xbus.broker.journal.writes.progress import (
+    Decided,
+    Delivery,
+    DeliveryMove,
+    Failure,
+    FollowOrder,
+    IsolatedItem,
+    Progress,
+)
+from xbus.broker.journal.writes.replies import AskReply, CallOffAsks, MoveReply
+from xbus.broker.journal.writes.sessions import (
+    EndSession,
+    Introduce,
+    Register,
+    RenewSessions,
+    StartSession,
+    StorePassword,
+    Unregister,
+)
+
+Write: TypeAlias = (
+    StartEnvelope
+    | StartEvent
+    | Append
+    | EndEvent
+    | Repeat
+    | Seal
+    | Cancel
+    | CallOffAsks
+    | AskReply
+    | MoveReply
+    | StartSession
+    | RenewSessions
+    | EndSession
+    | StorePassword
+    | Register
+    | Introduce
+    | Unregister
+    | Progress
+    | NotePresence
+    | FollowOrder
+)
+
+
+def write_size(write: Write) -> int:
+    """About how many bytes of memory a write holds on to until it is committed."""
+    match write:
+        case Append():
+            return 200 + write.size
+        case Repeat():
+            return 200 + 400 * len(write.events)
+    return 200
+
+
+__all__ = [
+    "Append",
+    "AskReply",
+    "CallOffAsks",
+    "Cancel",
+    "Decided",
+    "Delivery",
+    "DeliveryMove",
+    "EndEvent",
+    "EndSession",
+    "Failure",
+    "FollowOrder",
+    "Indices",
+    "Introduce",
+    "IsolatedItem",
+    "MoveReply",
+    "NotePresence",
+    "PresenceRow",
+    "Progress",
+    "Receipt",
+    "Register",
+    "RenewSessions",
+    "Repeat",
+    "RepeatedEvent",
+    "Seal",
+    "StartEnvelope",
+    "StartEvent",
+    "StartSession",
+    "StorePassword",
+    "Unregister",
+    "Write",
+    "write_size",
+]

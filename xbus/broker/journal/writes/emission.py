@@ -1,0 +1,134 @@
+"""What emitters send, and what becomes of their envelopes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+from uuid import UUID
+
+Indices: TypeAlias = list[list[int]]
+"""For each item the indices of the emitted items that it was made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartEnvelope:
+    """An envelope begins; ``ordering_key`` and ``idempotency_key`` as in ``model.envelope``."""
+
+    envelope_id: UUID
+    emitter_id: int
+    at: datetime
+    ordering_key: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartEvent:
+    event_id: UUID
+    envelope_id: UUID
+    number: int
+    event_type_id: int
+    graph_id: int
+    estimate: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Items of an event, ``data`` as in ``model.segment``; appends of one group that touch become one segment."""
+
+    envelope_id: UUID
+    event_id: UUID
+    first_index: int
+    items: int
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class EndEvent:
+    envelope_id: UUID
+    event_id: UUID
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The envelope is received: answered with its ``Receipt``.
+
+    Args:
+        events: how many events the journal must hold of it.
+        items: how many items the journal must hold of it.
+        content_hash: as in ``model.envelope``, where it has an idempotency key.
+    """
+
+    envelope_id: UUID
+    events: int
+    items: int
+    at: datetime
+    content_hash: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    envelope_id: UUID
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedEvent:
+    """An event of an envelope that comes again.
+
+    Args:
+        event_id: its new id.
+        origin_id: the event whose segments hold its items, which is never itself a repeat.
+        number: as in the envelope that is repeated, and so are the type, the estimate and the number of items.
+        graph_id: the way that it takes now.
+    """
+
+    event_id: UUID
+    origin_id: UUID
+    number: int
+    event_type_id: int
+    graph_id: int
+    estimate: int
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A received envelope comes again, as a new one that is received at once: answered with its ``Receipt``.
+
+    Args:
+        envelope_id: of the new envelope.
+        origin_id: of the one that comes again.
+        events: all of its events.
+        parked_for: the roles that it comes again for. Their deliveries of it must be parked, and are settled by this.
+            None where it is owed to everybody again.
+    """
+
+    envelope_id: UUID
+    origin_id: UUID
+    events: Sequence[RepeatedEvent]
+    parked_for: Sequence[int] | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the emitter of a received envelope is given.
+
+    Args:
+        position: its place in the log, from 1.
+        data_bytes: of its segments.
+        hash: SHA-256, see ``model.envelope``.
+    """
+
+    envelope_id: UUID
+    position: int
+    events: int
+    items: int
+    data_bytes: int
+    hash: bytes

@@ -1,0 +1,31 @@
+"""What operators see of recipients."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from xbus.states import PresenceState
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceRow:
+    """What operators see of a role's recipient: see ``model.presence``.
+
+    Args:
+        work: for each envelope that is being brought to it a map, to which its position is added; None for none.
+    """
+
+    role_id: int
+    state: PresenceState
+    since: datetime
+    seen_at: datetime | None
+    work: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotePresence:
+    """What is known of recipients now, where it has changed."""
+
+    rows: Sequence[PresenceRow]
+    at: datetime

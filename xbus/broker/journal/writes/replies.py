@@ -1,0 +1,49 @@
+"""Immediate replies: asked for, given, called off."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from xbus.states import ReplyState
+
+
+@dataclass(frozen=True, slots=True)
+class AskReply:
+    """The emitter of an event waits for its immediate reply, or does so again: see ``model.reply``."""
+
+    event_id: UUID
+    envelope_id: UUID
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CallOffAsks:
+    """Nobody waits for any reply: the front that was asked has gone down, and emitters ask the next one anew.
+
+    Args:
+        code: why there are none.
+        cause: the same in a sentence.
+    """
+
+    code: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveReply:
+    """What becomes of an immediate reply.
+
+    Args:
+        role_id: who gave it, at ``HELD``.
+        data: the reply in msgpack, at ``HELD``.
+        code: why there is none, at ``FAILED``.
+        cause: the same in a sentence.
+    """
+
+    event_id: UUID
+    envelope_id: UUID
+    state: ReplyState
+    role_id: int | None = None
+    data: bytes | None = None
+    code: str | None = None
+    cause: str | None = None

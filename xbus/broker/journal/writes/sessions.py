@@ -1,0 +1,78 @@
+"""Who is logged in, and who serves which role."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class StartSession:
+    token_hash: bytes
+    emitter_id: int | None
+    role_id: int | None
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RenewSessions:
+    """When sessions expire from now on, by token hash."""
+
+    expiries: Sequence[tuple[bytes, datetime]]
+
+
+@dataclass(frozen=True, slots=True)
+class EndSession:
+    token_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StorePassword:
+    """A better hash of a password that was just given, unless another was set since.
+
+    Args:
+        verified_hash: what the password was checked against; it is replaced while it is still what is stored.
+        better_hash: what is stored of it from then on.
+    """
+
+    emitter_id: int | None
+    role_id: int | None
+    verified_hash: str
+    better_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A recipient serves a role from now on; ``metadata`` and ``features`` as in ``model.registration``."""
+
+    role_id: int
+    token_hash: bytes
+    uri: str
+    at: datetime
+    metadata: Mapping[str, Any]
+    features: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Introduce:
+    """What a recipient says of itself now, where it is still the one that is registered.
+
+    Args:
+        metadata: as in ``model.registration``; None before it has been asked, as after a restart of the broker.
+        features: the same.
+    """
+
+    role_id: int
+    token_hash: bytes
+    uri: str
+    metadata: Mapping[str, Any] | None
+    features: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unregister:
+    """A registration ends; a newer one of the same role stays."""
+
+    role_id: int
+    token_hash: bytes
+    uri: str
