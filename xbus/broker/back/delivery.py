@@ -153,6 +153,7 @@ class Deliveries:
             [recipient], lambda recipient: self._may_get_by_row(recipient, envelope) and self._order.is_next(row)
         ):
             return None
+        row = self._order.keyed(row, envelope)
         is_probe = self._probing.is_troubled(recipient.role.id)
         if was_held and not is_probe:
             attempt = fate.begun(row)

@@ -15,6 +15,9 @@ from xbus.states import DeliveryState
 ISOLATED = "isolated"
 """The code of a delivery that comes again as items were refused that are parked alone."""
 
+BEGUN_CODES = (RESUMED, ISOLATED)
+"""Its recipient may have something left of it, though no attempt counts."""
+
 
 def before_its_turn(role_id: int, envelope: LogEnvelope, ordering_key: str | None, *, attempts: int) -> Delivery:
     """A delivery that has no row yet.
@@ -84,6 +87,7 @@ def waiting_for(delivery: Delivery, service: str) -> Delivery:
     """It waits until a worker of ``service`` registers."""
     return replace(
         delivery,
+        attempts=max(delivery.attempts, 1 if delivery.code in BEGUN_CODES else 0),
         state=DeliveryState.WAITING,
         code="worker_absent",
         cause=f'no worker of service "{service}" is there, or each is in trouble',
@@ -103,12 +107,12 @@ def may_have_begun(attempt: Delivery) -> bool:
     Args:
         attempt: the delivery, with the coming attempt counted.
     """
-    return attempt.attempts > 1 or attempt.code in (RESUMED, ISOLATED)
+    return attempt.attempts > 1 or attempt.code in BEGUN_CODES
 
 
 def probe(delivery: Delivery) -> Delivery:
-    """It is about to be handed over to a recipient in trouble: that is no attempt."""
-    return replace(next_attempt(delivery), attempts=delivery.attempts)
+    """It is about to be handed over to a recipient in trouble: that is no attempt, though it may have begun then."""
+    return replace(next_attempt(delivery), attempts=max(delivery.attempts, 1))
 
 
 def not_counted(attempt: Delivery) -> Delivery:

@@ -6,7 +6,7 @@ for, and later envelopes of the key get rows behind it.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from xbus.broker.journal.log import LogEnvelope
@@ -66,6 +66,10 @@ class Order:
     def key(self, role_id: int, envelope: LogEnvelope) -> str | None:
         """What stands as ordering key in the row of an envelope."""
         return (envelope.ordering_key or "") if self.is_wanted_by(role_id) else None
+
+    def keyed(self, row: Delivery, envelope: LogEnvelope) -> Delivery:
+        """A delivery with the ordering key that its role wants now: that may have changed since its row was read."""
+        return replace(row, ordering_key=self.key(row.role_id, envelope))
 
     def holds(self, role_id: int, envelope: LogEnvelope) -> bool:
         """Whether an envelope has to wait until an earlier one of its key is settled for a role."""

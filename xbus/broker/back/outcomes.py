@@ -117,6 +117,7 @@ class Outcomes:
                 continue
             row = rows.get(recipient.role.id)
             attempt = row or self.before_its_turn(envelope, recipient.role.id, attempts=1)
+            attempt = self._order.keyed(attempt, envelope)
             items = bad_items.get(recipient.role.id)
             new = self._after(attempt, recipient, why) if items is None else fate.isolated(attempt, in_words(items))
             self._ledger.move(row, new, items or ())

@@ -16,6 +16,7 @@ from xbus.broker.back.fate import (
     in_doubt,
     may_have_begun,
     next_attempt,
+    probe,
     settled,
     waiting_for,
 )
@@ -111,3 +112,18 @@ def test_all_fates_are_legal_moves() -> None:
         )
     check_move(DELIVERY_MOVES, again.state, settled(again).state)
     check_move(DELIVERY_MOVES, again.state, waiting_for(again, "names").state)
+
+
+@pytest.mark.parametrize("code", ["resumed", "isolated"])
+def test_what_may_have_begun_is_known_also_when_it_has_waited_for_a_worker(code: str) -> None:
+    row = waiting_for(replace(attempt(0), code=code), "names")
+    assert may_have_begun(next_attempt(row))
+
+
+def test_a_probe_that_went_wrong_may_have_begun() -> None:
+    probed = after_failure(probe(attempt(0)), failed(FailureClass.TRANSIENT), attempts=None, due_at=None)
+    assert may_have_begun(next_attempt(probed))
+
+
+def test_what_was_never_handed_over_has_not_begun() -> None:
+    assert not may_have_begun(next_attempt(waiting_for(attempt(0), "names")))

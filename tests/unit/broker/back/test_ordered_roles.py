@@ -311,6 +311,27 @@ async def test_a_role_that_wants_order_no_longer_is_not_held_up(journal: Journal
     assert store.taken == ["a2"]
 
 
+async def test_a_row_in_flight_when_its_role_comes_to_want_order_comes_again(journal: Journal) -> None:
+    await set_ordered(journal, False)
+    store = Store()
+    async with running(journal, retry=RetryPolicy(attempts=3, first_delay=0)) as broker:
+        ends: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answers = [ends, BROKEN]
+        store.answer = lambda item: answers.pop()
+        await store.register(broker)
+        await put(broker, "a1")
+        broker.pass_time(1)
+        await broker.until(lambda: not answers)
+        await set_ordered(journal, True)
+        await broker.refresh_configuration()
+        await broker.until(lambda: broker.back.registry.get(broker.scribe.role_id()) is None)
+        ends.set_exception(LOST)
+        store.answer = lambda item: TAKEN
+        await store.register(broker)
+        await until_states(journal)
+    assert store.taken == ["a1"]
+
+
 # -- the rule, whatever happens --------------------------------------------------------------------------------------
 
 KEYS = st.sampled_from("ab-")
