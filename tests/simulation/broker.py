@@ -134,6 +134,12 @@ class SimulatedBroker:
             self._task.result()
             raise AssertionError("the broker has ended by itself")
 
+    async def stop(self) -> None:
+        """In order: what is under way may end."""
+        if self.is_up.is_set():
+            await self.back.stop(2)
+        await self.kill()
+
     async def kill(self) -> None:
         """As by SIGKILL: nothing more is written, sent or answered."""
         self.is_dead.set()

@@ -62,6 +62,11 @@ class Database:
         if self.is_away:
             raise sqlite3.OperationalError("the database is away")
 
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether it is away, or about to be."""
+        return self.is_away or self.commits_until_lost is not None
+
     def read(self, statement: Callable[..., T], *args: Any) -> T:
         """What a statement finds, in the real world outside of the simulation."""
         with self.engine.connect() as connection, connection.begin():

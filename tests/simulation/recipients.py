@@ -18,6 +18,9 @@ from xbus.recipient.item import Batch
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.dispatch import Dispatch
 
+MENDED = b"mended"
+"""How items begin that a person has corrected."""
+
 WORK_SECONDS = (0.0, 0.001, 0.05, 0.8)
 """How long the author's code takes for a call."""
 
@@ -41,6 +44,8 @@ class Mood:
     """The share of its calls at which the author's code raises."""
     refuses: set[str] = field(default_factory=set)
     """The envelopes that it never takes."""
+    bad_items: set[tuple[str, int]] = field(default_factory=set)
+    """Envelope and index of the items that it never takes, unless they are mended."""
 
 
 class SimulatedDesk:
@@ -95,6 +100,13 @@ class _Moody:
         if self.mood.failing and self.choices.random() < self.mood.failing:
             raise RuntimeError("not now")
 
+    def look_at(self, event: Event, batch: Batch) -> None:
+        self.act(event.envelope)
+        bad = {index for envelope_id, index in self.mood.bad_items if envelope_id == event.envelope.id}
+        named = [item.index for item in batch if item.index in bad and not item.data.startswith(MENDED)]
+        if named:
+            raise Refusal("bad", named)
+
 
 class Stamp(_Moody, Worker):
     """Answers one item for each, marked."""
@@ -102,7 +114,7 @@ class Stamp(_Moody, Worker):
     envelopes = 2
 
     def on_batch(self, event: Event, batch: Batch) -> Any:
-        self.act(event.envelope)
+        self.look_at(event, batch)
         return [item.with_value(item.data + b"*") for item in batch]
 
 
@@ -121,7 +133,7 @@ class Store(_Moody, Consumer):
         self._open[event.envelope.id][event.id] = []
 
     def on_batch(self, event: Event, batch: Batch) -> None:
-        self.act(event.envelope)
+        self.look_at(event, batch)
         self._open[event.envelope.id][event.id] += [(item.indices, item.data) for item in batch]
 
     def commit(self, envelope: Envelope) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tests.simulation.variant import Variant
 from tests.simulation.world import STORES, World
 
 TYPES: Sequence[list[str]] = (["notes"], ["flights"], ["fares"], ["notes", "flights"], ["fares", "notes", "fares"], [])
@@ -48,7 +49,7 @@ def run_schedule(seed: int) -> Outcome:
     Raises:
         AssertionError: one is broken; the same seed breaks it again.
     """
-    world = World(seed)
+    world = World(seed, Variant.chosen(random.Random(f"variant {seed}")))
     try:
         with quiet():
             world.run(_play(world, random.Random(f"schedule {seed}")))
@@ -63,7 +64,7 @@ async def _play(world: World, choices: random.Random) -> None:
     await world.begin()
     async with asyncio.TaskGroup() as strikes:
         for _ in range(STEPS):
-            for _ in range(choices.randrange(3)):
+            for _ in range(choices.randrange(5)):
                 plan = world.emit(
                     choices.choice(TYPES),
                     choices.choice((0, 1, 7)),
@@ -71,8 +72,11 @@ async def _play(world: World, choices: random.Random) -> None:
                     cancel=choices.random() < 0.1,
                     key=choices.choice(KEYS),
                 )
-                if choices.random() < 0.1:
+                what = choices.random()
+                if what < 0.1:
                     world.refuse(choices.choice(world.logins), plan)
+                elif what < 0.3:
+                    world.refuse_items(choices.choice(world.logins), plan)
             await asyncio.sleep(choices.choice((0.0, 0.01, 0.3, 2.0)))
             strikes.create_task(_strike(world, choices))
             await asyncio.sleep(choices.choice((0.0, 0.05, 1.0)))
@@ -82,7 +86,7 @@ async def _play(world: World, choices: random.Random) -> None:
 async def _strike(world: World, choices: random.Random) -> None:
     login = choices.choice(world.logins)
     seconds = choices.choice((0.0, 0.2, 3.0, 12.0))
-    match choices.randrange(8):
+    match choices.randrange(11):
         case 0:
             if world.broker is not None and not world.broker.is_dead.is_set():
                 await world.kill_broker(min(seconds, 3.0))
@@ -98,5 +102,14 @@ async def _strike(world: World, choices: random.Random) -> None:
             await world.lose_database(min(seconds, 3.0))
         case 6:
             await world.lose_commit(choices.randrange(20), min(seconds, 3.0))
+        case 7:
+            world.repair()
+            await asyncio.sleep(seconds)
+            world.repair()
+        case 8:
+            await world.restart_recipient(login, seconds)
+        case 9:
+            if world.broker is not None and not world.broker.is_dead.is_set():
+                await world.restart_broker(min(seconds, 3.0))
         case _:
             await world.fail_for_a_while(choices.choice(STORES), 1.0, min(seconds, 3.0))

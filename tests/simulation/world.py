@@ -1,6 +1,7 @@
 """Everything together: emitters, a broker, recipients, what strikes them, and what must be true in the end."""
 
 import asyncio
+import contextlib
 import itertools
 import random
 import uuid
@@ -13,10 +14,11 @@ from tests.simulation.broker import SimulatedBroker
 from tests.simulation.emitters import Plan, Sent, SimulatedEmitter, unless_dead
 from tests.simulation.journal import Database
 from tests.simulation.loop import VirtualClock, VirtualLoop
-from tests.simulation.recipients import Mood, SimulatedRecipient, Stamp, Store
+from tests.simulation.operators import Operator
+from tests.simulation.recipients import Commit, Mood, SimulatedRecipient, Stamp, Store
+from tests.simulation.variant import Variant
 from xbus import model
 from xbus.broker.journal.catalog import Catalog, read_catalog
-from xbus.broker.journal.parked_moves import Decision, resume_delivery
 from xbus.errors import XbusError
 from xbus.recipient.base import Recipient
 
@@ -28,32 +30,31 @@ STAMPS = {"notes": 0, "flights": 1, "fares": 2}
 
 STORES = ("store_1", "store_2")
 
-ORDERED = "store_2"
-"""The store that wants the envelopes of one ordering key in order."""
-
 
 class World:
     """A bus in which everything is decided by a seed.
 
     Args:
         seed: of all choices that the world itself makes.
+        variant: how the bus is set.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, variant: Variant | None = None) -> None:
+        self.variant = variant or Variant()
         self.choices = random.Random(seed)
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         self.database = Database()
         self.sent = Sent()
         self.parkable: set[str] = set()
-        """The envelopes that recipients refuse for good."""
-        self.resumed: set[str] = set()
-        """The envelopes that were parked, and resumed by an operator."""
+        """The envelopes that recipients refuse for good, whole or in part."""
         self.fault_times: list[float] = []
         self.problems: list[str] = []
         self.broker: SimulatedBroker | None = None
-        self.database.write(_want_order)
+        self.database.write(self.variant.write)
         self._catalog: Catalog = self.database.read(read_catalog)
+        logins = {role.id: role.login for role in self._catalog.roles.values()}
+        self.operator = Operator(self.database, self.choices, self.clock, logins)
         self._tasks: set[asyncio.Task[None]] = set()
         self._recipients = {login: self._recipient(login) for login in ("names_1", "prices_1", *STORES)}
         self._by_address = {f"sim://{login}": process for login, process in self._recipients.items()}
@@ -123,7 +124,7 @@ class World:
             broker = self.broker
             if broker is None or not broker.is_up.is_set() or broker.is_dead.is_set() or recipient.served is None:
                 await asyncio.sleep(0.5)
-            elif recipient.is_stopped or broker.back.is_registered(role_id):
+            elif recipient.is_stopped or recipient.api.is_closing or broker.back.is_registered(role_id):
                 await asyncio.sleep(2)
             else:
                 try:
@@ -145,6 +146,37 @@ class World:
         await self.broker.kill()
         await asyncio.sleep(seconds)
         self._start_broker()
+        self._strike()
+
+    async def restart_broker(self, seconds: float) -> None:
+        """It is stopped in order, and starts again after a while."""
+        self._strike()
+        assert self.broker is not None
+        await self.broker.stop()
+        await asyncio.sleep(seconds)
+        self._start_broker()
+        self._strike()
+
+    async def restart_recipient(self, login: str, seconds: float) -> None:
+        """The same with a recipient: it ends what is open, and says farewell."""
+        recipient = self._recipients[login]
+        if recipient.served is None:
+            return
+        self._strike()
+        recipient.api.is_closing = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await recipient.api.idle.wait()
+        broker = self.broker
+        if broker is not None and broker.is_up.is_set() and not broker.is_dead.is_set():
+            role_id = next(role.id for role in self._catalog.roles.values() if role.login == login)
+            registered = broker.back.registry.connected_for(role_id)
+            if registered is not None:
+                await asyncio.sleep(0.5)
+                self._spawn(broker.back.unregister(registered, "it logged out"))
+        recipient.kill()
+        await asyncio.sleep(seconds)
+        recipient.start()
         self._strike()
 
     async def kill_recipient(self, login: str, seconds: float) -> None:
@@ -182,6 +214,17 @@ class World:
         self._recipients[login].mood.refuses.add(str(plan.envelope_id))
         self.parkable.add(str(plan.envelope_id))
 
+    def refuse_items(self, login: str, plan: Plan) -> None:
+        """A recipient never takes some items of an envelope."""
+        most = max((len(items) for _, _, items in plan.events), default=0)
+        indices = self.choices.sample(range(most), min(most, self.choices.choice((1, 1, 3))))
+        self._recipients[login].mood.bad_items.update((str(plan.envelope_id), index) for index in indices)
+        self.parkable.add(str(plan.envelope_id))
+
+    def repair(self) -> None:
+        """An operator does something about what is parked."""
+        self.operator.repair(self.sent.plans)
+
     async def lose_database(self, seconds: float) -> None:
         """It is away for a while."""
         self._strike()
@@ -211,10 +254,8 @@ class World:
             await asyncio.sleep(5)
             for recipient in self._recipients.values():
                 recipient.mood.refuses.clear()
-            for role_id, envelope_id in self.parked():
-                self.resumed.add(str(envelope_id))
-                decision = Decision("the world", "mended", self.clock.now())
-                self.database.write(resume_delivery, role_id, envelope_id, decision)
+                recipient.mood.bad_items.clear()
+            self.repair()
 
     def received(self) -> list[str]:
         """The envelopes that the journal holds sealed, in position order."""
@@ -222,16 +263,6 @@ class World:
         def read(connection: sa.Connection) -> list[str]:
             wanted = sa.select(model.envelope.c.id).where(model.envelope.c.position.is_not(None))
             return [str(found) for found in connection.execute(wanted.order_by(model.envelope.c.position)).scalars()]
-
-        return self.database.read(read)
-
-    def parked(self) -> dict[tuple[int, uuid.UUID], str]:
-        """Role and envelope of each parked delivery, with its cause."""
-
-        def read(connection: sa.Connection) -> dict[tuple[int, uuid.UUID], str]:
-            row = model.delivery.c
-            wanted = sa.select(row.role_id, row.envelope_id, row.cause).where(row.state == "parked")
-            return {(role_id, envelope_id): cause for role_id, envelope_id, cause in connection.execute(wanted)}
 
         return self.database.read(read)
 
@@ -243,9 +274,10 @@ class World:
         return times
 
     def undelivered(self) -> list[tuple[str, str]]:
-        """Store and envelope of all that was received and is not committed."""
+        """Store and envelope of all that was received and is neither committed nor dropped."""
         owed = [name for name in self.received() if self.sent.plans[name].events]
-        return [(login, name) for login in STORES for name in owed if name not in self.commits(login)]
+        over = {(login, name) for login in STORES for name in self.commits(login)} | self.operator.done.dropped
+        return [(login, name) for login in STORES for name in owed if (login, name) not in over]
 
     def check(self) -> None:
         """The promises of the bus, each by itself."""
@@ -256,28 +288,37 @@ class World:
         assert set(self.sent.plans) == self.sent.acknowledged | self.sent.cancelled, "an emitter was never answered"
         assert not self.undelivered(), f"lost: {self.undelivered()}"
         if not self.fault_times:
-            assert self.resumed <= self.parkable, "parked without a cause"
+            assert self.operator.done.resumed <= self.parkable, "parked without a cause"
         for login in STORES:
             self._check_contents(login, set(received))
             self._check_repeats(login)
-        self._check_order(received)
+        for login in self.variant.ordered:
+            self._check_order(login, received)
 
-    def _check_order(self, received: Sequence[str]) -> None:
+    def _check_order(self, login: str, received: Sequence[str]) -> None:
         """For each ordering key the envelopes come, for the first time, in the order of their positions."""
         first: dict[str | None, list[int]] = {}
-        for name in self.commits(ORDERED):
+        for name in self.commits(login):
             first.setdefault(self.sent.plans[name].ordering_key, []).append(received.index(name))
         assert all(positions == sorted(positions) for positions in first.values()), f"reordered: {first}"
 
     def _check_contents(self, login: str, received: set[str]) -> None:
+        isolated = self.operator.isolated()
         for commit in self._recipients[login].commits:
             assert commit.envelope_id in received, "invented"
-            plan = self.sent.plans[commit.envelope_id]
             expected = {
-                str(event_id): [([index], item + b"*" * STAMPS[name]) for index, item in enumerate(items)]
-                for event_id, name, items in plan.events
+                str(event_id): [
+                    ([index], self._as_corrected(login, str(event_id), index, item, commit) + b"*" * STAMPS[name])
+                    for index, item in enumerate(items)
+                    if (login, str(event_id), index) not in isolated
+                ]
+                for event_id, name, items in self.sent.plans[commit.envelope_id].events
             }
-            assert commit.events == expected, f"torn: {commit.events} in the place of {expected}"
+            assert commit.events == expected, f"torn at {login}: {commit.events} in the place of {expected}"
+
+    def _as_corrected(self, login: str, event_id: str, index: int, item: bytes, commit: Commit) -> bytes:
+        corrected = self.operator.done.corrected.get((login, event_id, index))
+        return item if corrected is None or commit.at < corrected.at else corrected.data
 
     def _check_repeats(self, login: str) -> None:
         """Only what was under way when something struck may come twice."""
@@ -299,7 +340,3 @@ class World:
         self.loop.run_until_complete(end())
         self.loop.close()
         self.database.close()
-
-
-def _want_order(connection: sa.Connection) -> None:
-    connection.execute(sa.update(model.role).where(model.role.c.login == ORDERED).values(ordered=True))

@@ -1,0 +1,99 @@
+"""An operator in virtual time: resumes, corrects and drops what is parked, and remembers what."""
+
+import random
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from tests.simulation.emitters import Plan
+from tests.simulation.journal import Database
+from tests.simulation.recipients import MENDED
+from xbus import model
+from xbus.broker.journal.corrections import add_correction
+from xbus.broker.journal.parked_moves import Decision, drop_delivery, resume_delivery
+from xbus.clock import Clock
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """An item that a role gets otherwise, from a moment on."""
+
+    at: float
+    data: bytes
+
+
+@dataclass
+class Repaired:
+    """What operators did, by the login of the role."""
+
+    resumed: set[str] = field(default_factory=set)
+    dropped: set[tuple[str, str]] = field(default_factory=set)
+    corrected: dict[tuple[str, str, int], Corrected] = field(default_factory=dict)
+
+
+class Operator:
+    """Does something about all that is parked.
+
+    Args:
+        database: where it is parked.
+        choices: what is done.
+        clock: tells the time.
+        logins: of the roles, by id.
+    """
+
+    def __init__(self, database: Database, choices: random.Random, clock: Clock, logins: dict[int, str]) -> None:
+        self._database = database
+        self._choices = choices
+        self._clock = clock
+        self._logins = logins
+        self.done = Repaired()
+
+    def repair(self, plans: dict[str, Plan]) -> None:
+        """Resume, correct or drop each parked delivery."""
+        if self._database.is_uncertain:
+            return
+        for role_id, envelope_id in self.parked():
+            self._repair(role_id, self._logins[role_id], envelope_id, plans[str(envelope_id)])
+
+    def _repair(self, role_id: int, login: str, envelope_id: UUID, plan: Plan) -> None:
+        decision = Decision("the world", "mended", self._clock.now())
+        what = self._choices.random()
+        if what < 0.15:
+            self._database.write(drop_delivery, role_id, envelope_id, decision)
+            self.done.dropped.add((login, str(envelope_id)))
+            return
+        if what < 0.4:
+            self._correct(role_id, login, plan, decision)
+        self._database.write(resume_delivery, role_id, envelope_id, decision)
+        self.done.resumed.add(str(envelope_id))
+
+    def _correct(self, role_id: int, login: str, plan: Plan, decision: Decision) -> None:
+        correctable = [(event_id, index) for event_id, _, items in plan.events for index in range(len(items))]
+        if correctable:
+            event_id, index = self._choices.choice(correctable)
+            before = next(items[index] for found, _, items in plan.events if found == event_id)
+            after = MENDED + b"%d" % len(self.done.corrected)
+            self._database.write(add_correction, role_id, event_id, index, before, after, decision)
+            corrected = Corrected(self._clock.monotonic(), after)
+            self.done.corrected[login, str(event_id), index] = corrected
+
+    def parked(self) -> list[tuple[int, UUID]]:
+        """Role and envelope of each parked delivery."""
+
+        def read(connection: sa.Connection) -> list[tuple[int, UUID]]:
+            row = model.delivery.c
+            wanted = sa.select(row.role_id, row.envelope_id).where(row.state == "parked")
+            return [(role_id, envelope_id) for role_id, envelope_id in connection.execute(wanted)]
+
+        return self._database.read(read)
+
+    def isolated(self) -> set[tuple[str, str, int]]:
+        """Role, event and index of each item that is parked alone."""
+
+        def read(connection: sa.Connection) -> set[tuple[str, str, int]]:
+            item = model.parked_item.c
+            wanted = sa.select(item.role_id, item.event_id, item.item_index)
+            return {(self._logins[role], str(event), index) for role, event, index in connection.execute(wanted)}
+
+        return self._database.read(read)

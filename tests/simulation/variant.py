@@ -1,0 +1,41 @@
+"""What the bus of a world is set to: each seed has its own."""
+
+import random
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from xbus import model
+
+ISOLATING = ("notes", "fares")
+MAX_ISOLATED = 2
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a bus is set.
+
+    Args:
+        ordered: the logins of the roles that want order.
+        own: whether the consumers stand for themselves.
+        isolates: whether the bad items of some event types are parked alone.
+    """
+
+    ordered: tuple[str, ...] = ("store_2",)
+    own: bool = False
+    isolates: bool = False
+
+    @classmethod
+    def chosen(cls, choices: random.Random) -> "Variant":
+        ordered = choices.choice((("store_2",), ("store_1", "store_2")))
+        return cls(ordered, own=choices.random() < 0.3, isolates=choices.random() < 0.5)
+
+    def write(self, connection: sa.Connection) -> None:
+        """Set a bus to this."""
+        role, service, event_type = model.role.c, model.service.c, model.event_type.c
+        connection.execute(sa.update(model.role).where(role.login.in_(self.ordered)).values(ordered=True))
+        if self.own:
+            connection.execute(sa.update(model.service).where(service.name == "store").values(failures="own"))
+        if self.isolates:
+            isolating = sa.update(model.event_type).where(event_type.name.in_(ISOLATING))
+            connection.execute(isolating.values(bad_items="isolate", max_isolated=MAX_ISOLATED))
