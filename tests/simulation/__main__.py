@@ -12,7 +12,8 @@ from tests.simulation.schedules import run_schedule
 
 
 def main() -> int:
-    schedules, seed = int(os.environ.get("SCHEDULES", "1000")), int(os.environ.get("SEED", "1"))
+    # make hands on what was not said as an empty text.
+    schedules, seed = int(os.environ.get("SCHEDULES") or 1000), int(os.environ.get("SEED") or 1)
     began = time.perf_counter()
     broken: list[int] = []
     virtual_seconds, turns = 0.0, 0

@@ -32,6 +32,7 @@ def main() -> int:
     except (KeyboardInterrupt, asyncio.CancelledError):
         click.echo("torture: interrupted, all programs are ended", err=True)
         return INTERRUPTED
+    click.echo(outcome.strikes(), err=True)
     click.echo(outcome.line(settings))
     for complaint in outcome.complaints():
         click.echo(complaint, err=True)

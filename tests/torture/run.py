@@ -64,9 +64,12 @@ class Outcome:
             "duplicated": verdict.duplicated,
             "duplicates_allowed": verdict.duplicates_allowed,
             "peak_rss_mib": round(self.peak_rss_mib, 1),
-            "faults": dict(sorted(self.struck.items())),
         }
         return json.dumps(told)
+
+    def strikes(self) -> str:
+        """How often each kind of fault struck, as a sentence."""
+        return "struck: " + (", ".join(f"{kind} {times}" for kind, times in sorted(self.struck.items())) or "nothing")
 
     def complaints(self) -> list[str]:
         """What was violated, in sentences."""

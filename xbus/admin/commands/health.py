@@ -37,9 +37,9 @@ def health(config_path: Path | None, url: str | None, as_json: bool) -> None:
     reports = _processes(answers)
     for report in reports:
         click.echo(one_json(report) if as_json else "\n".join(_told(report)))
-    for address, answer in zip(addresses, answers, strict=True):
+    for answer in answers:
         if isinstance(answer, CallError):
-            click.echo(f"xbus: no answer from {address} ({answer.cause})", err=True)
+            click.echo(f"xbus: {answer.cause}: see whether the broker runs at this address", err=True)
     click.get_current_context().exit(_exit_code(reports, len(answers) > sum(isinstance(it, dict) for it in answers)))
 
 

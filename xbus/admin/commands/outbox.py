@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 import click
 
 from xbus.admin.address import broker_address
-from xbus.admin.output import block, facts, one_json
+from xbus.admin.output import block, facts, moment, one_json
 from xbus.admin.program import config_option
 from xbus.admin.secret import password_file_option, password_of
 from xbus.emitter.outbox import Outbox, OutboxStatus
@@ -37,18 +38,21 @@ def status(path: Path, as_json: bool) -> None:
 
 
 def _told(found: OutboxStatus) -> Iterator[str]:
-    trouble = None if found.trouble is None else "since {2}: {1} ({0})".format(*found.trouble)
+    trouble = None
+    if found.trouble is not None:
+        code, cause, since = found.trouble
+        trouble = f"since {_moment(since)}: {cause} ({code})"
     yield from facts(
         {
             "waiting": found.waiting,
             "bytes": found.waiting_bytes,
-            "oldest": found.oldest,
+            "oldest": _moment(found.oldest),
             "refused": len(found.refused),
             "trouble": trouble,
         }
     )
-    rows = [(each.place, each.queued_at, each.size, each.key, each.code, each.cause) for each in found.refused]
-    yield from block("Refused by the bus:", HEADS, rows)
+    rows = [(each.place, _moment(each.queued_at), each.size, each.key, each.code, each.cause) for each in found.refused]
+    yield from block("REFUSED BY THE BUS", HEADS, rows)
 
 
 @outbox.command()
@@ -93,6 +97,11 @@ def _opened(path: Path) -> Iterator[Outbox]:
         yield box
     finally:
         box.close()
+
+
+def _moment(text: str | None) -> str | None:
+    """A moment of the outbox, as other commands show it."""
+    return moment(None if text is None else datetime.fromisoformat(text))
 
 
 def _envelopes(count: int) -> str:

@@ -29,7 +29,7 @@ def list_(config_path: Path | None, as_json: bool) -> None:
     """Show each role: whether its recipient is there, what it works on, and how far it lags behind.
 
     LAG is in positions of the log, OLDEST the age of the oldest envelope that the role is owed and has not got. The
-    broker writes down what it knows every two seconds where something has changed.
+    broker writes down what it knows every two seconds where something has changed, and every ten when it saw whom.
     """
     with reading(database_url(config_path)) as connection:
         found = list_roles(connection)
