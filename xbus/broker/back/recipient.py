@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.batch import Batch, check_given
-from xbus.broker.back.failures import LEAVING_CODES, RecipientFailed, failure_of_call, nonsense, refusal
+from xbus.broker.back.answers import Answers, End
+from xbus.broker.back.batch import Batch
+from xbus.broker.back.failures import RecipientFailed, failure_of_call
 from xbus.broker.back.vitals import Vitals
 from xbus.broker.journal.catalog import RoleEntry
 from xbus.broker.journal.log import LogEvent
-from xbus.errors import CallError, Failed, ProtocolError
+from xbus.errors import CallError, Failed
 from xbus.rpc.client import Client
 
 
@@ -67,19 +68,6 @@ class Bringing:
     verb: str
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """What a recipient answers to the end of an event.
-
-    Args:
-        reply: a consumer's immediate reply; of meaning only where somebody waits for it.
-        made: what a worker kept back until then.
-    """
-
-    reply: Any
-    made: Sequence[Batch] = ()
-
-
 class Recipient:
     """The calls of the recipient API, one method each; each raises ``RecipientFailed`` and nothing else.
 
@@ -110,7 +98,7 @@ class Recipient:
         """Told when it says that it takes nothing more, though it is there still."""
         self._client = client
         self._timeouts = timeouts
-        self._known: dict[UUID, int] = {}
+        self._answers = Answers(role.id, is_worker=role.worker, on_leaving=lambda: self.on_leaving())
         self._open: dict[UUID, Bringing] = {}
         self._now = asyncio.get_running_loop().time
         self.since = self._now()
@@ -125,12 +113,12 @@ class Recipient:
 
     async def start_event(self, envelope_id: UUID, event_id: UUID, type_name: str) -> None:
         """Tell of an event that begins."""
-        self._known[event_id] = 0
+        self._answers.begin(event_id)
         self._begin(envelope_id)
         call = self._call(
             "start_event", "start_event", self._timeouts.start_event, envelope_id, str(event_id), type_name
         )
-        await self._detail("start_event", event_id, call)
+        await self._answers.detail("start_event", event_id, call)
 
     async def send(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
         """Hand items over.
@@ -140,55 +128,30 @@ class Recipient:
         """
         if not self.abilities.batches:
             return await self._send_singly(envelope_id, event_id, batch)
-        self._note_given(event_id, batch)
+        self._answers.note_given(event_id, batch)
         call = self._call(
             "send_item", "xbus.send_items", self._timeouts.send_item, envelope_id, str(event_id), *batch.on_wire()
         )
-        return self._batches("send_item", event_id, await self._detail("send_item", event_id, call))
+        return self._answers.batches("send_item", event_id, await self._answers.detail("send_item", event_id, call))
 
     async def _send_singly(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
         made: list[tuple[list[int], bytes]] = []
         for indices, item in batch.singly():
             # Item by item: a worker can't have made anything of those that come later.
-            self._note_given_up_to(event_id, max(indices, default=-1))
+            self._answers.note_given_up_to(event_id, max(indices, default=-1))
             call = self._call(
                 "send_item", "send_item", self._timeouts.send_item, envelope_id, str(event_id), indices, item
             )
-            answer = await self._detail("send_item", event_id, call)
-            made += self._singles(event_id, answer)
+            answer = await self._answers.detail("send_item", event_id, call)
+            made += self._answers.singles(event_id, answer)
         return [Batch.of_single(made)] if made else []
-
-    def _singles(self, event_id: UUID, answer: Any) -> list[tuple[list[int], bytes]]:
-        if not self.role.worker:
-            return []
-        singles: list[tuple[list[int], bytes]] = []
-        for made in answer if isinstance(answer, list) else [answer]:
-            match made:
-                case [indices, bytes(item)] if indices:
-                    try:
-                        check_given(indices, self._known[event_id])
-                    except ProtocolError as error:
-                        raise nonsense(self.role.id, "send_item", event_id, error.cause) from error
-                    singles.append((indices, item))
-                case _:
-                    raise nonsense(self.role.id, "send_item", event_id, answer)
-        return singles
-
-    def _note_given(self, event_id: UUID, batch: Batch) -> None:
-        last = batch.first_index + batch.items - 1
-        if batch.indices is not None:
-            last = max((index for indices in batch.indices for index in indices), default=-1)
-        self._note_given_up_to(event_id, last)
-
-    def _note_given_up_to(self, event_id: UUID, last: int) -> None:
-        self._known[event_id] = max(self._known.get(event_id, 0), last + 1)
 
     async def end_event(self, envelope_id: UUID, event_id: UUID) -> End:
         """Tell of an event that ends."""
         verb = "xbus.end_event" if self.abilities.batches else "end_event"
         call = self._call("end_event", verb, self._timeouts.end_event, envelope_id, str(event_id))
-        parts = await self._parts("end_event", event_id, call)
-        return self._end("end_event", event_id, parts if self.abilities.batches else parts[:1])
+        parts = await self._answers.parts("end_event", event_id, call)
+        return self._answers.end("end_event", event_id, parts if self.abilities.batches else parts[:1])
 
     async def take_event(self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch], *, commit: bool) -> End:
         """Hand a whole small event over in one call.
@@ -198,7 +161,7 @@ class Recipient:
             commit: whether this ends the envelope too; then it is committed when this returns.
         """
         for batch in batches:
-            self._note_given(event.event_id, batch)
+            self._answers.note_given(event.event_id, batch)
         self._begin(envelope_id)
         call = self._call(
             "take_event",
@@ -210,19 +173,21 @@ class Recipient:
             [batch.on_wire() for batch in batches],
             commit,
         )
-        end = self._end("take_event", event.event_id, await self._parts("take_event", event.event_id, call))
+        end = self._answers.end(
+            "take_event", event.event_id, await self._answers.parts("take_event", event.event_id, call)
+        )
         if commit:
             self._open.pop(envelope_id, None)
         return end
 
     def forget(self, event_id: UUID) -> None:
         """Keep nothing of an event that is over."""
-        self._known.pop(event_id, None)
+        self._answers.forget(event_id)
 
     async def end_envelope(self, envelope_id: UUID) -> None:
         """Have all of an envelope committed."""
         call = self._call("end_envelope", "end_envelope", self._timeouts.end_envelope, envelope_id)
-        await self._detail("end_envelope", None, call)
+        await self._answers.detail("end_envelope", None, call)
         self._open.pop(envelope_id, None)
 
     async def stop_envelope(self, envelope_id: UUID) -> None:
@@ -352,39 +317,3 @@ class Recipient:
         self._unanswered -= 1
         if not self._unanswered:
             self._was_busy += self._now() - self._busy_since
-
-    async def _parts(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> list[Any]:
-        """What came behind True in the answer to a call."""
-        try:
-            answer = await call
-        except CallError as error:
-            if error.code in LEAVING_CODES:
-                self.on_leaving()
-            raise failure_of_call(self.role.id, verb, event_id, error) from error
-        match answer:
-            case [True, *parts]:
-                return parts
-            case [False, *parts]:
-                raise refusal(self.role.id, verb, event_id, parts[0] if parts else None)
-        raise nonsense(self.role.id, verb, event_id, answer)
-
-    async def _detail(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> Any:
-        """The first thing behind True in the answer to a call; None where there is nothing."""
-        parts = await self._parts(verb, event_id, call)
-        return parts[0] if parts else None
-
-    def _end(self, verb: str, event_id: UUID, parts: Sequence[Any]) -> End:
-        """What is said by ``(reply, batches)``, of which either may be missing."""
-        reply, batches, *_ = (*parts, None, None)
-        return End(reply, self._batches(verb, event_id, batches))
-
-    def _batches(self, verb: str, event_id: UUID, answer: Any) -> list[Batch]:
-        if not self.role.worker or answer is None:
-            return []
-        try:
-            if not isinstance(answer, list):
-                raise ProtocolError("an answer is not a list of batches")
-            batches = [Batch.of_wire(value, self._known.get(event_id, 0)) for value in answer]
-        except ProtocolError as error:
-            raise nonsense(self.role.id, verb, event_id, error.cause) from error
-        return [batch for batch in batches if batch.items]
