@@ -107,7 +107,7 @@ def _envelopes() -> None:
         sa.Column(
             "pruned_at",
             MOMENT,
-            comment="When its events were removed, long after it was settled for all; null while they are here.",
+            comment="When its removal began, long after it was settled for all; null while all of it is here.",
         ),
     ):
         op.add_column("envelope", column)

@@ -69,7 +69,7 @@ envelope = Table(
     Column(
         "pruned_at",
         Timestamp,
-        comment="When its events were removed, long after it was settled for all; null while they are here.",
+        comment="When its removal began, long after it was settled for all; null while all of it is here.",
     ),
     Index(
         "ix_envelope_open", "state", sqlite_where=Column("state") == "open", postgresql_where=Column("state") == "open"
