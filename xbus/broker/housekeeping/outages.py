@@ -1,10 +1,13 @@
 """What becomes of callers while the database is away or silent, and what the broker says of itself meanwhile."""
 
 import asyncio
+import logging
 
 from xbus.broker.journal.journal import Journal
 from xbus.rpc.server import Server
 from xbus.supervision.health import Health
+
+log = logging.getLogger(__name__)
 
 CODE = "journal_unavailable"
 
@@ -13,12 +16,19 @@ LOOK_SECONDS = 0.5
 
 async def tell_outages(journal: Journal, health: Health) -> None:
     """For ever: say in health while nothing can be written; it is over when the first write has gone well again."""
+    logged = False
     while True:
-        outage = journal.outage
+        outage, overdue = journal.outage, journal.overdue
         if outage is None:
             health.over(CODE)
+        elif overdue is not None:
+            health.trouble(CODE, overdue.cause, overdue.next_step)
         else:
-            health.trouble(CODE, outage.cause, outage.next_step)
+            # What the database said may tell where it is and who asks it; health answers whoever asks.
+            health.trouble(CODE, "the database can't be written now", "see in the broker's log what it says")
+            if not logged:
+                log.warning("nothing can be written: %s", outage, extra={"action": "journal_unavailable"})
+        logged = outage is not None
         await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -1,0 +1,45 @@
+"""What health tells of a database that is away."""
+
+import asyncio
+import logging
+from typing import cast
+
+import pytest
+
+from tests.support.clock import StandingClock
+from xbus.broker.housekeeping import outages
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writer import silent
+from xbus.errors import JournalUnavailable
+from xbus.supervision.health import Health
+
+
+class Ailing:
+    """A journal in trouble."""
+
+    def __init__(self) -> None:
+        self.outage: JournalUnavailable | None = None
+        self.overdue: JournalUnavailable | None = None
+
+
+async def test_where_the_database_is_stays_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(outages, "LOOK_SECONDS", 0)
+    caplog.set_level(logging.INFO)
+    journal, health = Ailing(), Health("broker", StandingClock())
+    telling = asyncio.create_task(outages.tell_outages(cast(Journal, journal), health))
+
+    async def told() -> list[str]:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return [problem.cause for problem in health.problems]
+
+    journal.outage = JournalUnavailable('no password for user "xbus" at 10.1.2.3')
+    assert await told() == ["the database can't be written now"]
+    assert sum("10.1.2.3" in record.getMessage() for record in caplog.records) == 1
+    journal.outage = journal.overdue = silent(7)
+    assert await told() == ["the database has said nothing for 7 s"]
+    journal.outage = journal.overdue = None
+    assert await told() == []
+    telling.cancel()
