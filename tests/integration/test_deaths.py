@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 
 from xbus.broker import daemon
+from xbus.broker.back.alarm import Alarm
+from xbus.broker.back.decisions import Decisions
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
+from xbus.broker.back.presence import Presence
 from xbus.broker.back.replies import Replies as RepliesOfConsumers
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.replies import Replies as RepliesToEmitters
+from xbus.broker.front.timeouts import OpenTimeouts
+from xbus.broker.housekeeping.pruning import Pruner
+from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.committer import Committer
 from xbus.broker.journal.writer import Writer
 from xbus.broker.sessions import Sessions
@@ -79,6 +85,12 @@ def assert_told(caplog: pytest.LogCaptureFixture) -> None:
         (Ledger, "keep"),
         (Log, "follow"),
         (Pinger, "watch"),
+        (Presence, "keep"),
+        (Alarm, "watch"),
+        (Pruner, "watch"),
+        (Space, "watch"),
+        (OpenTimeouts, "watch"),
+        (Decisions, "carry_out"),
     ],
 )
 def test_a_task_that_dies(
