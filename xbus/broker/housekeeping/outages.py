@@ -25,7 +25,7 @@ async def tell_outages(journal: Journal, health: Health) -> None:
             health.trouble(CODE, overdue.cause, overdue.next_step)
         else:
             # What the database said may tell where it is and who asks it; health answers whoever asks.
-            health.trouble(CODE, "the database can't be written now", "see that it runs and has room; the broker's log says more")
+            health.trouble(CODE, "the database can't be written now", "see that it runs and has room, and the log")
             if not logged:
                 log.warning("nothing can be written: %s", outage, extra={"action": "journal_unavailable"})
         logged = outage is not None
