@@ -86,31 +86,33 @@ def read_sealed(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list
     )
 
 
-def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[LogEnvelope]:
-    statement = (
-        sa.select(
-            model.envelope.c.id,
-            model.envelope.c.position,
-            model.envelope.c.ordering_key,
-            model.envelope.c.origin_id.is_not(None),
-            model.event.c.id.label("event_id"),
-            model.event_type.c.name,
-            model.event.c.graph_id,
-            model.event.c["items"],
-            model.event.c.origin_id,
-        )
-        # Of one whose removal has begun its items are not all there any more.
-        .outerjoin(
-            model.event,
-            sa.and_(model.event.c.envelope_id == model.envelope.c.id, model.envelope.c.pruned_at.is_(None)),
-        )
-        .outerjoin(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
-        .where(which)
-        .order_by(model.envelope.c.position, model.event.c.number)
+_ENVELOPES = (
+    sa.select(
+        model.envelope.c.id,
+        model.envelope.c.position,
+        model.envelope.c.ordering_key,
+        model.envelope.c.origin_id.is_not(None),
+        model.event.c.id.label("event_id"),
+        model.event_type.c.name,
+        model.event.c.graph_id,
+        model.event.c["items"],
+        model.event.c.origin_id,
     )
+    # Of one whose removal has begun its items are not all there any more.
+    .outerjoin(
+        model.event,
+        sa.and_(model.event.c.envelope_id == model.envelope.c.id, model.envelope.c.pruned_at.is_(None)),
+    )
+    .outerjoin(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+    .order_by(model.envelope.c.position, model.event.c.number)
+)
+"""Made once, as each page of the log is read by it."""
+
+
+def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[LogEnvelope]:
     events: dict[tuple[UUID, int, str | None], list[LogEvent]] = {}
     repeats: set[UUID] = set()
-    for envelope_id, position, key, is_repeat, event_id, *event in connection.execute(statement):
+    for envelope_id, position, key, is_repeat, event_id, *event in connection.execute(_ENVELOPES.where(which)):
         of_envelope = events.setdefault((envelope_id, position, key), [])
         if event_id is not None:
             of_envelope.append(LogEvent(event_id, *event))
