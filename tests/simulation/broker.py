@@ -134,11 +134,14 @@ class SimulatedBroker:
             self._task.result()
             raise AssertionError("the broker has ended by itself")
 
-    async def stop(self) -> None:
-        """In order: what is under way may end."""
+    async def stop(self) -> bool:
+        """In order: what is under way may end; false where it is killed in the midst of that."""
         if self.is_up.is_set():
             await self.back.stop(2)
+        if self.is_dead.is_set():
+            return False
         await self.kill()
+        return True
 
     async def kill(self) -> None:
         """As by SIGKILL: nothing more is written, sent or answered."""

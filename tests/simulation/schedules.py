@@ -86,7 +86,7 @@ async def _play(world: World, choices: random.Random) -> None:
 async def _strike(world: World, choices: random.Random) -> None:
     login = choices.choice(world.logins)
     seconds = choices.choice((0.0, 0.2, 3.0, 12.0))
-    match choices.randrange(11):
+    match choices.randrange(12):
         case 0:
             if world.broker is not None and not world.broker.is_dead.is_set():
                 await world.kill_broker(min(seconds, 3.0))
@@ -111,5 +111,7 @@ async def _strike(world: World, choices: random.Random) -> None:
         case 9:
             if world.broker is not None and not world.broker.is_dead.is_set():
                 await world.restart_broker(min(seconds, 3.0))
+        case 10:
+            world.toggle_order()
         case _:
             await world.fail_for_a_while(choices.choice(STORES), 1.0, min(seconds, 3.0))

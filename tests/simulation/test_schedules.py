@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulation.schedules import run_schedule
 
-SCHEDULES = 40
+SCHEDULES = 30
 """How many are played each time; `make simulate` plays more, from any seed."""
 
 

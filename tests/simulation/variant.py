@@ -39,3 +39,10 @@ class Variant:
         if self.isolates:
             isolating = sa.update(model.event_type).where(event_type.name.in_(ISOLATING))
             connection.execute(isolating.values(bad_items="isolate", max_isolated=MAX_ISOLATED))
+
+
+def toggle_order(connection: sa.Connection, login: str) -> None:
+    """As an administrator does with a role."""
+    role, version = model.role.c, model.configuration.c.version
+    connection.execute(sa.update(model.role).where(role.login == login).values(ordered=~role.ordered))
+    connection.execute(sa.update(model.configuration).values(version=version + 1))

@@ -16,7 +16,7 @@ from tests.simulation.journal import Database
 from tests.simulation.loop import VirtualClock, VirtualLoop
 from tests.simulation.operators import Operator
 from tests.simulation.recipients import Commit, Mood, SimulatedRecipient, Stamp, Store
-from tests.simulation.variant import Variant
+from tests.simulation.variant import Variant, toggle_order
 from xbus import model
 from xbus.broker.journal.catalog import Catalog, read_catalog
 from xbus.errors import XbusError
@@ -152,7 +152,8 @@ class World:
         """It is stopped in order, and starts again after a while."""
         self._strike()
         assert self.broker is not None
-        await self.broker.stop()
+        if not await self.broker.stop():
+            return
         await asyncio.sleep(seconds)
         self._start_broker()
         self._strike()
@@ -224,6 +225,13 @@ class World:
     def repair(self) -> None:
         """An operator does something about what is parked."""
         self.operator.repair(self.sent.plans)
+
+    def toggle_order(self) -> None:
+        """An administrator has a store want order, or want it no longer; what it promises then is checked of others."""
+        for login in set(STORES) - set(self.variant.ordered):
+            if not self.database.is_uncertain:
+                self._strike()
+                self.database.write(toggle_order, login)
 
     async def lose_database(self, seconds: float) -> None:
         """It is away for a while."""

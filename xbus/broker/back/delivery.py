@@ -70,13 +70,17 @@ class Deliveries:
         self._under_way = under_way
         self._worker_grace = worker_grace
 
-    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
+    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> Sequence[Recipient]:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
-        aside for those whose workers are absent."""
+        aside for those whose workers are absent.
+
+        Returns:
+            Those that could get it all the same, as they held the others up, or what held them was settled meanwhile.
+        """
         self._carry_on_holds(envelope)
-        recipients = list(recipients)
-        self._hold_behind(envelope, recipients)
-        recipients = [recipient for recipient in recipients if self._may_get_in_turn(recipient, envelope)]
+        wanted = list(recipients)
+        self._hold_behind(envelope, wanted)
+        recipients = [recipient for recipient in wanted if self._may_get_in_turn(recipient, envelope)]
         going: list[Recipient] = []
         # All at once: the grace is for the envelope, not for each of its recipients.
         found = await asyncio.gather(*(self._missing_worker(envelope, recipient) for recipient in recipients))
@@ -88,6 +92,7 @@ class Deliveries:
                 self._ledger.move(None, fate.waiting_for(new, missing))
         await self._ledger.room()
         await self._launch(envelope, going)
+        return [recipient for recipient in wanted if self._may_get_in_turn(recipient, envelope)]
 
     def carry_on(self, envelope: LogEnvelope, recipient: Recipient) -> bool:
         """Carry on what a recipient holds open since it gave an immediate reply; false where that is nothing.

@@ -5,7 +5,7 @@ starts in the past, has a lane of its own until it has caught up.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,8 +21,9 @@ GATHER_SECONDS = 0.2
 class Deliverer(Protocol):
     """What brings an envelope to recipients."""
 
-    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
-        """See to it that these recipients get an envelope; returns as soon as it is on its way, or set aside."""
+    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> Collection[Recipient]:
+        """See to it that these recipients get an envelope; returns as soon as it is on its way, or set aside, with
+        those that were left out."""
 
 
 @dataclass(eq=False)
@@ -132,8 +133,10 @@ class Lanes:
 
     async def _step(self, lane: _Lane, envelope: LogEnvelope) -> None:
         owed = [recipient for recipient in list(lane.recipients) if await self._is_owed(recipient, envelope)]
-        if owed:
-            await self._deliverer.deliver(envelope, owed)
+        while owed:
+            left_out = await self._deliverer.deliver(envelope, owed)
+            # Who has gone on in a lane of its own gets it there; nobody else would bring it to those that are here.
+            owed = [recipient for recipient in owed if recipient in left_out and recipient in lane.recipients]
         lane.position = envelope.position
 
     async def _is_owed(self, recipient: Recipient, envelope: LogEnvelope) -> bool:

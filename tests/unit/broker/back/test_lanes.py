@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -66,10 +66,14 @@ class Noted:
         self.delivered: list[tuple[int, set[str]]] = []
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
+        self.left_out: list[Recipient] = []
+        """Who does not get the next envelope."""
 
-    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
+    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> Collection[Recipient]:
         self.delivered.append((envelope.position, {recipient.role.login for recipient in recipients}))
         await self.may_go_on.wait()
+        left_out, self.left_out = self.left_out, []
+        return left_out
 
     def of(self, login: str) -> list[int]:
         """The positions that one of them was to get, in order."""
@@ -118,6 +122,23 @@ async def until(condition: Callable[[], object]) -> None:
 async def settle() -> None:
     for _ in range(50):
         await asyncio.sleep(0)
+
+
+async def test_who_was_left_out_gets_it_before_its_lane_goes_on() -> None:
+    async with bench(head=3) as made:
+        made.noted.may_go_on.clear()
+        made.lanes.arrived(made.store)
+        made.lanes.arrived(made.audit)
+        await until(lambda: made.noted.delivered == [(1, {"store", "audit"})])
+        # The one goes on by itself; then the other holds it up in the run that both are still in, and is alone already.
+        made.lanes.split(made.store)
+        made.lanes.split(made.audit)
+        made.noted.left_out = [made.audit, made.store]
+        made.noted.may_go_on.set()
+        await until(lambda: made.noted.of("audit")[-1:] == [3] and made.noted.of("store")[-1:] == [3])
+        assert (1, {"audit"}) in made.noted.delivered
+        assert (1, {"store"}) in made.noted.delivered
+        assert made.noted.delivered.count((1, {"store"})) <= 2
 
 
 async def test_a_consumer_gets_all_from_where_its_role_stands() -> None:
