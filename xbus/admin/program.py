@@ -41,6 +41,15 @@ config_option = click.option(
 )
 
 
+def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
+    if not text.strip():
+        raise click.BadParameter("say why")
+    return text
+
+
+reason_option = click.option("--reason", required=True, callback=_not_blank, metavar="TEXT", help="Why; it is kept.")
+
+
 def load_config(path: Path | None) -> Config:
     """The broker's configuration.
 

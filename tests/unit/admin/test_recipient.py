@@ -88,3 +88,8 @@ def test_what_a_module_itself_misses_is_told_by_its_traceback(runs: list[Any]) -
     result = run("xbus_test_broken:Store", "--back", "tcp://here:1")
     assert isinstance(result.exception, ModuleNotFoundError)
     assert result.exception.name == "xbus_test_not_installed"
+
+
+def test_a_role_is_not_detached_without_a_reason() -> None:
+    done = CliRunner().invoke(main, ["recipient", "detach", "store_1", "--reason", " ", "--yes"])
+    assert (done.exit_code, "say why" in done.output) == (2, True)

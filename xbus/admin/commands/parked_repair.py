@@ -8,7 +8,7 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.program import REFUSED, config_option, database_url, load_config
+from xbus.admin.program import REFUSED, config_option, database_url, load_config, reason_option
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.moves import Resumed, decision_of, present_item, resume_place
 from xbus.admin.repair.moves import correct as correct_place
@@ -34,15 +34,6 @@ event_option = click.option(
 item_option = click.option(
     "--item", type=click.IntRange(0), metavar="INDEX", help="Only this item, counted from 0, that is parked alone."
 )
-
-
-def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
-    if not text.strip():
-        raise click.BadParameter("say why")
-    return text
-
-
-reason_option = click.option("--reason", required=True, callback=_not_blank, metavar="TEXT", help="Why; it is kept.")
 
 
 def role_option(explained: str) -> Callable[[Command], Command]:

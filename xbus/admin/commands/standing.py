@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from xbus.admin.output import moment, one_json
-from xbus.admin.program import config_option, database_url, load_config
+from xbus.admin.program import config_option, database_url, load_config, reason_option
 from xbus.admin.table import table
 from xbus.broker.journal import detaching
 from xbus.broker.journal.connection import reading, writing
@@ -45,7 +45,7 @@ def list_(config_path: Path | None, as_json: bool) -> None:
 @click.command()
 @config_option
 @click.argument("login")
-@click.option("--reason", required=True, metavar="TEXT", help="Why; kept in the history.")
+@reason_option
 @click.option("--yes", is_flag=True, help="Detach without asking.")
 def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None:
     """Take the consumer role LOGIN off the bus, for one that stays away: nothing is kept for it any more.
