@@ -23,6 +23,11 @@ log = logging.getLogger(__name__)
 
 RECONNECT_MS = 100
 RECONNECT_MOST_MS = 2000
+HANDSHAKE_MS = 3000
+"""A connection that is taken and says nothing, as by a proxy before a server that is away, is given up after this."""
+
+ROOM_SECONDS = 0.01
+"""How often it is looked whether a new connection takes calls."""
 """libzmq tries again after the first, then doubles the pause up to the second."""
 
 LINGER_MS = 1000
@@ -183,10 +188,16 @@ class Client:
         # swallow the edge of an answer that is there already.
         self._drain.check()
         if not can_write(self._socket):
+            # Perhaps there is no next call that would look again: those who wait for these make none.
+            self._loop.call_later(ROOM_SECONDS, self._send_unsent_later)
             return
         unsent, self._unsent = self._unsent, {}
         for request_id, frames in unsent.items():
             self._send(request_id, frames)
+
+    def _send_unsent_later(self) -> None:
+        if self._connected and self._unsent and not self._socket.closed:
+            self._send_unsent()
 
     def _lost(self) -> None:
         # What was answered before the end counts as answered.
@@ -260,6 +271,7 @@ def _dealer(context: Context, max_message_bytes: int) -> "zmq.Socket[bytes]":
     socket.set(zmq.LINGER, LINGER_MS)
     socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
     socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_MOST_MS)
+    socket.set(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
     return socket
 
 

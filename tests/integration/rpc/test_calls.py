@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.integration.rpc.network import network_to
 from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError, ConnectionLost, Failed, Refused, TimedOut
+from xbus.rpc import client as client_module
 from xbus.rpc.client import Client
 from xbus.rpc.server import Server
 
@@ -53,6 +55,33 @@ async def test_a_server_that_comes_later_is_awaited(serve: Serve, connect: Conne
     await asyncio.sleep(0)
     serve(Verbs(), address=unused_address)
     assert await call == 1
+
+
+async def test_a_connection_that_takes_no_calls_at_first_gets_them_later(
+    serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([False, False])
+    monkeypatch.setattr(client_module, "can_write", lambda socket: next(looks, True))
+    _, address = serve(Verbs())
+    assert await connect(address).call("echo", 1, timeout=10) == 1
+    assert next(looks, None) is None
+
+
+async def test_a_listener_that_says_nothing_is_given_up_for_the_server(
+    connect: Connect, serve: Serve, unused_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a proxy's, or the backlog of a socket that nobody reads any more."""
+    monkeypatch.setattr(client_module, "HANDSHAKE_MS", 200)
+    port = int(unused_address.rpartition(":")[2])
+    with socket.create_server(("127.0.0.1", port)) as mute:
+        mute.settimeout(5)
+        client = connect(unused_address)
+        call = client.call("echo", 1, timeout=20)
+        taken, _ = await asyncio.to_thread(mute.accept)
+    # Only the listener is gone; the connection stays open, and says nothing.
+    with taken:
+        serve(Verbs(), address=unused_address)
+        assert await call == 1
 
 
 @pytest.mark.parametrize("verb", ["wait", "promise"])
