@@ -175,6 +175,15 @@ def test_what_can_not_be_written_down_is_refused(outbox: Outbox) -> None:
     assert outbox.end_envelope("b", NOW) == (0, 0)
 
 
+def test_what_was_not_all_written_is_not_ended(outbox: Outbox) -> None:
+    begin(outbox, "a", b"one")
+    for wanted in ((1, 2), (2, 1)):
+        with pytest.raises(Failed, match="not all of the envelope"):
+            outbox.end_envelope("a", NOW, wanted)
+        assert outbox.first_waiting() is None
+    assert outbox.end_envelope("a", NOW, (1, 1)) == (1, 1)
+
+
 def refused_with(call: Callable[[], object]) -> str:
     with pytest.raises(Refused) as caught:
         call()

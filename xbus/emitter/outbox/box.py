@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from xbus.emitter.outbox.file import OutboxFile
-from xbus.errors import Refused
+from xbus.errors import Failed, Refused
 
 ENVELOPE_BYTES = 512
 """What an envelope counts beside its items, so that many empty ones fill the outbox too."""
@@ -136,18 +136,30 @@ class Outbox:
             more = (added * len(data), envelope_id)
             connection.execute("UPDATE envelope SET bytes = bytes + ? WHERE id = ?", more)
 
-    def end_envelope(self, envelope_id: str, at: datetime) -> tuple[int, int]:
+    def end_envelope(self, envelope_id: str, at: datetime, wanted: tuple[int, int] | None = None) -> tuple[int, int]:
         """Put an envelope into the line, durably. A repeat changes nothing.
+
+        Args:
+            wanted: how many events and items it must hold, where that is known.
 
         Returns:
             How many events and items it holds.
+
+        Raises:
+            Failed: a part of it could not be written before (``outbox_failed``).
         """
         with self._file.durable_transaction() as connection:
+            held = self._held(envelope_id)
+            if wanted not in (None, held):
+                raise Failed("not all of the envelope could be written", "send it again", code="outbox_failed")
             connection.execute(
                 "UPDATE envelope SET state = 'waiting', queued_at = ?,"
                 " place = (SELECT coalesce(max(place), 0) + 1 FROM envelope) WHERE id = ? AND state = 'writing'",
                 (at.isoformat(timespec="seconds"), envelope_id),
             )
+        return held
+
+    def _held(self, envelope_id: str) -> tuple[int, int]:
         events, items = self._file.row(
             "SELECT count(DISTINCT event.id), coalesce(sum(items), 0) FROM event"
             " LEFT JOIN batch ON event_id = event.id WHERE envelope_id = ?",

@@ -58,6 +58,7 @@ class QueueSession:
         self._clock = clock
         self._ids = ids
         self._on_queued = on_queued
+        self._items: dict[str, dict[str, int]] = {}
         self._verbs: dict[str, Callable[..., Any]] = {
             "xbus.start_envelope": self._start_envelope,
             "xbus.start_event": self._start_event,
@@ -101,10 +102,14 @@ class QueueSession:
         return first_index + items
 
     def _end_event(self, envelope_id: str, event_id: str, items: int) -> dict[str, Any]:
+        self._items.setdefault(envelope_id, {})[event_id] = items
         return {"items": items, "reply": None, "replied": False}
 
     def _end_envelope(self, envelope_id: str, events: int) -> dict[str, Any]:
-        held, items = self._outbox.end_envelope(envelope_id, self._clock.now())
+        # Calls come without waiting for those before them, of which one may have failed.
+        wanted = (events, sum(self._items.get(envelope_id, {}).values()))
+        held, items = self._outbox.end_envelope(envelope_id, self._clock.now(), wanted)
+        self._items.pop(envelope_id, None)
         return {
             "envelope_id": envelope_id,
             "position": 0,
@@ -115,5 +120,6 @@ class QueueSession:
         }
 
     def _cancel_envelope(self, envelope_id: str) -> bool:
+        self._items.pop(envelope_id, None)
         self._outbox.remove(envelope_id)
         return True
