@@ -151,23 +151,8 @@ def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, ma
     Returns:
         Segments that follow each other; none at the event's end.
     """
-    segment = model.segment.c
-    holds_it = (
-        sa.select(sa.func.max(segment.first_index))
-        .where(segment.event_id == event_id, segment.first_index <= from_index)
-        .scalar_subquery()
-    )
-    wanted = sa.and_(
-        segment.event_id == event_id,
-        segment.first_index >= holds_it,
-        segment.first_index + segment["items"] > from_index,
-    )
-    sizes = connection.execute(
-        sa.select(segment.first_index, sa.func.length(segment.data))
-        .where(wanted)
-        .order_by(segment.first_index)
-        .limit(256)
-    ).all()
+    wanted = {"of_event": event_id, "from_index": from_index}
+    sizes = connection.execute(_SEGMENT_SIZES, wanted).all()
     if not sizes:
         return []
     last, total = sizes[0].first_index, 0
@@ -176,12 +161,32 @@ def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, ma
         if total > max_bytes:
             break
         last = first_index
-    rows = connection.execute(
-        sa.select(segment.first_index, segment["items"], segment.data, segment.indices)
-        .where(wanted, segment.first_index <= last)
-        .order_by(segment.first_index)
-    )
+    rows = connection.execute(_SEGMENTS, {**wanted, "last": last})
     return [Segment(first_index, items, bytes(data), indices) for first_index, items, data, indices in rows]
+
+
+_OF_EVENT = model.segment.c.event_id == sa.bindparam("of_event")
+_FROM_INDEX = sa.bindparam("from_index", type_=sa.BigInteger)
+_WANTED = sa.and_(
+    _OF_EVENT,
+    model.segment.c.first_index
+    >= sa.select(sa.func.max(model.segment.c.first_index))
+    .where(_OF_EVENT, model.segment.c.first_index <= _FROM_INDEX)
+    .scalar_subquery(),
+    model.segment.c.first_index + model.segment.c["items"] > _FROM_INDEX,
+)
+_SEGMENT_SIZES = (
+    sa.select(model.segment.c.first_index, sa.func.length(model.segment.c.data))
+    .where(_WANTED)
+    .order_by(model.segment.c.first_index)
+    .limit(256)
+)
+_SEGMENTS = (
+    sa.select(model.segment.c.first_index, model.segment.c["items"], model.segment.c.data, model.segment.c.indices)
+    .where(_WANTED, model.segment.c.first_index <= sa.bindparam("last"))
+    .order_by(model.segment.c.first_index)
+)
+"""Made once, as the items of each event are read by them."""
 
 
 def digest_segments(
