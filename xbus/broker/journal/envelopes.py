@@ -59,8 +59,12 @@ class StoredEnvelope:
 
 def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
     """One envelope, whatever became of it; None where there is none of that id."""
-    row = connection.execute(sa.select(model.envelope).where(model.envelope.c.id == envelope_id)).one_or_none()
+    row = connection.execute(_ENVELOPE, {"of_id": envelope_id}).one_or_none()
     return None if row is None else _stored_envelope(connection, row)
+
+
+_ENVELOPE = sa.select(model.envelope).where(model.envelope.c.id == sa.bindparam("of_id"))
+"""Made once, as the front asks by it for each new envelope that comes whole."""
 
 
 def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> StoredEnvelope:
