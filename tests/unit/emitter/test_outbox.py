@@ -115,9 +115,11 @@ def test_what_was_refused_is_out_of_the_line_until_a_person_decides(outbox: Outb
     assert [(each.place, each.code, each.cause) for each in refused] == [
         (place, "unknown_type", "there is none") for place in (1, 2, 3)
     ]
-    assert outbox.drop([2, 99]) == 1
+    for wrong in ([2, 99], [4]):
+        with pytest.raises(Refused, match="not at all of these places"):
+            outbox.drop(wrong)
+    assert outbox.drop([2]) == 1
     assert outbox.retry([3]) == 1
-    assert outbox.retry([4]) == 0, "it waits already"
     assert waiting(outbox) == ["c", "d"]
     assert outbox.drop([]) == 1
     assert outbox.status().refused == []

@@ -233,6 +233,9 @@ class Outbox:
 
         Returns:
             How many these were.
+
+        Raises:
+            Refused: not_refused, where one of the places has none; then nothing is changed.
         """
         return self._change_refused("UPDATE envelope SET state = 'waiting', code = NULL, cause = NULL", places)
 
@@ -241,6 +244,9 @@ class Outbox:
 
         Returns:
             How many these were.
+
+        Raises:
+            Refused: not_refused, where one of the places has none; then nothing is changed.
         """
         return self._change_refused("DELETE FROM envelope", places)
 
@@ -248,6 +254,12 @@ class Outbox:
         which = f" AND place IN ({', '.join('?' * len(places))})" if places else ""
         with self._file.durable_transaction() as connection:
             changed = connection.execute(f"{change} WHERE state = 'refused'{which}", tuple(places)).rowcount
+            if places and changed != len(set(places)):
+                raise Refused(
+                    "not at all of these places there is a refused envelope",
+                    "take the places that xbus outbox status shows",
+                    code="not_refused",
+                )
         self._bytes = self._stored_bytes()
         return changed
 
