@@ -18,7 +18,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.sessions import StoredRegistration, read_registrations
 from xbus.broker.journal.writes import Introduce, Register, Unregister
 from xbus.clock import Clock
-from xbus.errors import JournalUnavailable, Refused, XbusError
+from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 
@@ -68,6 +68,7 @@ class Back:
         self._timeouts = timeouts
         self._register_timeout = register_timeout
         self._tasks = tasks
+        self._is_stopping = False
         self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._restoring: dict[int, bytes] = {}
         slots: Slots[Recipient] = Slots()
@@ -140,6 +141,7 @@ class Back:
 
     async def stop(self, seconds: float) -> None:
         """Deliver nothing more, see ``Delivering.stop``, and call nobody any more."""
+        self._is_stopping = True
         await self._delivering.stop(seconds)
         for recipient in self.registry.connected():
             recipient.close()
@@ -165,6 +167,7 @@ class Back:
 
         Raises:
             Refused: the address can't be used, or the recipient did not introduce itself properly in time.
+            Failed: the broker is stopping.
             JournalUnavailable: the registration can't be made durable now.
         """
         async with self._one_at_a_time(role_id):
@@ -194,6 +197,17 @@ class Back:
             raise
         if recipient.is_closed:
             raise Refused("the recipient was lost while it registered", "register again", code="recipient_unreachable")
+        self._admit(recipient)
+
+    def _admit(self, recipient: Recipient) -> None:
+        """Let a recipient serve its role, unless the broker stops: what began then would be broken off at once.
+
+        Raises:
+            Failed: broker_stopping.
+        """
+        if self._is_stopping:
+            recipient.close()
+            raise Failed("the broker is stopping", "register again when it is back", code="broker_stopping")
         self.registry.add(recipient)
 
     def _who(self, role_id: int, uri: str) -> dict[str, str]:
@@ -248,6 +262,7 @@ class Back:
     async def _take_up_again(self, registration: StoredRegistration) -> None:
         try:
             recipient, said = await self._introduce(registration.role_id, registration.token_hash, registration.uri)
+            self._admit(recipient)
         except XbusError as error:
             log.info(
                 "recipient not taken up again: %s",
@@ -255,7 +270,6 @@ class Back:
                 extra={"action": "not_restored", **self._who(registration.role_id, registration.uri)},
             )
             return
-        self.registry.add(recipient)
         try:
             await self._note_introduction(registration, said)
         except JournalUnavailable as error:

@@ -16,7 +16,7 @@ from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.sessions import read_consumers, read_registrations
 from xbus.broker.journal.writes import Register, Write
-from xbus.errors import Refused, XbusError
+from xbus.errors import Failed, Refused, XbusError
 
 
 @pytest.fixture
@@ -395,6 +395,20 @@ async def test_what_takes_too_long_at_a_stop_comes_again(journal: Journal) -> No
         assert broker.script.verbs("store_1")[-1] == "stop_envelope"
     async with running(journal) as broker:
         assert await broker.rows() == {"store_1": ("retry", 1, "broker_stopped")}
+
+
+async def test_who_registers_while_the_broker_stops_gets_nothing_that_would_be_broken_off(journal: Journal) -> None:
+    async with running(journal, clean=False) as broker:
+        said: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        await broker.put(b"x")
+        registering = asyncio.create_task(broker.register("store_1", get_metadata=said))
+        await broker.until(lambda: broker.script.verbs("store_1"))
+        await broker.back.stop(1)
+        said.set_result(metadata(NEW))
+        with pytest.raises(Failed, match="is stopping") as caught:
+            await registering
+        assert caught.value.code == "broker_stopping"
+        assert broker.items("store_1") == []
 
 
 async def test_recipients_are_taken_up_again(journal: Journal) -> None:
