@@ -87,7 +87,7 @@ def running(folder: Path, start_process: StartProcess) -> Process:
     """A demo in the midst of sending all flights."""
     process = start_process(*DEMO, "--folder", folder, cwd=CHECKOUT)
     last_one = folder / "run" / "delay_counter_1.log"
-    wait_until(lambda: last_one.exists() or not process.runs, "all programs are started", 30)
+    wait_until(lambda: last_one.exists() or not process.runs, "all programs are started")
     return process
 
 

@@ -174,8 +174,8 @@ async def test_everything_waits_for_absent_recipients_and_comes_once_in_order(
         worker_gone = [await emitter.emit(b"%d" % n) for n in range(40, 45)]
         await become(database_url, worker_gone[-1], c_1="waiting", d_1="owed")
         daemon.restart()
-        late = await stack.enter_async_context(OldConsumer(daemon.back, "d_1"))
         await stack.enter_async_context(OldWorker(daemon.back, "w_1"))
+        late = await stack.enter_async_context(OldConsumer(daemon.back, "d_1"))
         sent = nobody_there + worker_there + worker_gone
         await present.wait_for(sent, timeout=20)
         await late.wait_for(sent, timeout=20)
