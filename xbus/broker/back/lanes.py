@@ -15,7 +15,8 @@ from xbus.broker.back.recipient import Recipient
 from xbus.broker.journal.log import LogEnvelope
 
 GATHER_SECONDS = 0.2
-"""How long a new lane waits before it starts: recipients that come up together then share it."""
+"""How long a new lane waits before it starts: recipients that come up together then share it, and one that holds others
+up lets them go first. Runs of one envelope come one after the other, so ahead of them it would hold them up still."""
 
 
 class Deliverer(Protocol):
@@ -71,8 +72,7 @@ class Lanes:
     def _begin(self, position: int, recipient: Recipient, *, joinable: bool) -> None:
         lane = _Lane(position, {recipient}, joinable)
         self._lanes.add(lane)
-        pause = GATHER_SECONDS if joinable else 0
-        lane.task = self._tasks.create_task(self._read(lane, pause), name=f"lane from {position}")
+        lane.task = self._tasks.create_task(self._read(lane, GATHER_SECONDS), name=f"lane from {position}")
 
     def left(self, recipient: Recipient) -> None:
         """Read no longer for a recipient."""
