@@ -132,12 +132,17 @@ class Broker:
     def pass_time(self, seconds: float) -> None:
         """Let the clock go on, and have it noticed at once."""
         self.clock.go_on(seconds)
+        self._look_at_rows()
+
+    def _look_at_rows(self) -> None:
         for recipient in self.back.registry.all():
             self.back._delivering._rows.wake(recipient.role.id)
 
     async def until(self, condition: Callable[[], object]) -> None:
         while not condition():
-            await asyncio.sleep(0)
+            # As the poll does now and then, by a clock that stands still here.
+            await asyncio.sleep(0.001)
+            self._look_at_rows()
 
     async def until_together(self) -> None:
         """All consumers read in one lane."""
