@@ -19,7 +19,7 @@ from tests.torture.program import Broker, Program
 from tests.torture.proxy import Proxy
 
 RECIPIENT_SECONDS = 20.0
-EMITTER_SECONDS = 90.0
+EMITTER_SECONDS = 330.0
 BROKER_SECONDS = 30.0
 """How long each may take to end when it is asked to; an emitter first gets its envelope off its hands."""
 

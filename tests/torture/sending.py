@@ -16,6 +16,9 @@ from xbus.errors import Refused
 INSIST_SECONDS = 60.0
 """How long calls are made again: longer than anything that was struck stays away."""
 
+FLUSH_SECONDS = 300.0
+"""How long an outbox is flushed at the end: more goes in while the database is struck than comes out meanwhile."""
+
 ANSWER_SECONDS = 3.0
 """How long an answer is awaited before a call is made again."""
 
@@ -127,7 +130,7 @@ class _Sdk(Way):
             self.login,
             PASSWORD,
             outbox=self.outbox,
-            outbox_seconds=INSIST_SECONDS,
+            outbox_seconds=FLUSH_SECONDS,
             retry_seconds=INSIST_SECONDS,
             answer_seconds=ANSWER_SECONDS,
             batch_items=50,
