@@ -5,13 +5,14 @@
 #   make torture   everything is killed, stopped and cut off while envelopes flow: nothing acknowledged is lost
 #                  CYCLES=20 SEED=7 DB=sqlite|postgresql FAULTS=all|broker-kill,... see docs/reliability.md
 #   make simulate   random schedules in virtual time   SCHEDULES=1000 SEED=1
+#   make test-spark   what runs on Spark, on a local session and on a cluster of a master and two workers
 #   make test-old   old programs in their own environments; needs Python 3.6 and 3.8, see docs/development.md
 #   make lint   make bench [ONLY=scenario] [DB=sqlite|postgresql|both]   make clean
 
 PYTHON ?= python3
 VENV := .venv
 IN_VENV := $(VENV)/bin/python -m
-SOURCES := $(wildcard xbus alembic tests examples benchmarks)
+SOURCES := $(wildcard xbus spark_worker pyspark_xbus.py alembic tests examples benchmarks)
 
 # Tests run side by side in so many processes; one more than two cores, because a test often waits for what it started.
 WORKERS ?= 3
@@ -19,7 +20,7 @@ WORKERS ?= 3
 # The demo, the benchmarks, the simulation and the torture read these from their environment.
 export DB ONLY CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
-.PHONY: demo test test-old simulate torture lint bench clean
+.PHONY: demo test test-spark test-old simulate torture lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -27,6 +28,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+
+test-spark: $(VENV)/.installed-dev
+	$(IN_VENV) pytest tests/spark $(ARGS)
 
 test-old: $(VENV)/.installed-dev
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -o faulthandler_timeout=600 tests/old $(ARGS)

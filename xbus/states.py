@@ -32,6 +32,19 @@ class DeliveryState(StrEnum):
     """Delivered, dropped by a person, or parked and sent again as another envelope: the row goes."""
 
 
+class AttemptState(StrEnum):
+    """How far a bulk worker has come with the output of a node for an event; where there is no attempt, nowhere."""
+
+    BUILDING = "building"
+    """Its worker makes it, and renews its lease meanwhile."""
+    READY = "ready"
+    """All of it is here and was checked: it serves every run of the event."""
+    FAILED = "failed"
+    """Its worker said that it can't."""
+    ABANDONED = "abandoned"
+    """Its worker was not heard of in time, or nobody wants it any more: what it still writes counts for nothing."""
+
+
 class ItemState(StrEnum):
     """What became of an item that a recipient refused and that was parked alone, the rest of its event going on."""
 
@@ -108,6 +121,13 @@ DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
     ),
     DeliveryState.PARKED: frozenset({DeliveryState.RETRY, DeliveryState.HELD, DeliveryState.SETTLED}),
     DeliveryState.SETTLED: frozenset(),
+}
+
+ATTEMPT_MOVES: Mapping[AttemptState, frozenset[AttemptState]] = {
+    AttemptState.BUILDING: frozenset({AttemptState.READY, AttemptState.FAILED, AttemptState.ABANDONED}),
+    AttemptState.READY: frozenset(),
+    AttemptState.FAILED: frozenset(),
+    AttemptState.ABANDONED: frozenset(),
 }
 
 ITEM_MOVES: Mapping[ItemState, frozenset[ItemState]] = {

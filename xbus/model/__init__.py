@@ -1,6 +1,7 @@
 """The tables of the bus, every column explained; no behaviour."""
 
 from xbus.model.base import metadata
+from xbus.model.bulk import bulk_attempt, bulk_segment
 from xbus.model.configuration import (
     configuration,
     edge,
@@ -21,6 +22,8 @@ from xbus.model.journal import envelope, envelope_role, event, head, reply, segm
 from xbus.model.session import registration, session
 
 __all__ = [
+    "bulk_attempt",
+    "bulk_segment",
     "configuration",
     "correction",
     "cursor",

@@ -1,0 +1,54 @@
+"""What becomes of a bulk worker's attempts."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from xbus.states import AttemptState
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAttempt:
+    """A bulk worker is about to be asked for the output of a node for an event.
+
+    Answered True, or False where another attempt of the same output counts already: then nothing is written.
+    """
+
+    attempt_id: UUID
+    event_id: UUID
+    node_id: int
+    role_id: int
+    at: datetime
+    lease_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RenewAttempt:
+    """Its worker gave a sign of life; nothing happens to one that is not building any more."""
+
+    attempt_id: UUID
+    lease_until: datetime
+    progress: float
+
+
+@dataclass(frozen=True, slots=True)
+class EndAttempt:
+    """It is over. Answered whether it was building until now: else nothing is written.
+
+    Args:
+        state: READY, FAILED or ABANDONED.
+        code: why it came to nothing; None where it is ready.
+        cause: the same in a sentence.
+        items: how many its segments hold; None unless ready.
+        data_bytes: how many their data take, which is added to what the journal holds; None unless ready.
+        hash: over their hashes; None unless ready.
+    """
+
+    attempt_id: UUID
+    state: AttemptState
+    at: datetime
+    code: str | None = None
+    cause: str | None = None
+    items: int | None = None
+    data_bytes: int | None = None
+    hash: bytes | None = None

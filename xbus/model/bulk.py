@@ -1,0 +1,86 @@
+"""What bulk workers make of whole events: they read an event's segments and write what comes of it by themselves."""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+
+from xbus.model.base import Timestamp, metadata
+
+bulk_attempt = Table(
+    "bulk_attempt",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("event_id", ForeignKey("event.id"), nullable=False),
+    Column("node_id", ForeignKey("node.id"), nullable=False, comment="The node of the event's graph that it is for."),
+    Column("role_id", ForeignKey("role.id"), nullable=False, comment="The worker role that it was handed over to."),
+    Column(
+        "state",
+        String(16),
+        CheckConstraint("state IN ('building', 'ready', 'failed', 'abandoned')", name="state"),
+        nullable=False,
+        comment="xbus.states.AttemptState.",
+    ),
+    Column("started_at", Timestamp, nullable=False),
+    Column("lease_until", Timestamp, nullable=False, comment="Until then its worker must have given a sign of life."),
+    Column(
+        "progress", Float, nullable=False, server_default="0", comment="How far it is, from 0 to 1, as it said last."
+    ),
+    Column("ended_at", Timestamp, comment="When it came out of state building."),
+    Column("code", String(64), comment="Why it came to nothing; null where it did not."),
+    Column("cause", Text, comment="Why it came to nothing, in a sentence; null where it did not."),
+    Column("items", BigInteger, comment="How many items its segments hold together; null unless ready."),
+    Column("bytes", BigInteger, comment="How many bytes its segments' data take together; null unless ready."),
+    Column(
+        "hash",
+        LargeBinary(32),
+        comment="SHA-256 over the hashes of its segments, in the order of part and number; null unless ready.",
+    ),
+    # What makes an output unique: of an event and a node there is at most one attempt that counts.
+    Index(
+        "ix_bulk_attempt_live",
+        "event_id",
+        "node_id",
+        unique=True,
+        sqlite_where=text("state IN ('building', 'ready')"),
+        postgresql_where=text("state IN ('building', 'ready')"),
+    ),
+    Index("ix_bulk_attempt_event_id", "event_id"),
+    Index("ix_bulk_attempt_state", "state"),
+    comment="An attempt of a bulk worker to make the output of a node for an event; what is ready serves every run.",
+)
+
+bulk_segment = Table(
+    "bulk_segment",
+    metadata,
+    Column("attempt_id", ForeignKey("bulk_attempt.id"), primary_key=True),
+    Column("part", Integer, primary_key=True, comment="Parts are written side by side, each in one transaction."),
+    Column("number", Integer, primary_key=True, comment="Its place in the part, from 0."),
+    Column("items", Integer, nullable=False, comment="How many items it holds."),
+    Column("data", LargeBinary, nullable=False, comment="As in segment: each item as a msgpack bin."),
+    Column("hash", LargeBinary(32), nullable=False, comment="SHA-256 of data."),
+    Column(
+        "first_index",
+        BigInteger,
+        nullable=False,
+        comment="The index of the item that its first item was made of, where sources is null; else 0.",
+    ),
+    Column(
+        "sources",
+        LargeBinary,
+        comment="For each item, as 8 bytes little endian, the index of the event's item that it was made of; -1 where "
+        "it was made of several, or of none in particular. Null where they are first_index, first_index + 1 and so on.",
+    ),
+    comment="A run of consecutive items of a bulk worker's output; it counts as soon as its attempt is ready.",
+)
