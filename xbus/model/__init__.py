@@ -1,5 +1,6 @@
 """The tables of the bus, every column explained; no behaviour."""
 
+from xbus.model.archive import archive_file, archive_run, archived_envelope, archived_event
 from xbus.model.base import metadata
 from xbus.model.bulk import bulk_attempt, bulk_segment
 from xbus.model.configuration import (
@@ -22,6 +23,10 @@ from xbus.model.journal import envelope, envelope_role, event, head, reply, segm
 from xbus.model.session import registration, session
 
 __all__ = [
+    "archive_file",
+    "archive_run",
+    "archived_envelope",
+    "archived_event",
     "bulk_attempt",
     "bulk_segment",
     "configuration",

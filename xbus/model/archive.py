@@ -1,0 +1,86 @@
+"""Where the items of settled envelopes are that were moved out of the journal: in Parquet files, which rows here tell of."""
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+
+from xbus.model.base import Timestamp, metadata
+
+archive_run = Table(
+    "archive_run",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("started_at", Timestamp, nullable=False),
+    Column("lease_until", Timestamp, nullable=False, comment="Until then it must have given a sign of life."),
+    Column("ended_at", Timestamp, comment="When it ended, or another took its place; null while it goes on."),
+    Index(
+        "ix_archive_run_open",
+        "ended_at",
+        sqlite_where=text("ended_at IS NULL"),
+        postgresql_where=text("ended_at IS NULL"),
+    ),
+    comment="A command that archives or restores; one goes on at a time.",
+)
+
+archive_file = Table(
+    "archive_file",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("run_id", ForeignKey("archive_run.id"), nullable=False, comment="Which run writes it, or wrote it."),
+    Column("event_type_id", ForeignKey("event_type.id"), nullable=False, comment="All its events are of this type."),
+    Column("location", Text, nullable=False, comment="Its whole address, a path or a URI."),
+    Column(
+        "state",
+        String(16),
+        CheckConstraint("state IN ('writing', 'kept')", name="state"),
+        nullable=False,
+        comment="writing: whatever is there does not count, and is removed if its run dies; kept: checked, for good.",
+    ),
+    Column("first_position", BigInteger, nullable=False, comment="The lowest position of an envelope in it."),
+    Column("last_position", BigInteger, nullable=False, comment="The highest position of an envelope in it."),
+    Column("items", BigInteger, nullable=False, comment="How many rows it has, one for each item."),
+    Column("bytes", BigInteger, comment="How large it is; null while it is written."),
+    Index("ix_archive_file_event_type_id_last_position", "event_type_id", "last_position"),
+    Index("ix_archive_file_state", "state"),
+    comment="A Parquet file of items of one event type and one day.",
+)
+
+archived_envelope = Table(
+    "archived_envelope",
+    metadata,
+    Column("envelope_id", ForeignKey("envelope.id"), primary_key=True),
+    Column("archived_at", Timestamp, nullable=False, comment="From when on its files are what counts."),
+    Column(
+        "removed_at", Timestamp, comment="When the last of its segments was removed; null before that, or restored."
+    ),
+    Column("restored_at", Timestamp, comment="Since when its segments are all there again; null where they are not."),
+    Index(
+        "ix_archived_envelope_due",
+        "archived_at",
+        sqlite_where=text("removed_at IS NULL"),
+        postgresql_where=text("removed_at IS NULL"),
+    ),
+    comment="A received envelope whose items are in files. Its other rows stay.",
+)
+
+archived_event = Table(
+    "archived_event",
+    metadata,
+    Column("event_id", ForeignKey("event.id"), primary_key=True),
+    Column("file_id", ForeignKey("archive_file.id"), nullable=False, comment="Where all its items are."),
+    Column("segments", Integer, nullable=False, comment="How many segments they make."),
+    Column("hash", LargeBinary(32), nullable=False, comment="SHA-256 over the hashes of its segments in index order."),
+    Index("ix_archived_event_file_id", "file_id"),
+    comment="An event whose items are in a file; an event without items is in none.",
+)
