@@ -1,4 +1,4 @@
-"""Receiving: subclass ``Worker`` or ``Consumer``, and ``run`` it.
+"""Receiving: subclass ``Worker``, ``BulkWorker`` or ``Consumer``, and ``run`` it.
 
 An item's way through this package: the broker calls a verb of ``RecipientApi``, which gives a job to the ``Desk``;
 there the ``Delivery`` of the envelope lets the author's method see it, and what a worker answers goes back by
@@ -6,6 +6,7 @@ there the ``Delivery`` of the envelope lets the author's method see it, and what
 """
 
 from xbus.recipient.base import Consumer, Recipient, Worker
+from xbus.recipient.bulk import BulkWorker, Handover, Made
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.refusal import Refusal
@@ -13,10 +14,13 @@ from xbus.recipient.running import ServeOptions, run, serve
 
 __all__ = [
     "Batch",
+    "BulkWorker",
     "Consumer",
     "Envelope",
     "Event",
+    "Handover",
     "Item",
+    "Made",
     "Recipient",
     "Refusal",
     "ServeOptions",

@@ -13,11 +13,13 @@ from typing import Any, TypeAlias
 from xbus.clock import Clock
 from xbus.errors import Failed, Refused
 from xbus.recipient.base import Consumer, Recipient, Worker
+from xbus.recipient.bulk import BulkWorker, Handover
 from xbus.recipient.calls import Calls
 from xbus.recipient.connections import Connections
 from xbus.recipient.delivery import Delivery, failure_of
 from xbus.recipient.desk import Desk
 from xbus.recipient.item import Batch, Item
+from xbus.recipient.jobs import Jobs
 from xbus.recipient.outputs import wire_batches
 from xbus.rpc.dispatch import verb
 
@@ -42,6 +44,7 @@ class RecipientApi:
         clock: tells the time.
         on_worker_ready: called when a worker may get another event, of a broker that does not send batches.
         caller: tells by which connection the call came that is carried out now.
+        jobs: what a bulk worker is at; None for any other recipient.
 
     Attributes:
         max_batch_bytes: the largest batch of items out that the broker takes.
@@ -57,6 +60,7 @@ class RecipientApi:
         clock: Clock,
         on_worker_ready: Callable[[], None],
         caller: Callable[[], bytes],
+        jobs: Jobs | None = None,
     ) -> None:
         self.max_batch_bytes = MAX_BATCH_BYTES
         self.is_closing = False
@@ -68,6 +72,7 @@ class RecipientApi:
         self._clock = clock
         self._on_worker_ready = on_worker_ready
         self._caller = caller
+        self._jobs = jobs
         self._connections = Connections()
         self._start_date = clock.now()
         self._deliveries: dict[str, Delivery] = {}
@@ -75,15 +80,20 @@ class RecipientApi:
         self._steps_of_old = 0
 
     def work(self) -> list[dict[str, Any]]:
-        """What is under way, for a heartbeat: one map for each envelope that is open, or about to be rolled back."""
+        """What is under way, for a heartbeat: one map for each envelope that is open, or about to be rolled back, and
+        for each output that is being made."""
         deliveries = [*self._deliveries.values(), *self._stopping]
         steps = self._desk.steps + self._steps_of_old + sum(delivery.steps for delivery in deliveries)
-        return [delivery.work(steps) for delivery in deliveries]
+        outputs = [] if self._jobs is None else self._jobs.work()
+        return [delivery.work(steps) for delivery in deliveries] + outputs
 
     @verb("get_metadata")
     def get_metadata(self) -> dict[str, Any]:
         """Who this is, and that it takes batches. The broker asks this first by each of its connections."""
         self._connections.introduce(self._caller())
+        abilities: dict[str, Any] = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
+        if isinstance(self._recipient, BulkWorker) and self._jobs is not None:
+            abilities["bulk"] = {"min_items": self._recipient.min_bulk_items, "attempts": self._jobs.attempts}
         return {
             "name": self._recipient.name or type(self._recipient).__name__,
             "version": float(self._recipient.version),
@@ -91,7 +101,7 @@ class RecipientApi:
             "host": socket.gethostname(),
             "start_date": self._start_date.isoformat(),
             "local_time": self._clock.now().isoformat(),
-            "xbus": {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True},
+            "xbus": abilities,
         }
 
     @verb("ping")
@@ -158,6 +168,17 @@ class RecipientApi:
             answer.add_done_callback(lambda done: self._close_if_committed(envelope_id, done))
         return answer
 
+    @verb("xbus.take_output")
+    def take_output(self, envelope_id: str, event_id: str, type_name: str, handover: Any) -> tuple[bool]:
+        """A bulk worker is to make the output for an event by itself; it tells when it is made."""
+        self._check_caller()
+        if self._jobs is None:
+            raise Refused("this recipient takes no events as a whole", code="no_bulk_worker")
+        if self.is_closing:
+            raise Failed("the recipient is about to stop", "ask again later", code="recipient_stopping")
+        self._jobs.take(Handover.of_wire(envelope_id, event_id, type_name, handover), _lease(handover))
+        return (True,)
+
     @verb("send_item")
     def send_item(self, envelope_id: str, event_id: str, indices: list[Any], data: bytes) -> Answer:
         """The same for one item, from a broker that does not send batches."""
@@ -217,6 +238,8 @@ class RecipientApi:
     def stop_envelope(self, envelope_id: str) -> "asyncio.Future[bool]":
         """Roll back, also an envelope that is not known here: a crash may have left something of it."""
         self._check_caller()
+        if self._jobs is not None:
+            self._jobs.stop(envelope_id)
         return self._stop(envelope_id)
 
     def _stop(self, envelope_id: str) -> "asyncio.Future[bool]":
@@ -294,3 +317,10 @@ class RecipientApi:
         if not self._deliveries:
             self.idle.set()
         return delivery
+
+
+def _lease(handover: Any) -> float:
+    match handover:
+        case {"lease": (int() | float()) as seconds} if seconds > 0:
+            return float(seconds)
+    raise Refused("what is handed over says no lease in seconds", code="bad_handover")

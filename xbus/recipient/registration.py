@@ -81,7 +81,7 @@ class Registration:
 
     def tell_ready(self) -> None:
         """Tell a broker that does not send batches that a worker may get another event."""
-        self._call("xbus.ready").add_done_callback(_log_failure)
+        self.call("xbus.ready").add_done_callback(_log_failure)
 
     async def log_out(self) -> None:
         """Give the place up, if there is one; a broker that does not answer will notice by itself."""
@@ -100,7 +100,7 @@ class Registration:
         api.max_batch_bytes = answer["max_batch_bytes"]
         self._wanted_seconds = answer.get("heartbeat", 0)
         await api.roll_back_all()
-        await self._call("xbus.register_node", uri)
+        await self.call("xbus.register_node", uri)
         logger.info("registered", extra={"action": "recipient_registered", "uri": uri})
 
     async def _until_forgotten(self, api: RecipientApi) -> None:
@@ -119,7 +119,7 @@ class Registration:
 
     def _heartbeat(self, api: RecipientApi) -> "asyncio.Future[Any]":
         # A broker of before takes no second argument; it does not say either that it wants heartbeats.
-        return self._call("xbus.heartbeat", api.work()) if self._wanted_seconds else self._call("xbus.heartbeat")
+        return self.call("xbus.heartbeat", api.work()) if self._wanted_seconds else self.call("xbus.heartbeat")
 
     async def _pause(self) -> None:
         seconds = min(self._heartbeat_seconds, self._wanted_seconds or self._heartbeat_seconds)
@@ -130,7 +130,8 @@ class Registration:
             pass  # nothing happened; ask all the same
         self._doubt.clear()
 
-    def _call(self, name: str, *arguments: Any) -> "asyncio.Future[Any]":
+    def call(self, name: str, *arguments: Any) -> "asyncio.Future[Any]":
+        """Call the back with the token that we have now."""
         return self._client.call(name, self._token, *arguments, timeout=ANSWER_SECONDS)
 
 

@@ -87,7 +87,9 @@ async def serve(
         exit_stack.callback(context.destroy)
         registration = Registration(context, back_url, login, password, heartbeat_seconds, clock)
         exit_stack.callback(registration.close)
-        service = Service(context, author, login, clock, on_worker_ready=registration.tell_ready)
+        service = Service(
+            context, author, login, clock, on_worker_ready=registration.tell_ready, call=registration.call
+        )
         exit_stack.callback(service.close)
         endpoint = await service.start(bind)
         uri = (advertise or endpoint).replace("{port}", endpoint.rpartition(":")[2])

@@ -8,8 +8,10 @@ from typing import Any
 from xbus.clock import Clock
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.base import Recipient
+from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import Calls
 from xbus.recipient.desk import Desk
+from xbus.recipient.jobs import Call, Jobs
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server
@@ -32,14 +34,24 @@ class Service:
         login: the role's login, for names in the log.
         clock: tells the time.
         on_worker_ready: see ``RecipientApi``.
+        call: calls the back, with the token of the role.
     """
 
     def __init__(
-        self, context: Context, author: Recipient, login: str, clock: Clock, on_worker_ready: Callable[[], None]
+        self,
+        context: Context,
+        author: Recipient,
+        login: str,
+        clock: Clock,
+        on_worker_ready: Callable[[], None],
+        call: Call,
     ) -> None:
         self._desk = Desk(f"recipient {login}")
         self._calls = Calls(author, self._desk)
-        self.api = RecipientApi(author, self._calls, self._desk, clock, on_worker_ready, lambda: self._server.caller)
+        self._jobs = Jobs(author, call) if isinstance(author, BulkWorker) else None
+        self.api = RecipientApi(
+            author, self._calls, self._desk, clock, on_worker_ready, lambda: self._server.caller, self._jobs
+        )
         self._server = Server(
             context, Dispatch(self.api), name=f"recipient {login}", max_message_bytes=MAX_MESSAGE_BYTES, clock=clock
         )
@@ -61,6 +73,8 @@ class Service:
         self.api.is_closing = True
         if not await _within(seconds, self.api.idle.wait()):
             logger.warning("envelopes still open, rolling back", extra={"action": "recipient_stop_timeout"})
+        if self._jobs is not None:
+            await self._jobs.close()
 
     async def stop(self) -> None:
         """Roll back what is open still, and let the author close what was opened."""
@@ -73,6 +87,8 @@ class Service:
         self._desk.close()
 
     async def _stop_author(self) -> None:
+        if self._jobs is not None:
+            await self._jobs.close()
         await self.api.roll_back_all()
         await self._desk.give(self._calls.stop)
 

@@ -1,0 +1,225 @@
+"""What a bulk worker is at: each output is made, its lease kept, and told of until that is answered."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from xbus.errors import CallError, Failed, JournalUnavailable, Refused
+from xbus.recipient.bulk import BulkWorker, Handover
+from xbus.recipient.refusal import Refusal
+
+logger = logging.getLogger(__name__)
+
+RENEWALS = 3
+"""How often a lease is renewed before it would be over: so many renewals may come to nothing."""
+
+FIRST_DELAY_SECONDS = 0.2
+LONGEST_DELAY_SECONDS = 5.0
+"""How long it takes to tell the broker again what it has not answered."""
+
+FAREWELL_SECONDS = 2.0
+"""How long the answer is awaited when it is told that the recipient stops."""
+
+MOST_INDICES = 1_000
+MESSAGE_CHARACTERS = 1_000
+"""What is told of one reason of a refusal: the broker keeps no more."""
+
+MOST_TOLD = 100_000
+"""So many characters and indices all reasons may have together: the broker reads messages up to a megabyte."""
+
+Told = dict[str, Any]
+
+Call = Callable[..., Awaitable[Any]]
+"""Calls a verb of the back, with the token and these arguments."""
+
+
+@dataclass(eq=False)
+class Job:
+    """An output that is being made.
+
+    Args:
+        lease: for how many seconds the broker waits for a sign of life.
+    """
+
+    handover: Handover
+    lease: float
+    fraction: float = 0.0
+    steps: int = 0
+    is_stopping: bool = False
+    task: "asyncio.Task[None] | None" = None
+
+    def tell(self, fraction: float) -> None:
+        """Take note of how far it is; from any thread."""
+        self.fraction = min(1.0, max(0.0, float(fraction)))
+        self.steps += 1
+
+    def cancel(self) -> None:
+        """Break it off."""
+        if self.task is not None:
+            self.task.cancel()
+
+
+class Jobs:
+    """All outputs that a bulk worker makes just now.
+
+    Registering anew does not touch them, nor does a restart of the broker: they end by themselves, or when the broker
+    says that an output is not wanted.
+
+    Args:
+        worker: the author's.
+        call: calls the back.
+    """
+
+    def __init__(self, worker: BulkWorker, call: Call) -> None:
+        self._worker = worker
+        self._call = call
+        self._jobs: dict[UUID, Job] = {}
+
+    @property
+    def attempts(self) -> list[str]:
+        """The ids of the attempts that go on."""
+        return [str(attempt_id) for attempt_id in self._jobs]
+
+    def work(self) -> list[dict[str, Any]]:
+        """What a heartbeat tells of them."""
+        return [
+            {
+                "attempt_id": str(attempt_id),
+                "event_id": str(job.handover.event_id),
+                "progress": job.steps,
+                "done": int(100 * job.fraction),
+                "of": 100,
+            }
+            for attempt_id, job in self._jobs.items()
+        ]
+
+    def take(self, handover: Handover, lease: float) -> None:
+        """Begin to make an output; one that is being made already goes on."""
+        if handover.attempt_id in self._jobs:
+            return
+        job = self._jobs[handover.attempt_id] = Job(handover, lease)
+        job.task = asyncio.get_running_loop().create_task(self._carry_out(job), name=f"output {handover.attempt_id}")
+
+    def stop(self, envelope_id: str) -> None:
+        """Break off what is being made for an envelope; the broker is told."""
+        for job in self._jobs.values():
+            if str(job.handover.envelope_id) == envelope_id:
+                job.is_stopping = True
+                job.cancel()
+
+    async def close(self) -> None:
+        """Break off everything, and tell the broker that others may make it."""
+        jobs = list(self._jobs.values())
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*(job.task for job in jobs if job.task is not None), return_exceptions=True)
+        gone = _failure("transient", "recipient_stopping", "the recipient is about to stop")
+        farewells = [
+            asyncio.ensure_future(self._call("xbus.output_failed", str(job.handover.attempt_id), gone)) for job in jobs
+        ]
+        if farewells:
+            _, late = await asyncio.wait(farewells, timeout=FAREWELL_SECONDS)
+            for farewell in late:
+                farewell.cancel()
+            # What was not heard is noticed by the lease.
+            await asyncio.gather(*farewells, return_exceptions=True)
+
+    async def _carry_out(self, job: Job) -> None:
+        keeping = asyncio.get_running_loop().create_task(self._keep(job), name="lease of an output")
+        try:
+            verb, told = await self._outcome(job)
+            await self._tell(job, verb, told)
+        except asyncio.CancelledError:
+            _log("output_cancelled", "an output is not made", job)
+            if job.is_stopping:
+                stopped = _failure("transient", "envelope_stopped", "the envelope was stopped")
+                await self._tell(job, "xbus.output_failed", stopped)
+        except Exception:
+            # It must not be held for being made; the lease tells the broker.
+            logger.exception("an output was lost", extra=_extra("output_lost", job))
+        finally:
+            keeping.cancel()
+            self._jobs.pop(job.handover.attempt_id, None)
+
+    async def _outcome(self, job: Job) -> tuple[str, Told]:
+        """The verb that tells what came of it, and what it tells."""
+        try:
+            made = await self._worker.make_output(job.handover, job.tell)
+        except Refusal as refusal:
+            _log("output_refused", "the recipient refused an event", job, refusal)
+            return "xbus.output_failed", _failure("permanent", refusal.code, refusal.cause, refusal.errors)
+        except (Failed, JournalUnavailable) as error:
+            _log("output_failed", "an output can't be made now", job, error)
+            return "xbus.output_failed", _failure("transient", error.code, error.cause)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return "xbus.output_failed", _failure("transient", "cancelled", "something else broke it off")
+        except Exception as error:
+            logger.exception("the recipient's code failed", extra=_extra("recipient_failed", job))
+            return "xbus.output_failed", _failure("permanent", "recipient_failed", f"{type(error).__name__}: {error}")
+        job.tell(1.0)
+        return "xbus.output_ready", {"items": made.items, "bytes": made.data_bytes, "hash": made.hash}
+
+    async def _keep(self, job: Job) -> None:
+        """Renew the lease until it is broken off, as soon as the broker says that nobody wants it."""
+        seconds = job.lease / RENEWALS
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                answer = await self._call("xbus.renew_output", str(job.handover.attempt_id), job.fraction)
+            except CallError as error:
+                # The broker is away, or does not know our new token yet: it is for it to say when the lease is over.
+                logger.info("lease not renewed: %s", error, extra=_extra("lease_not_renewed", job))
+                seconds = min(1.0, job.lease / RENEWALS)
+                continue
+            seconds = job.lease / RENEWALS
+            if not answer["wanted"]:
+                _log("output_unwanted", "nobody wants an output any more", job)
+                job.cancel()
+                return
+
+    async def _tell(self, job: Job, verb: str, told: Told) -> None:
+        """Tell the broker until it has answered."""
+        delay = FIRST_DELAY_SECONDS
+        while True:
+            try:
+                answer = await self._call(verb, str(job.handover.attempt_id), told)
+            except CallError as error:
+                if isinstance(error, Refused) and error.code != "session_unknown":
+                    logger.error("the broker refuses what is told: %s", error, extra=_extra("output_untold", job))
+                    return
+                logger.info("the broker has not answered: %s", error, extra=_extra("output_untold", job))
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, LONGEST_DELAY_SECONDS)
+                continue
+            if not answer["accepted"]:
+                _log("output_unwanted", "nobody waits for what is told of an output", job)
+            return
+
+
+def _failure(kind: str, code: str, message: str, errors: Sequence[tuple[list[int], str]] = ()) -> Told:
+    told: list[tuple[list[int], str]] = []
+    room = MOST_TOLD
+    for indices, said in errors:
+        told.append((indices[:MOST_INDICES], said[:MESSAGE_CHARACTERS]))
+        room -= len(told[-1][0]) + len(told[-1][1])
+        if room < 0:
+            break
+    return {"class": kind, "code": code, "message": message[:MESSAGE_CHARACTERS], "errors": told}
+
+
+def _extra(action: str, job: Job) -> dict[str, str]:
+    ids = job.handover
+    return {"action": action, "envelope_id": str(ids.envelope_id), "attempt_id": str(ids.attempt_id)}
+
+
+def _log(action: str, message: str, job: Job, error: Exception | None = None) -> None:
+    if error is None:
+        logger.info(message, extra=_extra(action, job))
+    else:
+        logger.warning("%s: %s", message, error, extra=_extra(action, job))
