@@ -14,7 +14,7 @@ from xbus import model
 from xbus.broker.journal.database import check_durable, journal_errors
 from xbus.broker.journal.statements import carry_out
 from xbus.broker.journal.statements.common import Prepared
-from xbus.broker.journal.writes import Append, StartEvent, Write
+from xbus.broker.journal.writes import Append, EndAttempt, StartEvent, Write
 from xbus.errors import EventIdTaken, JournalError, JournalUnavailable, XbusError
 
 log = logging.getLogger(__name__)
@@ -201,6 +201,7 @@ class Committer:
         try:
             with journal_errors(), self._connected().begin():
                 answers = carry_out(self._connected(), group, self._max_segment_bytes)
+                data_bytes += _ready_bytes(group, answers)
                 self._stamp(data_bytes)
                 committing = True
         except JournalUnavailable as error:
@@ -285,6 +286,15 @@ class Committer:
     def close(self) -> None:
         """Give the connection up."""
         self._disconnect()
+
+
+def _ready_bytes(group: Sequence[Write], answers: Sequence[Any]) -> int:
+    """How much data bulk workers wrote that counts from this group on."""
+    return sum(
+        write.data_bytes or 0
+        for write, answer in zip(group, answers, strict=True)
+        if type(write) is EndAttempt and answer
+    )
 
 
 def _away() -> JournalUnavailable:

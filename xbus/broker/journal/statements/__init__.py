@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from xbus.broker.journal import writes
 from xbus.broker.journal.segments import gather
-from xbus.broker.journal.statements import closing, emission, presence, progress, repeating, replies, sessions
+from xbus.broker.journal.statements import bulk, closing, emission, presence, progress, repeating, replies, sessions
 
 Handler = Callable[[sa.Connection, Any], list[Any] | None]
 
@@ -33,6 +33,9 @@ _HANDLERS: dict[type, Handler] = {
     writes.Progress: progress.progress,
     writes.NotePresence: presence.note,
     writes.FollowOrder: progress.follow_order,
+    writes.BeginAttempt: bulk.begin,
+    writes.RenewAttempt: bulk.renew,
+    writes.EndAttempt: bulk.end,
     # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
     writes.Repeat: repeating.repeat,
     writes.Seal: closing.seal,
@@ -52,7 +55,8 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write], max_segm
         max_segment_bytes: gathered segments are not made larger than this.
 
     Returns:
-        An answer for each call, in the same order: a ``Receipt`` for a seal or a repeat, else None.
+        An answer for each call, in the same order: a ``Receipt`` for a seal or a repeat, whether it
+        took effect for what becomes of an attempt, else None.
 
     Raises:
         JournalError: one of the calls can't be carried out; nothing of the group may be committed.

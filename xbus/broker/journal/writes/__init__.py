@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt, RenewAttempt
 from xbus.broker.journal.writes.emission import (
     Append,
     Cancel,
@@ -56,6 +57,9 @@ Write: TypeAlias = (
     | Progress
     | NotePresence
     | FollowOrder
+    | BeginAttempt
+    | RenewAttempt
+    | EndAttempt
 )
 
 
@@ -72,11 +76,13 @@ def write_size(write: Write) -> int:
 __all__ = [
     "Append",
     "AskReply",
+    "BeginAttempt",
     "CallOffAsks",
     "Cancel",
     "Decided",
     "Delivery",
     "DeliveryMove",
+    "EndAttempt",
     "EndEvent",
     "EndSession",
     "Failure",
@@ -90,6 +96,7 @@ __all__ = [
     "Progress",
     "Receipt",
     "Register",
+    "RenewAttempt",
     "RenewSessions",
     "Repeat",
     "RepeatedEvent",

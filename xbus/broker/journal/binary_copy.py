@@ -1,0 +1,88 @@
+"""PostgreSQL's binary COPY format, written and read; pure.
+
+The format is that of PostgreSQL's documentation, "COPY", "Binary Format": a header, for each row the number of fields
+and each field with its length before it (-1 for null), and a closing -1. Side files (``side_files.py``) hold the same.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, TypeAlias
+
+from xbus.errors import JournalError
+
+HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
+END = struct.pack("!h", -1)
+
+Field: TypeAlias = bytes | None
+
+_COUNT = struct.Struct("!h")
+_LENGTH = struct.Struct("!i")
+_NULL = _LENGTH.pack(-1)
+
+
+def pack_row(fields: Sequence[Field]) -> list[bytes]:
+    """A row in pieces, to be joined with those of others: so a large field is copied only once."""
+    pieces = [_COUNT.pack(len(fields))]
+    for field in fields:
+        if field is None:
+            pieces.append(_NULL)
+        else:
+            pieces += (_LENGTH.pack(len(field)), field)
+    return pieces
+
+
+def unpack_rows(data: memoryview) -> Iterator[list[Field]]:
+    """The rows of a whole COPY, each as its fields.
+
+    Raises:
+        JournalError: it is broken off, or none.
+    """
+    place = len(HEADER)
+    if data[:place] != HEADER:
+        raise broken_off()
+    try:
+        while (count := _COUNT.unpack_from(data, place)[0]) != -1:
+            place += 2
+            fields: list[Field] = []
+            for _ in range(count):
+                length = _LENGTH.unpack_from(data, place)[0]
+                place += 4
+                if length < 0:
+                    fields.append(None)
+                    continue
+                field = bytes(data[place : place + length])
+                if len(field) != length:
+                    raise broken_off()
+                fields.append(field)
+                place += length
+            yield fields
+    except struct.error:
+        raise broken_off() from None
+
+
+def read_row(file: BinaryIO) -> list[Field] | None:
+    """The next row of a file that stands behind its header or behind a row; None at the end.
+
+    Raises:
+        JournalError: it is broken off.
+    """
+    (count,) = _COUNT.unpack(_read(file, 2))
+    if count == -1:
+        return None
+    fields: list[Field] = []
+    for _ in range(count):
+        (length,) = _LENGTH.unpack(_read(file, 4))
+        fields.append(None if length < 0 else _read(file, length))
+    return fields
+
+
+def _read(file: BinaryIO, size: int) -> bytes:
+    found = file.read(size)
+    if len(found) != size:
+        raise broken_off()
+    return found
+
+
+def broken_off() -> JournalError:
+    """The error of data that ends where it must not."""
+    return JournalError("rows in PostgreSQL's binary format are broken off", "read them again")

@@ -1,0 +1,138 @@
+"""Files beside an SQLite journal, in which executors leave the parts of an output: only one process writes to the
+journal at a time, so the broker takes them over.
+
+``xbus.db.bulk/<attempt>/<part>.segments`` holds the rows of a part as PostgreSQL's COPY would take them. It is there
+from the moment on that all of it is on the disk; what is still being written has another name.
+"""
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus.errors import JournalUnavailable
+from xbus.ids import parse_uuid
+
+SUFFIX = ".segments"
+
+
+def folder_of(url: sa.URL) -> Path | None:
+    """Where the side files of a journal lie; None for one that needs none: PostgreSQL, and SQLite in memory."""
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        return None
+    assert url.database is not None
+    return Path(os.path.abspath(url.database) + ".bulk")
+
+
+def absolute(url: str) -> str:
+    """The URL of a journal, to be used in other folders too: that of an SQLite file names it from the root on."""
+    parsed = sa.make_url(url)
+    if folder_of(parsed) is None or parsed.database is None or parsed.database.startswith("file:"):
+        return url
+    return parsed.set(database=os.path.abspath(parsed.database)).render_as_string(hide_password=False)
+
+
+def path_of(folder: Path, attempt_id: UUID, part: int) -> Path:
+    """The file of a part."""
+    return folder / str(attempt_id) / f"{part}{SUFFIX}"
+
+
+def parts_of(folder: Path, attempt_id: UUID) -> list[int]:
+    """The parts of an attempt that are there, in order."""
+    try:
+        names = os.listdir(folder / str(attempt_id))
+    except FileNotFoundError:
+        return []
+    stems = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator["NewFile"]:
+    """A file that takes its name when it is left without an error, in the place of one that has it; else nothing stays.
+
+    Raises:
+        JournalUnavailable: the disk is full, or the folder can't be written.
+    """
+    with disk_errors():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.unfinished")
+        file = unfinished.open("xb")
+    try:
+        with file:
+            yield NewFile(file)
+            with disk_errors():
+                file.flush()
+                os.fsync(file.fileno())
+        with disk_errors():
+            os.replace(unfinished, path)
+            _sync_folder(path.parent)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+class NewFile:
+    """A file that is being written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, pieces: Iterable[bytes]) -> None:
+        """Write some pieces behind what is there.
+
+        Raises:
+            JournalUnavailable: the disk is full.
+        """
+        with disk_errors():
+            self._file.writelines(pieces)
+
+
+def _sync_folder(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def attempts_with_files(folder: Path) -> list[UUID]:
+    """The attempts that left files, whatever became of them."""
+    try:
+        found = [parse_uuid(name) for name in os.listdir(folder)]
+    except FileNotFoundError:
+        return []
+    return [attempt_id for attempt_id in found if attempt_id is not None]
+
+
+def remove(folder: Path, attempt_id: UUID) -> None:
+    """Remove all files of an attempt; what can't be removed now stays for the next time."""
+    own = folder / str(attempt_id)
+    try:
+        for path in own.iterdir():
+            path.unlink(missing_ok=True)
+        own.rmdir()
+    except OSError:
+        # An executor that was not told yet that nobody wants it may just have written another one.
+        pass
+
+
+@contextmanager
+def disk_errors() -> Iterator[None]:
+    """Let an error of the disk out as one of the journal.
+
+    Raises:
+        JournalUnavailable: it is full, or can't be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise JournalUnavailable(
+            f"a side file can't be used ({error.strerror or error})",
+            "see that the disk has room and that both broker and worker may write beside the database, then repeat",
+        ) from error
