@@ -1,26 +1,17 @@
 """``python -m examples.demo``: see the package's own words."""
 
-import shutil
-import signal
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 import click
-from sqlalchemy.engine import make_url
 
 from examples.demo import report
 from examples.demo.bus import EMITTER, Bus
 from examples.demo.check import compare
-from examples.demo.failure import DemoFailed
-from examples.demo.program import INTERRUPTIONS
+from examples.demo.delay_counter import file_of
+from examples.demo.flight_store import FILE
+from examples.demo.running import Stopwatch, emptied, run
 from examples.demo.sending import send
 from examples.demo.source import ALL_FLIGHTS, Source
-from xbus.config import load
-from xbus.errors import XbusError
 
 EMBEDDED = "sqlite:///xbus.db"
 
@@ -34,17 +25,7 @@ def main(db: str, flights: int, folder: Path) -> None:
 
     Exit codes: 0 all is there, 1 something is missing or failed, 130 interrupted.
     """
-    for number in INTERRUPTIONS:
-        signal.signal(number, _interrupt)
-    try:
-        is_right = demonstrate(db or EMBEDDED, flights, folder.absolute())
-    except (DemoFailed, XbusError) as error:
-        click.echo(f"The demo failed: {error}", err=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        click.echo("Interrupted; all programs are ended.", err=True)
-        sys.exit(130)
-    sys.exit(0 if is_right else 1)
+    run(lambda: demonstrate(db or EMBEDDED, flights, folder.absolute()))
 
 
 def demonstrate(database: str, flights: int, folder: Path) -> bool:
@@ -57,7 +38,7 @@ def demonstrate(database: str, flights: int, folder: Path) -> bool:
     clock = Stopwatch()
     with clock.measure("download"):
         source = Source(folder / "download", flights)
-    bus = Bus(_emptied(folder / "run"), database)
+    bus = Bus(emptied(folder / "run"), database)
     with clock.measure("set-up"):
         bus.set_up()
         click.echo(f"The bus is set up: {bus.config}")
@@ -69,44 +50,14 @@ def demonstrate(database: str, flights: int, folder: Path) -> bool:
             bus.wait_until_delivered(receipt.envelope_id)
     with clock.measure("check"):
         findings = compare(source, bus.folder, receipt)
-    journal = make_url(load(bus.config).database.url).render_as_string(hide_password=True)
     told = (
         *report.table(findings),
         "",
         report.times(clock.seconds),
-        *report.files(bus.folder, journal, receipt.envelope_id),
+        *report.files(bus, receipt.envelope_id, {"Flights": FILE, "Delays": file_of(receipt.envelope_id)}),
     )
     click.echo("\n".join(("", *told)))
     return all(finding.is_right for finding in findings)
-
-
-class Stopwatch:
-    """Measures the parts of the demo.
-
-    Attributes:
-        seconds: how long each took.
-    """
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def measure(self, part: str) -> Iterator[None]:
-        """Measure what happens in the block."""
-        started = time.monotonic()
-        yield
-        self.seconds[part] = time.monotonic() - started
-
-
-def _emptied(folder: Path) -> Path:
-    """The folder, without what an earlier demo left there."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

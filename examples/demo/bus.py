@@ -5,7 +5,8 @@ import os
 import secrets
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,13 +15,8 @@ from examples.demo.failure import DemoFailed
 from examples.demo.program import Program, script, uninterrupted
 
 CHECKOUT = Path(__file__).parents[2]
-BUS_FILE = Path(__file__).with_name("flights.toml")
 EMITTER = "airport_1"
-RECIPIENTS = {
-    "airline_names_1": "examples.demo.airline_names:AirlineNames",
-    "flight_store_1": "examples.demo.flight_store:FlightStore",
-    "delay_counter_1": "examples.demo.delay_counter:DelayCounter",
-}
+RUN = ("xbus", "recipient", "run")
 READY_SECONDS = 30.0
 DELIVERY_SECONDS = 300.0
 STEP_SECONDS = 0.25
@@ -35,16 +31,41 @@ backsocket = tcp://127.0.0.1:0
 """
 
 
+@dataclass(frozen=True)
+class Plan:
+    """Which bus to run.
+
+    Attributes:
+        file: what ``xbus apply`` reads.
+        recipients: the program of each login, with its arguments but for the login and the broker's address.
+    """
+
+    file: Path
+    recipients: Mapping[str, Sequence[str]]
+
+
+FLIGHTS = Plan(
+    Path(__file__).with_name("flights.toml"),
+    {
+        "airline_names_1": (*RUN, "examples.demo.airline_names:AirlineNames"),
+        "flight_store_1": (*RUN, "examples.demo.flight_store:FlightStore"),
+        "delay_counter_1": (*RUN, "examples.demo.delay_counter:DelayCounter"),
+    },
+)
+
+
 class Bus:
     """A bus with all its programs, from ``with`` to the end of the block.
 
     Args:
         folder: for everything that the programs write; exists, and is empty.
         database: the URL of the journal.
+        plan: which bus it is.
     """
 
-    def __init__(self, folder: Path, database: str) -> None:
+    def __init__(self, folder: Path, database: str, plan: Plan = FLIGHTS) -> None:
         self.folder = folder
+        self._plan = plan
         self.config = folder / "config.ini"
         self.config.write_text(CONFIG.format(database=database))
         self.password = secrets.token_urlsafe()
@@ -56,8 +77,8 @@ class Bus:
     def set_up(self) -> None:
         """Make the journal's tables, apply the bus file, and let everybody in."""
         self._run("setup_xbusbroker", "-c", str(self.config))
-        self._run("xbus", "apply", str(BUS_FILE))
-        for kind, login in (("emitter", EMITTER), *(("role", login) for login in RECIPIENTS)):
+        self._run("xbus", "apply", str(self._plan.file))
+        for kind, login in (("emitter", EMITTER), *(("role", login) for login in self._plan.recipients)):
             self._run("xbus", "password", kind, login, "--stdin", given=self.password)
 
     def __enter__(self) -> "Bus":
@@ -110,8 +131,8 @@ class Bus:
         self._wait_until(ready.exists, "the broker is ready", READY_SECONDS)
         addresses: dict[str, Any] = json.loads(ready.read_text())
         self.front = addresses["front"]
-        for login, recipient in RECIPIENTS.items():
-            self._start(login, "xbus", "recipient", "run", recipient, "--login", login, "--back", addresses["back"])
+        for login, (program, *arguments) in self._plan.recipients.items():
+            self._start(login, program, *arguments, "--login", login, "--back", addresses["back"])
 
     def _stop_all(self) -> list[str]:
         """End the recipients, then the broker; the names of those that did not end well."""

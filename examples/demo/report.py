@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from sqlalchemy.engine import make_url
+
+from examples.demo.bus import Bus
 from examples.demo.check import Finding
-from examples.demo.delay_counter import file_of
-from examples.demo.flight_store import FILE
 from examples.demo.program import script
+from xbus.config import load
 
 
 def table(findings: Iterable[Finding]) -> Iterator[str]:
@@ -24,10 +26,17 @@ def times(seconds: Mapping[str, float]) -> str:
     return f"Time:            {parts}; in all {sum(seconds.values()):.1f} s"
 
 
-def files(folder: Path, database: str, envelope_id: str) -> Iterator[str]:
-    """Where to look further."""
-    yield f"Journal:         {database}"
-    yield f"Flights:         {folder / FILE}"
-    yield f"Delays:          {folder / file_of(envelope_id)}"
-    yield f"Logs:            {folder}/*.log"
-    yield f"Look further:    {script('xbus')} envelope show -c {folder / 'config.ini'} {envelope_id}"
+def files(bus: Bus, envelope_id: str, results: Mapping[str, Path]) -> Iterator[str]:
+    """Where to look further.
+
+    Args:
+        bus: that of the demo.
+        envelope_id: what was sent.
+        results: the files that came of it, in the bus's folder, by what is in them.
+    """
+    journal = make_url(load(bus.config).database.url).render_as_string(hide_password=True)
+    yield f"{'Journal:':<16} {journal}"
+    for what, file in results.items():
+        yield f"{what + ':':<16} {bus.folder / file}"
+    yield f"{'Logs:':<16} {bus.folder}/*.log"
+    yield f"{'Look further:':<16} {script('xbus')} envelope show -c {bus.config} {envelope_id}"

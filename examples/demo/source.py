@@ -25,7 +25,7 @@ Row: TypeAlias = dict[str, str]
 
 
 class Source:
-    """The two CSV files.
+    """The CSV files.
 
     Args:
         folder: where the package is kept, so that it is downloaded only once.
@@ -43,8 +43,12 @@ class Source:
 
     def airline_rows(self) -> Iterator[Row]:
         """The airlines as the file has them."""
+        return self.table_rows("airlines")
+
+    def table_rows(self, name: str) -> Iterator[Row]:
+        """The rows of airlines, airports, planes or weather as the file has them."""
         with tarfile.open(self._archive) as archive:
-            yield from _rows(_member(archive, "airlines.csv"))
+            yield from _rows(_member(archive, f"{name}.csv"))
 
     def flight_rows(self) -> Iterator[Row]:
         """The flights as the file has them: all values are text, NA stands for what is not known."""
