@@ -1,0 +1,123 @@
+"""``xbus-spark-worker``: serves a worker role with Spark, until SIGTERM or SIGINT."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from spark_worker.formats import NAMES
+from spark_worker.serving import Options, serve_for_ever
+from spark_worker.session import parsed_settings
+from spark_worker.transforms import Transform, load_function, load_sql
+from xbus import logs
+from xbus.admin.address import reachable
+from xbus.admin.program import config_option, exit_code, load_config
+from xbus.admin.secret import password_file_option, password_of
+from xbus.errors import ConfigurationError, XbusError
+
+log = logging.getLogger(__name__)
+
+EXIT_CODES = (
+    "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
+    "names with its cure, with 2 when the command line is wrong. A cluster that is away is waited for."
+)
+
+FORMAT_HELP = "What items are written in."
+SCHEMA_HELP = "The columns of an item that comes in, in DDL: 'id INT NOT NULL, name STRING'. Not for bytes."
+ORDER_HELP = "The column that gives the order of the output where _index is not kept."
+MIN_ITEMS_HELP = "An event of so many items is read from the journal by Spark itself."
+PATIENCE_HELP = "How long a job may go without any executor before the cluster counts as gone, in seconds."
+
+
+@click.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@config_option
+@click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The role's login.")
+@password_file_option
+@click.option("--transform", "function", metavar="MODULE:FUNCTION", help="transform(items, context) -> DataFrame.")
+@click.option("--sql", "sql_file", type=click.Path(path_type=Path), metavar="FILE", help="A query over the view items.")
+@click.option("--format", "items_format", type=click.Choice(NAMES), default="json", show_default=True, help=FORMAT_HELP)
+@click.option("--schema", default="", metavar="DDL", help=SCHEMA_HELP)
+@click.option("--order-by", default="", metavar="COLUMN", help=ORDER_HELP)
+@click.option("--keep-corrupt", is_flag=True, help="Give items that don't fit to the transform, with column _corrupt.")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For the transform, as context.options.")
+@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs.")
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
+@click.option("--min-items", type=click.IntRange(1), default=100_000, show_default=True, help=MIN_ITEMS_HELP)
+@click.option("--patience", type=click.FloatRange(1), default=60.0, show_default=True, help=PATIENCE_HELP)
+@click.option("--back", "back_url", metavar="URL", help="The back's address; the configuration file tells it too.")
+@click.option("--bind", default="tcp://127.0.0.1:*", show_default=True, metavar="URL", help="Where the broker calls.")
+@click.option("--advertise", default="", metavar="URL", help="What the broker calls, where it differs from --bind.")
+def main(
+    config_path: Path | None,
+    login: str,
+    password_file: Path | None,
+    function: str | None,
+    sql_file: Path | None,
+    items_format: str,
+    schema: str,
+    order_by: str,
+    keep_corrupt: bool,
+    options: tuple[str, ...],
+    master: str,
+    conf: tuple[str, ...],
+    min_items: int,
+    patience: float,
+    back_url: str | None,
+    bind: str,
+    advertise: str,
+) -> None:
+    """Serve a worker role with Spark: large events are read from the journal and written back by its executors."""
+    try:
+        config = load_config(config_path)
+        logs.set_up(config.logging)
+        chosen = Options(
+            config=config,
+            back_url=back_url or reachable(config.zmq.backsocket, "back"),
+            login=login,
+            password=password_of(login, password_file),
+            transform=chosen_transform(function, sql_file),
+            items_format=items_format,
+            schema=schema,
+            order_by=order_by,
+            keep_corrupt=keep_corrupt,
+            options=pairs("--option", options),
+            master=master,
+            settings=pairs("--conf", conf),
+            min_items=min_items,
+            patience=patience,
+            bind=bind,
+            advertise=advertise,
+        )
+        asyncio.run(serve_for_ever(chosen))
+    except XbusError as error:
+        click.echo(f"xbus-spark-worker: {error}", err=True)
+        sys.exit(exit_code(error))
+
+
+def chosen_transform(function: str | None, sql_file: Path | None) -> Transform:
+    """What the command line names.
+
+    Raises:
+        ConfigurationError: neither or both of the two, or what it names is not there.
+    """
+    if (function is None) == (sql_file is None):
+        raise ConfigurationError("there must be one transform", "give either --transform or --sql")
+    return load_sql(sql_file) if sql_file is not None else load_function(function or "", Path.cwd())
+
+
+def pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
+    """``key=value`` of an option that may be given several times.
+
+    Raises:
+        ConfigurationError: one is not of that form.
+    """
+    try:
+        return parsed_settings(given)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} {error}", "write it as key=value") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""The columns that are the worker's own: they bear names with an underscore, and never become part of an item."""
+
+INDEX = "_index"
+"""The place of the item in its event, or of the event's item that it was made of; null where it was made of several."""
+
+EVENT = "_event_id"
+ENVELOPE = "_envelope_id"
+
+CORRUPT = "_corrupt"
+"""The text of an item that does not fit the schema; null where all is well."""
+
+RAW = "_data"
+"""The bytes of the item as they came; only where corrupt items are looked for."""
+
+DATA = "data"
+"""The bytes of an item."""
+
+
+def is_own(name: str) -> bool:
+    """Whether a column is the worker's own."""
+    return name.startswith("_")

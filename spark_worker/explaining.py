@@ -1,0 +1,85 @@
+"""Why an item does not fit a schema, in words: for the few that a person will look at. Pure."""
+
+import json
+from typing import Any
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StructType,
+)
+
+LONGEST = 60
+"""How much of a value is shown, in characters."""
+
+_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+
+
+def explain_json(data: bytes, schema: StructType) -> str:
+    """What is wrong with an item that should be an object of JSON.
+
+    Args:
+        data: the item.
+        schema: the fields that were wanted.
+    """
+    try:
+        value = json.loads(data.decode())
+    except UnicodeDecodeError:
+        return "the item is not text in UTF-8"
+    except (ValueError, RecursionError) as error:
+        return f"the item is not JSON: {error}"
+    if not isinstance(value, dict):
+        return f"the item is {_kind(value)}, not an object"
+    for field in schema:
+        found = value.get(field.name)
+        if found is None:
+            if not field.nullable:
+                return f"field {field.name} is missing"
+        elif not _fits(found, field.dataType):
+            return f"field {field.name}: {_shown(found)} is not {_article(field.dataType.simpleString())}"
+    return f"the item does not fit the schema {schema.simpleString()}"
+
+
+def _fits(value: Any, kind: DataType) -> bool:
+    """Whether a value is surely no fault: what can't be told here counts as fitting."""
+    if bits := _BITS.get(type(kind)):
+        return type(value) is int and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
+    if isinstance(kind, BooleanType):
+        return isinstance(value, bool)
+    if isinstance(kind, (FloatType, DoubleType)):
+        return type(value) in (int, float) or value in ("NaN", "Infinity", "-Infinity")
+    if isinstance(kind, ArrayType):
+        return isinstance(value, list)
+    if isinstance(kind, (StructType, MapType)):
+        return isinstance(value, dict)
+    return _fits_text(value, kind)
+
+
+def _fits_text(value: Any, kind: DataType) -> bool:
+    # Dates and times: only how they are written can be told, so a look at the shape must do.
+    name = kind.simpleString()
+    if name == "date" or name.startswith("timestamp"):
+        return isinstance(value, str) and value[:4].isdigit()
+    return True
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a text", bool: "a truth value", int: "a number", float: "a number"}
+    return names.get(type(value), "null")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"

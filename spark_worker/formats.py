@@ -1,0 +1,195 @@
+"""Items and columns: how the bytes of an item become the columns of a row, and a row the bytes of an item.
+
+The Java side of Spark reads and writes JSON and CSV by itself; msgpack is read and written by Python, in Arrow batches.
+What does not fit the schema gets its text in the column ``_corrupt``, and the job goes on.
+"""
+
+from abc import ABC, abstractmethod
+from functools import reduce
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+
+from spark_worker.columns import CORRUPT, DATA, INDEX, RAW, is_own
+from spark_worker.explaining import explain_json
+from spark_worker.packing import packed, unpacked
+from xbus.errors import ConfigurationError
+from xbus.recipient import Refusal
+
+NAMES = ("json", "msgpack", "csv", "bytes")
+
+
+class Format(ABC):
+    """What items are written in.
+
+    Args:
+        schema: the columns of an item that comes in; empty for items that are not looked into.
+    """
+
+    def __init__(self, schema: StructType) -> None:
+        self.schema = schema
+
+    @abstractmethod
+    def _row(self, data: Column, wanted: StructType) -> Column:
+        """The row in an item's bytes, ``_corrupt`` among its fields."""
+
+    @abstractmethod
+    def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
+        """The bytes of a row."""
+
+    def parse(self, items: DataFrame) -> DataFrame:
+        """Read items.
+
+        Args:
+            items: columns ``_index`` and ``data``.
+
+        Returns:
+            Columns ``_index``, those of the schema, ``_corrupt`` (text; null where all is well) and ``data``.
+        """
+        fields = [StructField(field.name, field.dataType) for field in self.schema]
+        wanted = StructType([*fields, StructField(CORRUPT, StringType())])
+        row = items.select(INDEX, DATA, self._row(sf.col(DATA), wanted).alias("_row"))
+        text = sf.col(DATA).cast("string")
+        corrupt = sf.when(sf.col("_row").isNull(), text).otherwise(sf.col(f"_row.{CORRUPT}"))
+        if demanded := [f.name for f in self.schema if not f.nullable]:
+            lacking = reduce(Column.__or__, [_field(name).isNull() for name in demanded])
+            corrupt = sf.coalesce(corrupt, sf.when(lacking, text))
+        columns = [_field(f.name).alias(f.name) for f in self.schema]
+        return row.select(INDEX, *columns, corrupt.alias(CORRUPT), sf.col(DATA).alias(RAW))
+
+    def encode(self, made: DataFrame) -> DataFrame:
+        """Write items: of a row its columns, those that begin with an underscore left out.
+
+        Returns:
+            Columns ``_index`` (null in all rows where it was not kept) and ``data``.
+
+        Raises:
+            Refusal: the rows can't be written in this format.
+        """
+        columns = [name for name in made.columns if not is_own(name)]
+        if not columns:
+            raise Refusal("the transform keeps no column, so there is nothing to make items of")
+        if len(set(columns)) < len(columns):
+            raise Refusal(f"the transform makes two columns of one name ({', '.join(columns)})")
+        return made.select(_index_of(made), self._bytes(made, columns).alias(DATA))
+
+    def explain(self, data: bytes, corrupt: str) -> str:
+        """Why an item does not fit the schema, in a sentence.
+
+        Args:
+            data: its bytes.
+            corrupt: what stands in its ``_corrupt``.
+        """
+        return f"the item does not fit the schema {self.schema.simpleString()}"
+
+
+class Json(Format):
+    """An object of JSON each."""
+
+    def _row(self, data: Column, wanted: StructType) -> Column:
+        return sf.from_json(data.cast("string"), wanted, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
+
+    def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
+        # Null is written, so that all items of an event have the same fields.
+        return sf.to_json(sf.struct(*map(_quoted, columns)), {"ignoreNullFields": "false"}).cast("binary")
+
+    def explain(self, data: bytes, corrupt: str) -> str:
+        return explain_json(data, self.schema)
+
+
+class Csv(Format):
+    """A line of CSV each, without a header."""
+
+    def _row(self, data: Column, wanted: StructType) -> Column:
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        return sf.from_csv(data.cast("string"), wanted.simpleString().removeprefix("struct<")[:-1], options)
+
+    def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
+        return sf.to_csv(sf.struct(*map(_quoted, columns))).cast("binary")
+
+
+class Msgpack(Format):
+    """A map of msgpack each."""
+
+    def _row(self, data: Column, wanted: StructType) -> Column:
+        return unpacked(data, wanted)
+
+    def explain(self, data: bytes, corrupt: str) -> str:
+        lacking = corrupt in ("", data.decode("utf-8", "replace"))
+        return super().explain(data, corrupt) if lacking else corrupt
+
+    def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
+        return packed(sf.struct(*map(_quoted, columns)))
+
+
+class Bytes(Format):
+    """Bytes that nobody looks into: one column, ``data``."""
+
+    def parse(self, items: DataFrame) -> DataFrame:
+        return items.select(INDEX, DATA, sf.lit(None).cast("string").alias(CORRUPT), sf.col(DATA).alias(RAW))
+
+    def _row(self, data: Column, wanted: StructType) -> Column:
+        raise NotImplementedError("there are no rows in bytes")
+
+    def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
+        kind = dict(zip(made.columns, (f.dataType for f in made.schema), strict=True)).get(DATA)
+        if not isinstance(kind, (BinaryType, StringType)):
+            raise Refusal("items in the format bytes need a column named data, of bytes or text")
+        return _quoted(DATA).cast("binary")
+
+
+def make_format(name: str, schema: str) -> Format:
+    """The format of that name.
+
+    Args:
+        name: one of ``NAMES``.
+        schema: the columns in DDL, such as ``id INT NOT NULL, name STRING``; empty for bytes.
+
+    Raises:
+        ConfigurationError: they don't go together, or the schema is none.
+    """
+    if name == "bytes":
+        if schema:
+            raise ConfigurationError("items in the format bytes have no columns", "leave --schema out")
+        return Bytes(StructType([]))
+    kinds: dict[str, type[Format]] = {"json": Json, "csv": Csv, "msgpack": Msgpack}
+    return kinds[name](parsed_schema(name, schema))
+
+
+def parsed_schema(name: str, schema: str) -> StructType:
+    """The columns in a line of DDL; there must be a Spark session, which parses it.
+
+    Raises:
+        ConfigurationError: it is none, or takes a name that is not free.
+    """
+    if not schema.strip():
+        raise ConfigurationError(
+            f"items in the format {name} need a schema", "give --schema, such as 'id INT NOT NULL, name STRING'"
+        )
+    try:
+        parsed: DataType = StructType.fromDDL(schema)
+    except PySparkException as error:
+        raise ConfigurationError(
+            f"--schema is not a list of columns in DDL ({str(error).splitlines()[0]})",
+            "write it as: id INT NOT NULL, name STRING",
+        ) from error
+    assert isinstance(parsed, StructType)
+    if taken := [f.name for f in parsed if is_own(f.name)]:
+        raise ConfigurationError(f"--schema names {taken[0]}", "names that begin with an underscore are the worker's")
+    return parsed
+
+
+def _index_of(made: DataFrame) -> Column:
+    if INDEX not in made.columns:
+        return sf.lit(None).cast("bigint").alias(INDEX)
+    return sf.col(INDEX).cast("bigint").alias(INDEX)
+
+
+def _field(name: str) -> Column:
+    return sf.col("_row").getField(name)
+
+
+def _quoted(name: str) -> Column:
+    return sf.col(f"`{name.replace('`', '``')}`")

@@ -1,0 +1,130 @@
+"""One job: the output of an event, made on a session. Blocks; to be called in a thread of its own."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from spark_worker.columns import DATA, INDEX
+from spark_worker.pipeline import Pipeline
+from spark_worker.reading import JOURNAL, read_ranges
+from spark_worker.session import is_local, master_of
+from spark_worker.spool import SPOOL, Spool, read_spool
+from spark_worker.transfer import check_items
+from spark_worker.transforms import Context, References
+from spark_worker.writing import write_parts
+from xbus.broker.journal.bulk_writing import PartSummary, output_hash
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.ranges import SegmentRange, cut_event, cut_output
+from xbus.recipient import Refusal
+from xbus.recipient.bulk import Handover, Made
+
+PART_ITEMS = 200_000
+"""A partition of a large event holds about so many: enough to be worth a task, and small enough to show progress."""
+
+PARTS_PER_CORE = 2
+
+MOST_ANSWERED_BYTES = 128 * 1024 * 1024
+"""The largest output of the ordinary path, which is answered through the broker in one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where jobs find and leave items.
+
+    Args:
+        url: the journal's database, where worker and executors reach it.
+        folder: for spools, on this machine.
+        max_item_bytes: the largest item that the bus takes.
+    """
+
+    url: str = field(repr=False)
+    folder: Path
+    max_item_bytes: int
+
+
+class Jobs:
+    """Makes outputs on a session.
+
+    Args:
+        session: Spark.
+        pipeline: what is made of items.
+        place: where they are.
+        options: for the transform.
+    """
+
+    def __init__(self, session: SparkSession, pipeline: Pipeline, place: Place, options: Mapping[str, str]) -> None:
+        self.session = session
+        self._pipeline = pipeline
+        self._place = place
+        self._options = options
+        self._references = References()
+
+    def make(self, handover: Handover) -> Made:
+        """Read an event from the journal and write what comes of it there.
+
+        Raises:
+            Exception: whatever went wrong; ``failures.of_job`` tells what it means.
+        """
+        ranges = self._ranges(handover)
+        if not ranges:
+            return _made([])
+        context = self._context(handover.envelope_id, handover.event_id, handover.type_name)
+        items = read_ranges(self.session, self._place.url, ranges)
+        output = self._pipeline.output(items, context, handover.items, JOURNAL)
+        place = self._place
+        parts = write_parts(output.rows, place.url, handover.attempt_id, place.max_item_bytes, place.folder)
+        output.check()
+        return _made(parts)
+
+    def answer(self, spool: Spool, envelope_id: UUID, event_id: UUID, type_name: str) -> pa.Table:
+        """Read an event from a spool.
+
+        Returns:
+            ``_index`` and ``data`` of each item of the output, in order.
+
+        Raises:
+            Exception: as of ``make``.
+        """
+        context = self._context(envelope_id, event_id, type_name)
+        parts = min(self._parts(spool.items), self._cores)
+        items = read_spool(self.session, spool, parts, inline=not is_local(master_of(self.session)))
+        output = self._pipeline.output(items, context, spool.items, SPOOL)
+        table = output.rows.toArrow()
+        output.check()
+        if table.nbytes > MOST_ANSWERED_BYTES:
+            raise Refusal(
+                f"the output takes {table.nbytes} bytes, and {MOST_ANSWERED_BYTES} is the most that goes through the "
+                "broker: put the worker at the start of the graph, or lower --min-items"
+            )
+        for batch in table.to_batches():
+            if len(batch):
+                check_items(batch.column(DATA), batch.column(INDEX), self._place.max_item_bytes)
+        return table
+
+    def _ranges(self, handover: Handover) -> list[SegmentRange]:
+        cut = cut_output if handover.is_output else cut_event
+        with reading(self._place.url) as connection:
+            return cut(connection, handover.source, self._parts(handover.items))
+
+    def _parts(self, items: int) -> int:
+        return max(PARTS_PER_CORE * self._cores, math.ceil(items / PART_ITEMS))
+
+    @property
+    def _cores(self) -> int:
+        return max(1, self.session.sparkContext.defaultParallelism)
+
+    def _context(self, envelope_id: UUID, event_id: UUID, type_name: str) -> Context:
+        return Context(self.session, envelope_id, event_id, type_name, self._options, self._references)
+
+
+def _made(parts: list[PartSummary]) -> Made:
+    return Made(
+        items=sum(part.items for part in parts),
+        data_bytes=sum(part.data_bytes for part in parts),
+        hash=output_hash(parts),
+    )

@@ -1,0 +1,113 @@
+"""From the bytes of an event's items to the bytes that come of them: the same for large events and for small ones."""
+
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as sf
+from pyspark.sql.types import IntegralType
+
+from spark_worker.columns import CORRUPT, ENVELOPE, EVENT, INDEX, RAW
+from spark_worker.errors import ItemError, ItemsRefused
+from spark_worker.failures import from_author
+from spark_worker.formats import Format
+from spark_worker.ordering import ordered
+from spark_worker.transforms import Context, Transform
+from xbus.recipient import Refusal
+
+MOST_NAMED = 1_000
+"""How many items that don't fit the schema are named one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What is to be made of an event; nothing has run yet.
+
+    Attributes:
+        rows: ``_index`` and ``data``, partition by partition in order.
+    """
+
+    rows: DataFrame
+    _parsed: DataFrame
+    _format: Format
+    _counted: Observation | None
+
+    def check(self) -> None:
+        """Make sure, once the rows were read, that all items fitted the schema.
+
+        Raises:
+            ItemsRefused: some did not; the first ones are named, with what is wrong with each.
+        """
+        if self._counted is None or not (corrupt := self._counted.get["corrupt"]):
+            return
+        # Read again only now: as a rule there are none.
+        found = self._parsed.where(sf.col(CORRUPT).isNotNull()).orderBy(INDEX).select(INDEX, CORRUPT, RAW)
+        errors = [self._error(row[INDEX], row[CORRUPT], bytes(row[RAW])) for row in found.limit(MOST_NAMED).collect()]
+        raise ItemsRefused(f"{corrupt} of the items do not fit the schema", errors)
+
+    def _error(self, index: int | None, corrupt: str, data: bytes) -> ItemError:
+        return ([] if index is None else [index], self._format.explain(data, corrupt))
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """How a worker makes output.
+
+    Args:
+        items_format: what items are written in.
+        transform: the author's.
+        order_by: the column that gives the order where ``_index`` is not kept; empty for none.
+        keep_corrupt: whether items that don't fit the schema come to the transform, with their text in ``_corrupt``;
+            else they are refused.
+    """
+
+    items_format: Format
+    transform: Transform
+    order_by: str = ""
+    keep_corrupt: bool = False
+
+    def output(self, items: DataFrame, context: Context, number: int, source: str) -> Output:
+        """What is to be made of an event.
+
+        Args:
+            items: ``_index`` and ``data``, partition by partition in order.
+            context: of the event.
+            number: how many items there are.
+            source: what the scan of ``items`` is called in Spark's plans.
+
+        Raises:
+            Refusal: the transform raised, or made nothing that items can be made of.
+        """
+        parsed = self.items_format.parse(items)
+        observed, counted = self._observed(parsed)
+        named = {ENVELOPE: sf.lit(str(context.envelope_id)), EVENT: sf.lit(str(context.event_id))}
+        made = self._transformed(observed.drop(RAW).withColumns(named), context)
+        rows = self.items_format.encode(ordered(made, self.order_by, number, source))
+        return Output(rows, parsed, self.items_format, counted)
+
+    def _observed(self, parsed: DataFrame) -> tuple[DataFrame, Observation | None]:
+        """The rows that the transform sees, and the number of those that it does not.
+
+        Counting them has a second use: Spark moves no filter of the transform's below it, where each item would be
+        parsed once for the filter and once more for the rest.
+        """
+        counted = Observation()
+        observed = parsed.observe(counted, sf.count_if(sf.col(CORRUPT).isNotNull()).alias("corrupt"))
+        if self.keep_corrupt:
+            return observed, None
+        return observed.where(sf.col(CORRUPT).isNull()).drop(CORRUPT), counted
+
+    def _transformed(self, items: DataFrame, context: Context) -> DataFrame:
+        try:
+            made = self.transform(items, context)
+        except Exception as error:  # whatever the author's code raises
+            raise from_author(error) from error
+        if not isinstance(made, DataFrame):
+            raise Refusal(f"the transform returned a {type(made).__name__}, not a DataFrame")
+        try:
+            kinds = {field.name: field.dataType for field in made.schema}
+        except PySparkException as error:
+            raise from_author(error) from error
+        if INDEX in kinds and not isinstance(kinds[INDEX], IntegralType):
+            raise Refusal(f"the transform made {INDEX} a {kinds[INDEX].simpleString()}: keep it as it came, or drop it")
+        return made

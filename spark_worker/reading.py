@@ -1,0 +1,68 @@
+"""Where the items of an event come from, for Spark: from the journal, read by the executors, or from a spool file."""
+
+import pickle
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from spark_worker.transfer import DDL, batches
+from xbus.broker.journal.bulk_reading import open_reader
+from xbus.broker.journal.ranges import SegmentRange
+
+JOURNAL = "xbus_items"
+"""What the scan of an event's items is called, also in Spark's plans."""
+
+
+def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange]) -> DataFrame:
+    """The items of an event, read by the executors, a partition for each range.
+
+    Args:
+        spark: the session.
+        url: the journal's database, where the executors reach it.
+        ranges: in order; at least one.
+    """
+    spark.dataSource.register(JournalItems)
+    packed = b64encode(pickle.dumps(ranges)).decode()
+    # The name of the option makes Spark hide its value, which may hold a password, wherever it shows options.
+    return spark.read.format(JOURNAL).option("url", url).option("ranges", packed).load()
+
+
+@dataclass
+class Range(InputPartition):
+    """A partition of the journal."""
+
+    value: SegmentRange
+
+
+class JournalItems(DataSource):
+    """Ranges of the journal as rows of ``_index`` and ``data``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return JOURNAL
+
+    def schema(self) -> str:
+        return DDL
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return RangeReader(self.options["url"], pickle.loads(b64decode(self.options["ranges"])))
+
+
+class RangeReader(DataSourceReader):
+    """Reads a range by a connection of its own."""
+
+    def __init__(self, url: str, ranges: list[SegmentRange]) -> None:
+        self._url = url
+        self._ranges = ranges
+
+    def partitions(self) -> list[InputPartition]:
+        return [Range(wanted) for wanted in self._ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with open_reader(self._url) as reader:
+            yield from batches(reader.segments(partition.value))
