@@ -1,4 +1,4 @@
-"""Where the items of settled envelopes are that were moved out of the journal: in Parquet files, which rows here tell of."""
+"""Where the items of settled envelopes are that were moved out of the journal: in Parquet files."""
 
 from sqlalchemy import (
     BigInteger,

@@ -36,6 +36,13 @@ def reading(url: str) -> Iterator[sa.Connection]:
 
 
 @contextmanager
+def connected(url: str) -> Iterator[sa.Connection]:
+    """A connection for many short reads, each in a transaction of its own: ``with connection.begin(): ...``."""
+    with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection:
+        yield connection
+
+
+@contextmanager
 def _connected(engine: sa.Engine) -> Iterator[sa.Connection]:
     try:
         with journal_errors(), _connect(engine) as connection:

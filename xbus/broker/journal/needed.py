@@ -60,12 +60,19 @@ def owed_ranges(connection: sa.Connection) -> list[tuple[int, int]]:
     return sorted((first, last) for first, last in ranges if first <= last)
 
 
-def settled_among(connection: sa.Connection, found: Sequence[Candidate]) -> list[Candidate]:
-    """Those of some candidates that nobody needs any more."""
+def settled_among(
+    connection: sa.Connection, found: Sequence[Candidate], needed_by: "Sequence[sa.Select[Any]] | None" = None
+) -> list[Candidate]:
+    """Those of some candidates that nobody needs any more.
+
+    Args:
+        needed_by: what finds envelopes that are needed: ``FOR_GOOD`` where they are to go for good, as they are to
+            where it is left out; ``FOR_ARCHIVE`` where their items are only to be moved elsewhere.
+    """
     owed = owed_ranges(connection)
     ids = [candidate.envelope_id for candidate in found]
     needed = _without_recipient(connection, ids)
-    for statement in _NEEDED:
+    for statement in needed_by or FOR_GOOD:
         needed.update(connection.execute(statement, {"ids": ids}).scalars())
     return [
         candidate
@@ -77,7 +84,7 @@ def settled_among(connection: sa.Connection, found: Sequence[Candidate]) -> list
 OPEN_REPLIES = (ReplyState.ASKED.value, ReplyState.HELD.value)
 IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 _AGAIN = model.event.alias("again")
-_NEEDED: tuple[sa.Select[Any], ...] = (
+_OTHERWISE: tuple[sa.Select[Any], ...] = (
     sa.select(model.delivery.c.envelope_id).where(model.delivery.c.envelope_id.in_(IDS)),
     sa.select(model.parked_item.c.envelope_id).where(
         model.parked_item.c.envelope_id.in_(IDS), model.parked_item.c.state == ItemState.PARKED.value
@@ -85,12 +92,24 @@ _NEEDED: tuple[sa.Select[Any], ...] = (
     sa.select(model.reply.c.envelope_id).where(
         model.reply.c.envelope_id.in_(IDS), model.reply.c.state.in_(OPEN_REPLIES)
     ),
-    sa.select(model.event.c.envelope_id)
-    .join(_AGAIN, _AGAIN.c.origin_id == model.event.c.id)
-    .where(model.event.c.envelope_id.in_(IDS)),
 )
 """Find envelopes that are needed: by a delivery that goes its own way, by an item that a person decides on, by a reply
-for whose sake a recipient holds them open, by another envelope that repeats them."""
+for whose sake a recipient holds them open."""
+_REPEATED = (
+    sa.select(model.event.c.envelope_id)
+    .join(_AGAIN, _AGAIN.c.origin_id == model.event.c.id)
+    .where(model.event.c.envelope_id.in_(IDS))
+)
+_REPEAT = model.envelope.alias("repeat")
+
+FOR_GOOD = (*_OTHERWISE, _REPEATED)
+"""Find envelopes that must not be removed: these also by another envelope that repeats them."""
+
+FOR_ARCHIVE = (
+    *_OTHERWISE,
+    _REPEATED.join(_REPEAT, _REPEAT.c.id == _AGAIN.c.envelope_id).where(_REPEAT.c.pruned_at.is_(None)),
+)
+"""Find envelopes whose items must stay: a repeat that is archived itself has files of its own."""
 
 
 def _without_recipient(connection: sa.Connection, ids: Sequence[UUID]) -> set[UUID]:

@@ -74,7 +74,7 @@ def prune_settled(
     if not found:
         return Step(0, 0, None if candidates else last)
     settled = settled_among(connection, found)
-    data_bytes, emptied = _remove_segments(connection, writer, settled)
+    data_bytes, emptied = remove_segments(connection, writer, settled)
     # From its first removed segment on nobody may repeat an envelope.
     _mark(connection, settled[: len(emptied) + 1], now)
     _remove(connection, emptied)
@@ -98,7 +98,7 @@ def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now
         .limit(PAGE_ENVELOPES)
     ).all()
     found = [Candidate(envelope_id, 0, closed_at, None, bool(keyed)) for envelope_id, closed_at, keyed in rows]
-    data_bytes, emptied = _remove_segments(connection, writer, found)
+    data_bytes, emptied = remove_segments(connection, writer, found)
     _mark(connection, emptied, now)
     _remove(connection, emptied)
     return Step(len(emptied), data_bytes, 0 if found else None)
@@ -116,7 +116,8 @@ def _candidates(connection: sa.Connection, after: int, last: int, keep_rows: boo
         sa.select(
             envelope.id, envelope.position, envelope.closed_at, envelope.bytes, envelope.idempotency_key.is_not(None)
         )
-        .where(envelope.position > after, envelope.position <= last, goes)
+        # What is archived is moved, not removed: its rows tell where its items are.
+        .where(envelope.position > after, envelope.position <= last, goes, ~_is_archived())
         .order_by(envelope.position)
         .limit(PAGE_ENVELOPES)
     )
@@ -131,12 +132,16 @@ def _has_events() -> sa.ColumnElement[bool]:
     return sa.exists().where(model.event.c.envelope_id == model.envelope.c.id)
 
 
+def _is_archived() -> sa.ColumnElement[bool]:
+    return sa.exists().where(model.archived_envelope.c.envelope_id == model.envelope.c.id)
+
+
 def _mark(connection: sa.Connection, begun: Sequence[Candidate], now: datetime) -> None:
     if begun:
         connection.execute(_MARK, {"ids": [candidate.envelope_id for candidate in begun], "now": now})
 
 
-def _remove_segments(
+def remove_segments(
     connection: sa.Connection, writer: str, settled: Sequence[Candidate]
 ) -> tuple[int, list[Candidate]]:
     """Remove segments of envelopes in their order; how many bytes, and the envelopes that have none left."""

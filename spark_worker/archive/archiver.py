@@ -1,0 +1,177 @@
+"""The steps of archiving. Each is one transaction or repeats without harm, so that it may be broken off anywhere."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote
+
+from spark_worker.archive import storage
+from spark_worker.archive.copying import CopyFailed
+from spark_worker.archive.run import Run
+from xbus.broker.journal import archive_plans, archive_records
+from xbus.broker.journal.archive_plans import FilePlan, PlannedEvent, Round
+from xbus.broker.journal.archive_runs import Leftover
+from xbus.broker.journal.archive_segments import FileWritten
+from xbus.broker.journal.connection import Connection, reading
+from xbus.clock import Clock
+from xbus.errors import JournalError
+from xbus.ids import Ids
+
+PAUSE_SECONDS = 0.02
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Copy = Callable[[Sequence[FilePlan]], Sequence[FileWritten | CopyFailed]]
+"""Makes files, each as ``copying.copy_file`` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run did.
+
+    Args:
+        envelopes: how many it archived.
+        items: how many they hold.
+        files: how many it wrote, of ``file_bytes`` together.
+        removed_bytes: of segments, of earlier broken off runs too.
+    """
+
+    envelopes: int = 0
+    items: int = 0
+    files: int = 0
+    file_bytes: int = 0
+    removed_bytes: int = 0
+
+    def __add__(self, other: "Report") -> "Report":
+        return Report(
+            self.envelopes + other.envelopes,
+            self.items + other.items,
+            self.files + other.files,
+            self.file_bytes + other.file_bytes,
+            self.removed_bytes + other.removed_bytes,
+        )
+
+
+class Archiver:
+    """Moves items of settled envelopes into files.
+
+    Args:
+        url: the journal's address.
+        place: where the files go, a folder or a URI.
+        run: that this is.
+        copy: makes files.
+        clock: tells when.
+        ids: names the files.
+        wanted: how much is done at once.
+        on_step: told before each step what comes now.
+        pause: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        place: str,
+        run: Run,
+        copy: Copy,
+        clock: Clock,
+        ids: Ids,
+        *,
+        wanted: Round | None = None,
+        on_step: Callable[[str], None] = lambda _: None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._url = url
+        self._place = place
+        self._run = run
+        self._copy = copy
+        self._clock = clock
+        self._ids = ids
+        self._wanted = wanted or Round()
+        self._on_step = on_step
+        self._pause = pause
+
+    def archive(self, until: datetime) -> Report:
+        """Archive all that was sealed before ``until`` and is settled.
+
+        Raises:
+            JournalError: a copy is not what it should be, or the database does not do it; what was archived before
+                stays so, and all else is in the journal as it was.
+            OSError: a file can't be removed.
+        """
+        self._step("retire", archive_records.retire_restored, until, self._clock.now())
+        total = Report(removed_bytes=self._remove())
+        while True:
+            # Again from the start: an envelope may go as soon as what repeats it has gone.
+            found = self._pass(until)
+            if not found.envelopes:
+                return total + found
+            total += found
+
+    def _pass(self, until: datetime) -> Report:
+        total = Report()
+        after = 0
+        while True:
+            with reading(self._url) as connection:
+                events = archive_plans.read_archivable(connection, after, until, self._wanted)
+            if not events:
+                return total
+            total += self._round(events)
+            after = events[-1].position
+
+    def _round(self, events: Sequence[PlannedEvent]) -> Report:
+        plans = [self._plan(of_file) for of_file in archive_plans.cut_files(events, self._wanted.file_bytes)]
+        self._step("note", archive_plans.note_files, self._run.run_id, plans)
+        try:
+            written = self._written(plans)
+            recorded = self._step("record", archive_records.record_files, plans, written, self._clock.now())
+        except BaseException:
+            self._give_up(plans)
+            raise
+        self._on_step("discard")
+        spoiled = set(recorded.spoiled)
+        self._run.discard([Leftover(plan.file_id, plan.location) for plan in plans if plan.file_id in spoiled])
+        kept = [file.size for file in written if file.file_id not in spoiled]
+        return Report(recorded.envelopes, recorded.items, len(kept), sum(kept), self._remove())
+
+    def _plan(self, events: tuple[PlannedEvent, ...]) -> FilePlan:
+        file_id = self._ids.new()
+        first = events[0]
+        folder = f"event_type={quote(first.type_name, safe='')}/day={first.sealed_at.date().isoformat()}"
+        name = f"{first.position}-{events[-1].position}-{file_id}.parquet"
+        return FilePlan(file_id, storage.below(self._place, f"{folder}/{name}"), events)
+
+    def _written(self, plans: Sequence[FilePlan]) -> list[FileWritten]:
+        self._on_step("copy")
+        written = []
+        for answer in self._copy(plans):
+            if isinstance(answer, CopyFailed):
+                raise JournalError(answer.cause, answer.next_step, code=answer.code)
+            written.append(answer)
+        return written
+
+    def _give_up(self, plans: Sequence[FilePlan]) -> None:
+        try:
+            self._run.discard([Leftover(plan.file_id, plan.location) for plan in plans])
+        except (OSError, JournalError):
+            # They stay noted: the next run removes them.
+            return
+
+    def _remove(self) -> int:
+        """Remove segments that don't count any more, in small steps between which others go on; how many bytes."""
+        total = 0
+        while True:
+            began = self._clock.monotonic()
+            done = self._step("remove", archive_records.remove_archived, self._clock.now())
+            total += done.data_bytes
+            if done.after is None:
+                return total
+            self._pause(max(PAUSE_SECONDS, self._clock.monotonic() - began))
+
+    def _step(
+        self, name: str, work: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        self._on_step(name)
+        return self._run.step(work, *args, **kwargs)

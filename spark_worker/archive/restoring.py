@@ -1,0 +1,74 @@
+"""Putting archived envelopes back into the journal, in small steps that may be broken off anywhere."""
+
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+from spark_worker.archive.copying import read_segments
+from spark_worker.archive.run import Run
+from xbus.broker.journal import archive_restoring, archive_segments
+from xbus.broker.journal.archive_restoring import Archived, ArchivedEvent
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.segments import SegmentRow
+from xbus.clock import Clock
+
+STEP_BYTES = 4 * 1024 * 1024
+
+
+def restore(
+    url: str,
+    run: Run,
+    envelope_id: UUID,
+    clock: Clock,
+    *,
+    step_bytes: int = STEP_BYTES,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> list[UUID]:
+    """Put an envelope back, and before it those whose items it repeats.
+
+    Args:
+        url: the journal's address.
+        run: that this is part of.
+        step_bytes: about so much is put back at once.
+        on_step: told before each step what comes now.
+
+    Returns:
+        The envelopes that are in the journal again, this one last.
+
+    Raises:
+        Refused: envelope_unknown, not_archived.
+        JournalError: what its files hold is not what its receipt says (``archive_differs``).
+        OSError: a file can't be read.
+    """
+    with reading(url) as connection:
+        wanted = archive_restoring.read_archived(connection, envelope_id)
+        chain = [*(archive_restoring.read_archived(connection, origin) for origin in wanted.origins), wanted]
+    for archived in chain:
+        _restore_one(run, archived, clock, step_bytes, on_step)
+    return [archived.envelope_id for archived in chain]
+
+
+def _restore_one(run: Run, archived: Archived, clock: Clock, step_bytes: int, on_step: Callable[[str], None]) -> None:
+    on_step("begin")
+    run.step(archive_restoring.begin_restore, archived.envelope_id)
+    for event in archived.events:
+        for rows in _pages(event, step_bytes):
+            on_step("put")
+            run.step(archive_segments.put_rows, rows)
+    on_step("finish")
+    run.step(archive_restoring.finish_restore, archived.envelope_id, clock.now())
+
+
+def _pages(event: ArchivedEvent, step_bytes: int) -> Iterator[list[SegmentRow]]:
+    page: list[SegmentRow] = []
+    size = 0
+    for segment in read_segments(event.location, event.position):
+        # The file may hold other events of the same envelope.
+        if segment.event_id != event.event_id:
+            continue
+        page.append(segment)
+        size += len(segment.data)
+        if size >= step_bytes:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page

@@ -1,0 +1,97 @@
+"""A run: what holds the place of the one command that archives or restores, and keeps its lease."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Concatenate, ParamSpec, TypeVar
+from uuid import UUID
+
+from spark_worker.archive import storage
+from xbus.broker.journal import archive_runs
+from xbus.broker.journal.connection import Connection, writing
+from xbus.clock import Clock
+from xbus.errors import XbusError
+from xbus.ids import Ids
+
+LEASE = timedelta(seconds=30)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Run:
+    """The one run that goes on.
+
+    Args:
+        url: the journal's address.
+        run_id: its id.
+        clock: tells when its lease is over.
+    """
+
+    def __init__(self, url: str, run_id: UUID, clock: Clock) -> None:
+        self.run_id = run_id
+        self._url = url
+        self._clock = clock
+
+    def step(self, work: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do something in a transaction of its own, of which nothing is kept if another run took this one's place.
+
+        Raises:
+            JournalError: that is so (``archive_overtaken``), or the database does not do it.
+        """
+        with writing(self._url) as connection:
+            archive_runs.renew_run(connection, self.run_id, self._clock.now() + LEASE)
+            return work(connection, *args, **kwargs)
+
+    def discard(self, files: "list[archive_runs.Leftover]") -> None:
+        """Remove files that don't count, and forget them then.
+
+        Raises:
+            OSError: one can't be removed; it stays known.
+        """
+        for file in files:
+            storage.remove(file.location)
+        if files:
+            self.step(archive_runs.forget_files, [file.file_id for file in files])
+
+
+@contextmanager
+def begun(url: str, clock: Clock, ids: Ids) -> Iterator[Run]:
+    """A run for as long as the block takes; what dead ones left is removed first.
+
+    Raises:
+        Failed: another goes on (``archive_busy``).
+    """
+    run = Run(url, ids.new(), clock)
+    with writing(url) as connection:
+        leftovers = archive_runs.begin_run(connection, run.run_id, clock.now(), clock.now() + LEASE)
+    try:
+        with _kept_alive(run):
+            run.discard(leftovers)
+            yield run
+    finally:
+        with writing(url) as connection:
+            archive_runs.end_run(connection, run.run_id, clock.now())
+
+
+@contextmanager
+def _kept_alive(run: Run) -> Iterator[None]:
+    """Renew the lease beside what takes long."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(LEASE.total_seconds() / 3):
+            try:
+                run.step(lambda _: None)
+            except XbusError:
+                # The next step tells, in its turn, whether that was for good.
+                continue
+
+    thread = threading.Thread(target=renew, name="archive-lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,138 @@
+"""Where archives lie: a folder, or what pyarrow or fsspec reaches by a URI. A file is there wholly or not at all."""
+
+import glob
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.fs as fs
+
+from xbus.errors import ConfigurationError
+
+LOCAL = "file://"
+
+
+def absolute(place: str) -> str:
+    """The whole address of a folder or URI that a person named."""
+    return place if "://" in place else str(Path(place).absolute())
+
+
+def below(place: str, relative: str) -> str:
+    """The address of something below a place; what a URI says behind a ``?`` stays behind it."""
+    base, question, options = place.partition("?") if "://" in place else (place, "", "")
+    return f"{base.rstrip('/')}/{relative}{question}{options}"
+
+
+def publish(location: str, write: Callable[[IO[bytes] | Any], None]) -> int:
+    """Have a file appear with all that ``write`` puts into it, safe from a loss of power, or not at all.
+
+    Returns:
+        Its size in bytes.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    local = _local_path(location)
+    if local is not None:
+        return _publish_locally(local, write)
+    filesystem, path = reach(location)
+    if not isinstance(filesystem, fs.S3FileSystem):
+        filesystem.create_dir(os.path.dirname(path), recursive=True)
+    # An object appears when its last part has been taken.
+    with filesystem.open_output_stream(path) as sink:
+        write(sink)
+    return int(filesystem.get_file_info(path).size)
+
+
+def _publish_locally(path: Path, write: Callable[[IO[bytes]], None]) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Readers of the folder pass over names that begin with a dot.
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with part.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    # The folders' own entries too: a day's, its type's and theirs may all be new.
+    for folder in list(path.parents)[:4]:
+        _sync_folder(folder)
+    return path.stat().st_size
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(location: str) -> None:
+    """Remove a file with all that is left of tries to write it; it may not be there.
+
+    Raises:
+        OSError: it can't be removed.
+    """
+    local = _local_path(location)
+    if local is not None:
+        local.unlink(missing_ok=True)
+        for part in local.parent.glob(f".{glob.escape(local.name)}.*.part"):
+            part.unlink(missing_ok=True)
+        return
+    filesystem, path = reach(location)
+    try:
+        filesystem.delete_file(path)
+    except FileNotFoundError:
+        pass
+
+
+def read(location: str) -> Any:
+    """An open file of pyarrow's.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    filesystem, path = reach(location)
+    return filesystem.open_input_file(path)
+
+
+def reach(location: str) -> tuple[Any, str]:
+    """The file system of a location, and the path in it.
+
+    Raises:
+        ConfigurationError: there is none for such an address.
+    """
+    local = _local_path(location)
+    if local is not None:
+        return fs.LocalFileSystem(), str(local)
+    try:
+        filesystem, path = fs.FileSystem.from_uri(location)
+    except pa.ArrowInvalid as error:
+        return _by_fsspec(location, error)
+    return filesystem, path
+
+
+def _by_fsspec(location: str, error: Exception) -> tuple[Any, str]:
+    try:
+        import fsspec  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        raise ConfigurationError(
+            f"nothing here reaches {location} ({error})", "pip install fsspec and what it needs for such an address"
+        ) from error
+    try:
+        filesystem, path = fsspec.core.url_to_fs(location)
+    except (ValueError, ImportError) as unknown:
+        raise ConfigurationError(f"{location} can't be reached ({unknown})", "give --to another address") from unknown
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
+
+
+def _local_path(location: str) -> Path | None:
+    if location.startswith(LOCAL):
+        return Path(location.removeprefix(LOCAL))
+    return None if "://" in location else Path(location)

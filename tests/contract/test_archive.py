@@ -1,0 +1,382 @@
+"""Items are moved into files and back, and at each moment count in exactly one place: the same on every database."""
+
+import os
+import signal
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from multiprocessing import get_context, set_forkserver_preload
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+
+from spark_worker.archive.archiver import Archiver, Report
+from spark_worker.archive.copying import CopyFailed, copy_file, read_segments
+from spark_worker.archive.restoring import restore
+from spark_worker.archive.run import begun
+from tests.support.clock import StandingClock
+from tests.support.journal import NOW, Scribe, add_small_bus, looking
+from xbus import model
+from xbus.broker.journal.archive_plans import FilePlan, Round
+from xbus.broker.journal.archive_reading import archived_files, read_whereabouts
+from xbus.broker.journal.archive_segments import FileWritten
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.deliveries import read_cursors
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log import read_log
+from xbus.broker.journal.log_planning import read_type_id
+from xbus.broker.journal.retention import Step, prune_settled, read_stored_bytes
+from xbus.broker.journal.writes import Progress, Receipt
+from xbus.errors import Failed, JournalError, Refused
+from xbus.ids import Ids
+from xbus.rpc.codec import unpack_items
+
+OLD = NOW + timedelta(seconds=1)
+"""What the tests write is sealed just before."""
+
+SMALL = Round(envelopes=3, data_bytes=3000, file_bytes=1500)
+
+Row = tuple[int, int, int, bytes]
+"""Position, event number, index, item."""
+
+
+class Bus:
+    """A journal with settled envelopes of two types, some of them of many segments, and an archive beside it."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.clock = StandingClock()
+
+    async def fill(self) -> list[Receipt]:
+        with looking(self.url) as connection:
+            add_small_bus(connection)
+        async with Journal.open(self.url, "broker", max_segment_bytes=400) as journal:
+            scribe = await Scribe.of(journal)
+            receipts = [
+                await _put(scribe, [b"%d.%d" % (n, i) * 9 for i in range(n * 7)], [b"last"], []) for n in range(1, 6)
+            ]
+            receipts.append(await scribe.put([b"f" * 300] * 5, type_name="flights"))
+            repeat = await scribe.again(receipts[1].envelope_id)
+            receipts += [await journal.write(repeat), await scribe.put([], type_name="notes")]
+            cursors = await journal.read(read_cursors)
+            for cursor in cursors.values():
+                cursor.settle_range(1, len(receipts))
+            await journal.write(Progress(NOW, list(cursors.values())))
+        return receipts
+
+    def archive(
+        self,
+        copy: Callable[[Sequence[FilePlan]], Sequence[FileWritten | CopyFailed]] | None = None,
+        on_step: Callable[[str], None] = lambda _: None,
+    ) -> Report:
+        ids = Ids()
+        with begun(self.url, self.clock, ids) as run:
+            archiver = Archiver(
+                self.url, str(self.folder), run, copy or self.copy, self.clock, ids,
+                wanted=SMALL, on_step=on_step, pause=lambda _: None,
+            )  # fmt: skip
+            return archiver.archive(OLD)
+
+    def copy(self, plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
+        return [copy_file(self.url, plan) for plan in plans]
+
+    def restore(self, envelope_id: uuid.UUID, on_step: Callable[[str], None] = lambda _: None) -> list[uuid.UUID]:
+        with begun(self.url, self.clock, Ids()) as run:
+            return restore(self.url, run, envelope_id, self.clock, step_bytes=100, on_step=on_step)
+
+    def files(self) -> list[Path]:
+        return sorted(path for path in self.folder.rglob("*") if path.is_file())
+
+    def carried(self) -> list[Row]:
+        """All items, each from the place that counts."""
+        with reading(self.url) as connection:
+            return sorted(self._live(connection) + self._archived(connection))
+
+    def live(self) -> list[Row]:
+        with reading(self.url) as connection:
+            return sorted(self._live(connection))
+
+    def _live(self, connection: sa.Connection) -> list[Row]:
+        event, segment = model.event.c, model.segment.c
+        rows = connection.execute(
+            sa.select(model.envelope.c.position, event.number, segment.first_index, segment["items"], segment.data)
+            .join(model.event, event.envelope_id == model.envelope.c.id)
+            .join(model.segment, segment.event_id == sa.func.coalesce(event.origin_id, event.id))
+            .where(model.envelope.c.pruned_at.is_(None))
+        )
+        return [
+            (position, number, first + offset, item)
+            for position, number, first, items, data in rows
+            for offset, item in enumerate(unpack_items(bytes(data), items))
+        ]
+
+    def _archived(self, connection: sa.Connection) -> list[Row]:
+        numbers = {row[0]: row[1] for row in connection.execute(sa.select(model.event.c.id, model.event.c.number))}
+        types = connection.execute(sa.select(model.event_type.c.id)).scalars().all()
+        found: list[Row] = []
+        for file in [file for type_id in types for file in archived_files(connection, type_id, 0, 1000)]:
+            rows = pq.ParquetFile(file.location).read().to_pylist()
+            wanted = [
+                (row["position"], numbers[uuid.UUID(row["event_id"])], row["index"], row["data"])
+                for row in rows
+                if row["position"] in file.positions
+            ]
+            assert len(wanted) == file.items
+            found += wanted
+        return found
+
+    def segments(self) -> list[tuple[uuid.UUID, int, int, bytes, bytes]]:
+        """The rows of the journal's segments, to the last byte."""
+        segment = model.segment.c
+        wanted = sa.select(segment.event_id, segment.first_index, segment["items"], segment.data, segment.hash)
+        with reading(self.url) as connection:
+            rows = connection.execute(wanted.order_by(segment.event_id, segment.first_index))
+            return [(row[0], row[1], row[2], bytes(row[3]), bytes(row[4])) for row in rows]
+
+    def stored_bytes(self) -> int:
+        with reading(self.url) as connection:
+            return read_stored_bytes(connection)
+
+
+async def _put(scribe: Scribe, *events: Sequence[bytes]) -> Receipt:
+    """An envelope whose events have many segments, a few items each."""
+    envelope_id, _ = scribe.start_envelope()
+    for number, items in enumerate(events, start=1):
+        event_id, _ = scribe.start_event(envelope_id, number)
+        for first in range(0, len(items), 3):
+            await scribe.append(envelope_id, event_id, first, items[first : first + 3])
+        await scribe.end_event(envelope_id, event_id, len(items))
+    return await scribe.seal(envelope_id, len(events), sum(map(len, events)))
+
+
+@pytest.fixture
+async def bus(database_url: str, tmp_path: Path) -> Bus:
+    bus = Bus(database_url, tmp_path / "archive")
+    await bus.fill()
+    return bus
+
+
+def test_what_is_settled_goes_into_files_by_type_and_day(bus: Bus) -> None:
+    before = bus.carried()
+
+    report = bus.archive()
+
+    assert bus.carried() == before
+    assert (report.envelopes, report.items) == (7, len(before))
+    assert (bus.live(), bus.segments(), bus.stored_bytes()) == ([], [], 0)
+    folders = {str(path.parent.relative_to(bus.folder)) for path in bus.files()}
+    assert folders == {"event_type=notes/day=2020-02-29", "event_type=flights/day=2020-02-29"}
+    assert report.files == len(bus.files()) > 2
+    assert sum(pq.ParquetFile(path).metadata.num_rows for path in bus.files()) == len(before)
+
+
+def test_a_second_run_finds_nothing(bus: Bus) -> None:
+    bus.archive()
+    assert bus.archive() == Report()
+
+
+def test_what_was_restored_is_the_same_to_the_last_byte(bus: Bus) -> None:
+    before, segments, stored = bus.carried(), bus.segments(), bus.stored_bytes()
+    bus.archive()
+    with reading(bus.url) as connection:
+        ids = connection.execute(sa.select(model.archived_envelope.c.envelope_id)).scalars().all()
+        shown = read_whereabouts(connection, ids[0])
+    assert shown is not None
+    assert shown.restored_at is None
+    assert all(Path(file).is_file() for file in shown.files)
+    for envelope_id in ids:
+        try:
+            bus.restore(envelope_id)
+        except Refused as error:  # it came back as the origin of another
+            assert error.code == "not_archived"
+
+    assert (bus.live(), bus.segments(), bus.stored_bytes()) == (before, segments, stored)
+    with reading(bus.url) as connection:
+        assert [len(envelope.events) for envelope in read_log(connection, 0, 100)] == [3, 3, 3, 3, 3, 1, 3, 1]
+        types = connection.execute(sa.select(model.event_type.c.id)).scalars().all()
+        assert [archived_files(connection, type_id, 0, 100) for type_id in types] == [[]] * len(types)
+
+
+def test_a_repeat_brings_what_it_repeats(bus: Bus) -> None:
+    bus.archive()
+    with reading(bus.url) as connection:
+        wanted = sa.select(model.envelope.c.id, model.envelope.c.origin_id)
+        repeat, origin = connection.execute(wanted.where(model.envelope.c.origin_id.is_not(None))).one()
+
+    assert bus.restore(repeat) == [origin, repeat]
+
+
+def test_what_was_restored_goes_again_later_without_being_written_again(bus: Bus) -> None:
+    before = bus.carried()
+    bus.archive()
+    files = bus.files()
+    with reading(bus.url) as connection:
+        envelope_id = connection.execute(sa.select(model.envelope.c.id).where(model.envelope.c.position == 3)).scalar()
+    assert envelope_id is not None
+    bus.restore(envelope_id)
+    assert len(bus.live()) == 22
+
+    bus.archive()
+
+    assert (bus.carried(), bus.live(), bus.files()) == (before, [], files)
+
+
+async def test_what_somebody_needs_stays_where_it_is(bus: Bus) -> None:
+    with looking(bus.url) as connection:
+        connection.execute(sa.update(model.cursor).values(position=3))
+    before = bus.carried()
+
+    assert bus.archive().envelopes == 2  # the second is repeated by one that is needed
+
+    assert bus.carried() == before
+    assert {row[0] for row in bus.live()} == {2, 4, 5, 6, 7}
+
+
+async def test_what_is_needed_again_while_it_is_written_stays_with_all_that_lies_in_its_files(bus: Bus) -> None:
+    before = bus.carried()
+
+    def copy(plans: Sequence[FilePlan]) -> Sequence[FileWritten | CopyFailed]:
+        written = bus.copy(plans)
+        with looking(bus.url) as connection:
+            connection.execute(sa.update(model.cursor).values(position=0, until_position=2))
+        return written
+
+    bus.archive(copy)
+
+    assert bus.carried() == before
+    assert {row[0] for row in bus.live()} == {1}
+    with reading(bus.url) as connection:
+        assert connection.execute(sa.select(model.archive_file).where(model.archive_file.c.state != "kept")).all() == []
+        assert len(bus.files()) == len(connection.execute(sa.select(model.archive_file)).all())
+
+
+def test_a_file_that_differs_is_not_taken(bus: Bus) -> None:
+    before = bus.segments()
+    with looking(bus.url) as connection:
+        connection.execute(sa.update(model.segment).where(model.segment.c.first_index > 0).values(hash=b"x" * 32))
+
+    with pytest.raises(JournalError, match="are not what was stored") as caught:
+        bus.archive()
+
+    assert caught.value.code == "archive_differs"
+    assert [row[:4] for row in bus.segments()] == [row[:4] for row in before]
+    assert bus.files() == []
+
+
+def test_storage_that_takes_nothing_leaves_all_as_it_was(bus: Bus) -> None:
+    bus.folder.write_text("no folder")
+    before = bus.segments()
+
+    with pytest.raises(JournalError) as caught:
+        bus.archive()
+
+    assert (caught.value.code, bus.segments()) == ("archive_failed", before)
+
+
+def test_one_run_at_a_time(bus: Bus) -> None:
+    with begun(bus.url, bus.clock, Ids()), pytest.raises(Failed) as caught:
+        bus.archive()
+    assert caught.value.code == "archive_busy"
+
+
+def test_a_run_whose_place_was_taken_changes_nothing_more(bus: Bus) -> None:
+    def be_overtaken(plans: Sequence[FilePlan]) -> Sequence[FileWritten | CopyFailed]:
+        written = bus.copy(plans)
+        bus.clock.go_on(60)
+        assert bus.archive().envelopes == 7
+        return written
+
+    before = bus.carried()
+    with pytest.raises(JournalError) as caught:
+        bus.archive(be_overtaken)
+
+    assert (caught.value.code, bus.carried()) == ("archive_overtaken", before)
+    with reading(bus.url) as connection:
+        assert len(bus.files()) == len(connection.execute(sa.select(model.archive_file)).all())
+
+
+def test_retention_leaves_alone_what_is_archived(bus: Bus) -> None:
+    before = bus.carried()
+    bus.archive()
+    later = OLD + timedelta(days=400)
+    with looking(bus.url) as connection:
+        after: int | None = 0
+        while after is not None:
+            done: Step = prune_settled(connection, "broker", after, later, later, keep_rows=False)
+            after = done.after
+
+    assert bus.carried() == before
+
+
+def test_segments_come_out_of_a_file_by_position(bus: Bus) -> None:
+    bus.archive()
+    with reading(bus.url) as connection:
+        type_id = read_type_id(connection, "notes")
+        assert type_id is not None
+        notes = next(file for file in archived_files(connection, type_id, 0, 2) if 2 in file.positions)
+    assert sum(segment.items for segment in read_segments(notes.location, 2)) > 0
+
+
+@pytest.mark.parametrize("what", ["archive", "restore"])
+def test_killed_at_each_step_nothing_is_lost_or_doubled(bus: Bus, what: str) -> None:
+    before = bus.carried()
+    if what == "restore":
+        bus.archive()
+    # What it imports takes longer than what it does.
+    set_forkserver_preload([__name__, "pyarrow.parquet"])
+    kills = 0
+    while _killed(bus, what, kills):
+        kills += 1
+        assert bus.carried() == before
+        # The next run takes the dead one's place when its lease is over.
+        bus.clock.go_on(60)
+    assert kills > 8
+
+    bus.archive()
+
+    assert bus.carried() == before
+    with reading(bus.url) as connection:
+        kept = connection.execute(sa.select(model.archive_file.c.location, model.archive_file.c.state)).all()
+    assert sorted(kept) == [(str(path), "kept") for path in bus.files()]
+    assert sum(pq.ParquetFile(path).metadata.num_rows for path in bus.files()) == len(before)
+
+
+def _killed(bus: Bus, what: str, step: int) -> bool:
+    """Whether a run in a process of its own, which is killed at its step of that number, came so far."""
+    process = get_context("forkserver").Process(target=_run_until, args=(bus, what, step))
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+def _run_until(bus: Bus, what: str, last_step: int) -> None:
+    steps = 0
+
+    def on_step(_: str) -> None:
+        nonlocal steps
+        if steps == last_step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        steps += 1
+
+    def copy(plans: Sequence[FilePlan]) -> Sequence[FileWritten | CopyFailed]:
+        written: list[FileWritten | CopyFailed] = []
+        for plan in plans:
+            written += bus.copy([plan])
+            on_step("copied")
+        return written
+
+    if what == "archive":
+        bus.archive(copy, on_step)
+        return
+    with reading(bus.url) as connection:
+        archived = sa.select(model.envelope.c.id).where(model.envelope.c.pruned_at.is_not(None))
+        ids = connection.execute(archived.order_by(model.envelope.c.position.desc())).scalars().all()
+    for envelope_id in ids:
+        try:
+            bus.restore(envelope_id, on_step)
+        except Refused as error:
+            assert error.code == "not_archived"

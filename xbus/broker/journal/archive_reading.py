@@ -1,0 +1,98 @@
+"""Where archived items are, for those who read the log or show an envelope. Each function is one short read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+
+MOST_FILES = 20
+"""How many files of one envelope are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """A Parquet file with items of one event type; rows are in the order of position, event number and index.
+
+    Args:
+        location: its whole address, a path or a URI.
+        positions: the positions, in rising order, of the envelopes that are to be read from it and not from the
+            journal. It may have rows of others, as some may have been restored.
+        items: how many rows it has at these positions.
+    """
+
+    location: str
+    positions: tuple[int, ...]
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where the items of an envelope are that is, or was, archived.
+
+    Args:
+        restored_at: since when they are in the journal again as well; None where they are in the files only.
+        files: some of them.
+    """
+
+    archived_at: datetime
+    restored_at: datetime | None
+    files: tuple[str, ...]
+
+
+def archived_files(connection: sa.Connection, type_id: int, after: int, until: int) -> list[ArchivedFile]:
+    """The files that hold the items of an event type at some positions, where the journal holds them no longer.
+
+    An envelope counts in exactly one of the two places at any moment: where ``envelope.pruned_at`` is null its segments
+    count, else these files. So who asks for both asks in one read transaction.
+
+    Args:
+        type_id: the event type.
+        after: positions above this one
+        until: up to this one, inclusive.
+
+    Returns:
+        In the order of their lowest wanted position.
+    """
+    envelope, event, file = model.envelope.c, model.event.c, model.archive_file.c
+    rows = connection.execute(
+        sa.select(file.id, file.location, envelope.position, sa.func.sum(event["items"]))
+        .join(model.archived_event, model.archived_event.c.file_id == file.id)
+        .join(model.event, event.id == model.archived_event.c.event_id)
+        .join(model.envelope, envelope.id == event.envelope_id)
+        .where(file.event_type_id == type_id, file.last_position > after, file.first_position <= until)
+        .where(envelope.position > after, envelope.position <= until, envelope.pruned_at.is_not(None))
+        .group_by(file.id, file.location, envelope.position)
+        .order_by(file.id, envelope.position)
+    ).all()
+    found = [_file([*of_file]) for _, of_file in groupby(rows, key=itemgetter(0))]
+    return sorted(found, key=lambda each: each.positions)
+
+
+def _file(rows: Sequence[Any]) -> ArchivedFile:
+    return ArchivedFile(rows[0][1], tuple(row[2] for row in rows), sum(int(row[3]) for row in rows))
+
+
+def read_whereabouts(connection: sa.Connection, envelope_id: UUID) -> Whereabouts | None:
+    """Where the items of an envelope are; None where it was never archived."""
+    archived, file = model.archived_envelope.c, model.archive_file.c
+    wanted = sa.select(archived.archived_at, archived.restored_at).where(archived.envelope_id == envelope_id)
+    found = connection.execute(wanted).one_or_none()
+    if found is None:
+        return None
+    files = connection.execute(
+        sa.select(file.location)
+        .join(model.archived_event, model.archived_event.c.file_id == file.id)
+        .join(model.event, model.event.c.id == model.archived_event.c.event_id)
+        .where(model.event.c.envelope_id == envelope_id)
+        .distinct()
+        .order_by(file.location)
+        .limit(MOST_FILES)
+    )
+    return Whereabouts(found.archived_at, found.restored_at, tuple(files.scalars()))
