@@ -31,15 +31,20 @@ def main(only: str, kinds: str, sizes: Sizes) -> None:
         kinds: ``sqlite``, ``postgresql``, or ``both`` (also where it is empty).
         sizes: how much is sent.
     """
-    scenarios = _chosen("ONLY", only, SCENARIOS, "")
-    for kind in _chosen("DB", kinds, KINDS, "both"):
+    scenarios = chosen("ONLY", only, SCENARIOS, "")
+    for kind in chosen("DB", kinds, KINDS, "both"):
         with databases(kind) as of_kind:
             for scenario in scenarios:
                 print(f"measuring {scenario} on {kind} ...", file=sys.stderr, flush=True)
                 print(SCENARIOS[scenario](of_kind, sizes).line(scenario, kind), flush=True)
 
 
-def _chosen(variable: str, name: str, known: Mapping[str, object], everything: str) -> list[str]:
+def chosen(variable: str, name: str, known: Mapping[str, object], everything: str) -> list[str]:
+    """What a variable of the environment chooses: the one of that name, or all.
+
+    Args:
+        everything: what stands for all, as does nothing.
+    """
     if name in ("", everything):
         return list(known)
     if name not in known:

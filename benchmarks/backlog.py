@@ -23,11 +23,12 @@ NUMBERS = {
 ID = {"sqlite": "printf('{kind}%031x', {n})", "postgresql": "('{kind}' || lpad(to_hex({n}), 31, '0'))::uuid"}
 
 
-def add_backlog(url: str, envelopes: int, items: int) -> None:
+def add_backlog(url: str, envelopes: int, items: int, after: int = 0) -> None:
     """Add received envelopes of one event each.
 
     Args:
         items: of each envelope.
+        after: how many are there already, from an earlier call.
     """
     segments = -(-items // SEGMENT_ITEMS)
     in_segment = items // segments
@@ -46,12 +47,13 @@ def add_backlog(url: str, envelopes: int, items: int) -> None:
             "digest": digest,
             "bytes": len(data) * segments,
             "hash": content_hash([_Content(items, [digest] * segments)]),
+            "after": after,
         }
         kind = connection.dialect.name
         for statement in (_ENVELOPES, _EVENTS):
             connection.execute(_written(statement, kind), values | {"last": envelopes - 1})
         connection.execute(_written(_SEGMENTS, kind), values | {"last": envelopes * segments - 1})
-        connection.execute(sa.update(model.head).values(position=envelopes))
+        connection.execute(sa.update(model.head).values(position=after + envelopes))
         stored = model.writer.c.stored_bytes + envelopes * segments * len(data)
         connection.execute(sa.update(model.writer).values(stored_bytes=stored))
 
@@ -79,7 +81,7 @@ def _ids(connection: sa.Connection) -> dict[str, int]:
 def _written(statement: str, kind: str) -> sa.TextClause:
     for name, number in (("envelope", "n"), ("event", "n"), ("event_of_segment", "n / :segments")):
         first = "a" if name == "envelope" else "b"
-        statement = statement.replace(f"<{name}>", ID[kind].format(kind=first, n=number))
+        statement = statement.replace(f"<{name}>", ID[kind].format(kind=first, n=f"({number} + :after)"))
     moment = "CAST(:now AS timestamptz)" if kind == "postgresql" else ":now"
     insert, select = statement.replace("<now>", moment).split("SELECT", 1)
     return sa.text(f"{insert}{NUMBERS[kind]}SELECT{select} FROM numbers")
@@ -87,7 +89,7 @@ def _written(statement: str, kind: str) -> sa.TextClause:
 
 _ENVELOPES = """INSERT INTO envelope
     (id, emitter_id, state, opened_at, closed_at, position, events, items, bytes, hash)
-    SELECT <envelope>, :emitter_id, 'received', <now>, <now>, n + 1, 1, :items, :bytes, :hash"""
+    SELECT <envelope>, :emitter_id, 'received', <now>, <now>, n + :after + 1, 1, :items, :bytes, :hash"""
 _EVENTS = """INSERT INTO event (id, envelope_id, number, event_type_id, graph_id, estimate, items)
     SELECT <event>, <envelope>, 1, :type_id, :graph_id, 0, :items"""
 _SEGMENTS = """INSERT INTO segment (event_id, first_index, items, data, hash)

@@ -28,7 +28,7 @@ EMITTER = "shop"
 CONSUMER = "books"
 PASSWORD = "benchmark"
 
-_BUS = Bus(
+ONE_CONSUMER = Bus(
     event_types={EVENT_TYPE: EventType(EVENT_TYPE, False, {"books": Node("books", "books")})},
     services={"books": Service("books", "consumer")},
     roles={CONSUMER: Role(CONSUMER, "books")},
@@ -38,9 +38,13 @@ _BUS = Bus(
 
 
 @contextmanager
-def running_bus(url: str) -> Iterator[Daemon]:
-    """A broker on the database at ``url``, whose emitter and consumer may log in."""
-    set_up(url)
+def running_bus(url: str, bus: Bus = ONE_CONSUMER) -> Iterator[Daemon]:
+    """A broker on the database at ``url``, whose emitters and recipients may log in.
+
+    Args:
+        bus: what it serves.
+    """
+    set_up(url, bus)
     with tempfile.TemporaryDirectory(prefix="xbus-benchmark-") as folder:
         daemon = Daemon(Path(folder), url).start()
         try:
@@ -50,10 +54,13 @@ def running_bus(url: str) -> Iterator[Daemon]:
             daemon.kill()
 
 
-def set_up(url: str) -> None:
+def set_up(url: str, bus: Bus = ONE_CONSUMER) -> None:
+    """Make a bus in a database; one password lets all its emitters and roles in."""
     now = SystemClock().now()
     password = Passwords().hash_password(PASSWORD)
     with writing(url) as connection:
-        apply(connection, make_plan(read_stored(connection), _BUS), now)
-        set_password(connection, "emitter", EMITTER, password, now)
-        set_password(connection, "role", CONSUMER, password, now)
+        apply(connection, make_plan(read_stored(connection), bus), now)
+        for login in bus.emitters:
+            set_password(connection, "emitter", login, password, now)
+        for login in bus.roles:
+            set_password(connection, "role", login, password, now)

@@ -29,7 +29,13 @@ from xbus.recipient.api import RecipientApi
 LANGUAGES = {"console", "csv", "ini", "json", "python", "sh", "text", "toml", "xml"}
 """text is a drawing; all others are tested here."""
 
-INSTALLING = {". .venv/bin/activate", "python3 -m venv .venv", "pip install --editable .", ".ci/run"}
+INSTALLING = {
+    ". .venv/bin/activate",
+    "python3 -m venv .venv",
+    "pip install --editable .",
+    "pip install --editable '.[spark]'",
+    ".ci/run",
+}
 
 
 def all_blocks(language: str) -> list[object]:

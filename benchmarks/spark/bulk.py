@@ -1,0 +1,128 @@
+"""A bus whose worker is Spark: large events are handed over to it as a whole."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from benchmarks.backlog import add_backlog
+from benchmarks.bus import CONSUMER, EMITTER, EVENT_TYPE, PASSWORD, running_bus, set_up
+from benchmarks.programs.running import running
+from benchmarks.spark.enriching import SCHEMA
+from tests.support import spark as support
+from tests.support.daemon import Daemon
+from tests.support.memory import peak_mib
+from tests.support.processes import Process, script
+from tests.support.waiting import wait_until
+from xbus import model
+from xbus.broker.journal.bulk_reading import open_reader
+from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Profile, Role, Service
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.ranges import cut_output
+from xbus.states import AttemptState
+
+WORKER = "enricher"
+MOST_SECONDS = 900.0
+
+BUS = Bus(
+    event_types={
+        EVENT_TYPE: EventType(
+            EVENT_TYPE, False, {"enrich": Node("enrich", "enrich", ("books",)), "books": Node("books", "books")}
+        )
+    },
+    services={"enrich": Service("enrich", "worker"), "books": Service("books", "consumer")},
+    roles={WORKER: Role(WORKER, "enrich"), CONSUMER: Role(CONSUMER, "books")},
+    profiles={"shops": Profile("shops", frozenset({EVENT_TYPE}))},
+    emitters={EMITTER: Emitter(EMITTER, "shops")},
+)
+
+
+@dataclass(frozen=True)
+class BulkRun:
+    """What came of the last event of a bus.
+
+    Attributes:
+        seconds: from its hand-over to the worker until its output was ready.
+        items: how many its output has.
+        digest: the hash of them all, in their order.
+        broker_mib: the most memory that the broker has taken until then.
+    """
+
+    seconds: float
+    items: int
+    digest: str
+    broker_mib: float
+
+
+def transform(url: str, warm_items: int, items: int, master: str, settings: Sequence[str] = ()) -> BulkRun:
+    """Have a worker make the output of an event, behind a smaller one that warms its session up.
+
+    Args:
+        url: an empty journal.
+        master: where the worker's Spark runs.
+        settings: of its session, each as ``--conf`` takes it.
+    """
+    set_up(url, BUS)
+    add_backlog(url, 1, warm_items)
+    add_backlog(url, 1, items, after=1)
+    with running_bus(url, BUS) as daemon, spark_worker(daemon, master, settings) as worker:
+        with running("consumer", daemon.back):
+            wait_until(lambda: _is_over(url, worker), "the output of the last event is ready", MOST_SECONDS)
+        broker_mib = peak_mib(daemon.pid)
+    return _measured(url, broker_mib)
+
+
+@contextmanager
+def spark_worker(daemon: Daemon, master: str, settings: Sequence[str]) -> Iterator[Process]:
+    """The worker, in a process of its own, which is ended at the end."""
+    command = [
+        script("xbus-spark-worker"),
+        *("-c", str(daemon.config), "--login", WORKER, "--back", daemon.back, "--master", master, "--min-items", "1"),
+        *("--transform", "benchmarks.spark.enriching:transform", "--format", "json", "--schema", SCHEMA),
+        *(word for setting in settings for word in ("--conf", setting)),
+    ]
+    environment = {**support.environment(), "XBUS_PASSWORD": PASSWORD}
+    worker = Process(*command, output=daemon.config.with_name("worker.log"), cwd=CHECKOUT, env=environment)
+    try:
+        yield worker
+        assert worker.stop() == 0, worker.text
+    finally:
+        worker.kill()
+
+
+CHECKOUT = Path(__file__).parents[2]
+
+_ATTEMPTS = (
+    sa.select(model.bulk_attempt, model.envelope.c.position)
+    .join(model.event, model.event.c.id == model.bulk_attempt.c.event_id)
+    .join(model.envelope, model.envelope.c.id == model.event.c.envelope_id)
+    .order_by(model.envelope.c.position, model.bulk_attempt.c.started_at)
+)
+
+
+def _attempts(url: str) -> Sequence[sa.Row[tuple[object, ...]]]:
+    with reading(url) as connection:
+        return connection.execute(_ATTEMPTS).all()
+
+
+def _is_over(url: str, worker: Process) -> bool:
+    assert worker.runs, worker.text
+    attempts = _attempts(url)
+    wrong = [attempt for attempt in attempts if attempt.state in (AttemptState.FAILED, AttemptState.ABANDONED)]
+    assert not wrong, json.dumps([attempt.cause for attempt in wrong])
+    return len(attempts) > 1 and all(attempt.state == AttemptState.READY for attempt in attempts)
+
+
+def _measured(url: str, broker_mib: float) -> BulkRun:
+    warm, measured = _attempts(url)
+    began = max(measured.started_at, warm.ended_at)
+    digest = hashlib.sha256()
+    with reading(url) as connection, open_reader(url) as reader:
+        for part in cut_output(connection, measured.id, 1):
+            for segment in reader.segments(part):
+                digest.update(segment.data)
+    return BulkRun((measured.ended_at - began).total_seconds(), measured.items, digest.hexdigest(), broker_mib)
