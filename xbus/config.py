@@ -202,6 +202,7 @@ class Back:
     jitter: float = option(0.2, _part)
     trouble_after: int = option(5, _count)
     probe_interval: float = option(30.0, _seconds)
+    bulk_lease: float = option(30.0, _seconds)
     session_seconds: float = option(3600.0, _seconds)
     window_bytes: int = option(8 * 1024**2, _count)
 

@@ -20,7 +20,7 @@ class DeliveryState(StrEnum):
     """Why an envelope has a delivery row of its own for a role; an envelope that goes the normal way has none."""
 
     WAITING = "waiting"
-    """A worker that it needs is absent."""
+    """A worker that it needs is absent, or a bulk worker has not made yet what it needs."""
     RETRY = "retry"
     """An attempt went wrong, or may have: it comes again on its own, at the moment that its row says."""
     HELD = "held"
@@ -106,7 +106,9 @@ ENVELOPE_MOVES: Mapping[EnvelopeState, frozenset[EnvelopeState]] = {
 }
 
 DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
-    DeliveryState.WAITING: frozenset({DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.SETTLED}),
+    DeliveryState.WAITING: frozenset(
+        {DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.PARKED, DeliveryState.SETTLED}
+    ),
     DeliveryState.RETRY: frozenset(
         {DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.PARKED, DeliveryState.SETTLED}
     ),

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from xbus.broker.back.batch import Batch, join_small
+from xbus.broker.back.course import Course
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.slots import Absent, AnyOf
 from xbus.broker.journal.log import LogEnvelope, LogEvent
@@ -59,11 +60,20 @@ class Around:
         self._envelope = envelope
         self._workers = {worker.role.service: worker for worker in workers}
         self.window_bytes = window_bytes
+        self.outputs: dict[str, uuid.UUID] = {}
+        self.made: dict[uuid.UUID, list[Batch]] = {}
         self.hired: list[str] = []
         self.dismissed: list[str] = []
 
     async def graph(self, graph_id: int) -> Graph:
         return self._envelope.graphs[graph_id]
+
+    def course(self, event: LogEvent, graph: Graph) -> Course:
+        return Course.behind(graph, self.outputs)
+
+    async def output(self, attempt_id: uuid.UUID) -> AsyncIterator[Batch]:
+        for batch in self.made[attempt_id]:
+            yield batch
 
     async def items(self, event: LogEvent) -> AsyncIterator[Batch]:
         index = 0

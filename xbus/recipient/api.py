@@ -179,6 +179,11 @@ class RecipientApi:
         self._jobs.take(Handover.of_wire(envelope_id, event_id, type_name, handover), _lease(handover))
         return (True,)
 
+    @verb("xbus.stop_output")
+    def stop_output(self, attempt_id: str) -> bool:
+        """Nobody wants an output any more; it may be one that is not known here."""
+        return self._jobs is not None and self._jobs.forget(attempt_id)
+
     @verb("send_item")
     def send_item(self, envelope_id: str, event_id: str, indices: list[Any], data: bytes) -> Answer:
         """The same for one item, from a broker that does not send batches."""

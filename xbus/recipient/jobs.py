@@ -110,6 +110,13 @@ class Jobs:
                 job.is_stopping = True
                 job.cancel()
 
+    def forget(self, attempt_id: str) -> bool:
+        """Break off what nobody wants any more; false where it is not known."""
+        found = [job for job in self._jobs.values() if str(job.handover.attempt_id) == attempt_id]
+        for job in found:
+            job.cancel()
+        return bool(found)
+
     async def close(self) -> None:
         """Break off everything, and tell the broker that others may make it."""
         jobs = list(self._jobs.values())

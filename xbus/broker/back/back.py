@@ -9,6 +9,8 @@ from weakref import WeakValueDictionary
 
 from xbus.broker.back.delivering import Delivering, Settings
 from xbus.broker.back.introduction import Introduction, introduce
+from xbus.broker.back.output_reports import OutputReports
+from xbus.broker.back.outputs import Outputs
 from xbus.broker.back.recipient import Recipient, Timeouts
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Slots
@@ -84,6 +86,16 @@ class Back:
             random or Random(),
             lambda: configuration.catalog,
         )
+
+    @property
+    def reports(self) -> OutputReports:
+        """What bulk workers tell of the outputs that they make."""
+        return self._delivering.reports
+
+    @property
+    def outputs(self) -> Outputs:
+        """The outputs that bulk workers make."""
+        return self._delivering.outputs
 
     @property
     def troubles(self) -> Troubles:

@@ -1,9 +1,11 @@
 """Items on their way through a run; pure."""
 
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from xbus.broker.journal.bulk_outputs import OutputSegment
 from xbus.broker.journal.segments import Segment
 from xbus.errors import ProtocolError
 from xbus.rpc.codec import pack_items, unpack_items
@@ -41,6 +43,13 @@ class Batch:
     @classmethod
     def of_segment(cls, segment: Segment) -> "Batch":
         return cls(segment.first_index, segment.items, segment.data, segment.indices)
+
+    @classmethod
+    def of_output(cls, segment: OutputSegment) -> "Batch":
+        if segment.sources is None:
+            return cls(segment.first_index, segment.items, segment.data)
+        sources = struct.unpack(f"<{segment.items}q", segment.sources)
+        return cls(0, segment.items, segment.data, [[] if source < 0 else [source] for source in sources])
 
     @classmethod
     def of_single(cls, singles: Iterable[tuple[list[int], bytes]]) -> "Batch":

@@ -8,6 +8,8 @@ from itertools import takewhile
 from random import Random
 
 from xbus.broker.back import fate
+from xbus.broker.back.attempts import Attempt, Attempts
+from xbus.broker.back.awaiting import Awaiting
 from xbus.broker.back.decisions import Decisions
 from xbus.broker.back.delivery import Deliveries
 from xbus.broker.back.holds import Holds
@@ -19,6 +21,8 @@ from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
 from xbus.broker.back.order import Order
 from xbus.broker.back.outcomes import Outcomes
+from xbus.broker.back.output_reports import OutputReports
+from xbus.broker.back.outputs import Outputs
 from xbus.broker.back.pace import Pace
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.probing import Probing
@@ -36,7 +40,7 @@ from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors, read_role_services
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.ordering import read_free_keys, read_held_keys, read_key_rows
-from xbus.broker.journal.writes import FollowOrder
+from xbus.broker.journal.writes import Delivery, FollowOrder
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.bell import Bell
@@ -59,6 +63,8 @@ class Settings:
         retry: what counts for services that have no wishes of their own.
         trouble_after: see ``Troubles``.
         probe_interval: see ``Troubles``, in seconds.
+        bulk_lease: for how many seconds a bulk worker may give no sign of life while it makes an output.
+        register_timeout: for how many seconds a recipient may introduce itself.
     """
 
     window_bytes: int
@@ -68,6 +74,8 @@ class Settings:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     trouble_after: int = 5
     probe_interval: float = 30.0
+    bulk_lease: float = 30.0
+    register_timeout: float = 10.0
 
 
 class Delivering:
@@ -109,19 +117,27 @@ class Delivering:
         self.probing = Probing(self.troubles, registry, slots)
         probing = self.probing
         self._order = Order()
-        self.ledger.on_move = self._order.note
         self._outcomes = Outcomes(self.ledger, registry, holds, probing, self._order, settings.retry, clock, random)
         self._under_way = UnderWay()
-        self._runs = Runs(
-            self.ledger,
-            supplies,
-            muster,
-            self._outcomes,
-            self._order,
-            Isolating(self._log, catalog),
-            self._under_way,
+        isolating = Isolating(self._log, catalog)
+        self._runs = Runs(self.ledger, supplies, muster, self._outcomes, self._order, isolating, self._under_way, tasks)
+        self._awaiting = Awaiting(self.ledger, registry, self._outcomes, isolating, catalog)
+        self.ledger.on_move = self._moved
+        attempts = Attempts(journal, self._log, clock, random, settings.bulk_lease)
+        self.outputs = Outputs(
+            attempts,
+            self._awaiting,
+            self._log,
+            registry,
+            slots,
+            supplies.give_back,
+            clock,
             tasks,
+            catalog,
+            settings.register_timeout,
         )
+        supplies.course_of = self.outputs.course
+        self.reports = OutputReports(journal, attempts, self.outputs, self._output_ready, tasks)
         deliveries = Deliveries(
             self._log,
             self.ledger,
@@ -134,6 +150,8 @@ class Delivering:
             self._order,
             self._runs,
             self._under_way,
+            self.outputs,
+            self._awaiting,
             worker_grace=settings.worker_grace,
         )
         self._replies = Replies(
@@ -159,9 +177,11 @@ class Delivering:
         probing.on_trouble = self.lanes.left
         probing.on_over = self._trouble_over
         self._runs.on_retry = self._rows.wake
+        self._awaiting.on_retry = self._rows.wake
         muster.on_behind = self.lanes.split
         self.lanes.on_caught_up = muster.caught_up
         registry.watch(probing)
+        registry.watch(self.outputs)
         registry.watch(self.lanes)
         registry.watch(self._rows)
         registry.watch(self._replies)
@@ -169,6 +189,14 @@ class Delivering:
         self._replying: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._deciding: asyncio.Task[None] | None = None
+
+    def _moved(self, row: Delivery) -> None:
+        self._order.note(row)
+        self._awaiting.note(row)
+
+    def _output_ready(self, attempt: Attempt) -> None:
+        self.probing.went_well(attempt.role_id)
+        self._awaiting.wake(attempt.output)
 
     def _trouble_over(self, recipient: Recipient) -> None:
         self.lanes.arrived(recipient)
@@ -194,6 +222,7 @@ class Delivering:
         await self._follow_order()
         await self._doubt_what_was_free()
         await self._recover()
+        await self.outputs.start()
         self._replying = self._tasks.create_task(self._replies.watch(), name="replies of consumers")
         self._following = self._tasks.create_task(self._log.follow(), name="log")
         self._deciding = self._tasks.create_task(self._decisions.carry_out(), name="decisions")
@@ -217,6 +246,7 @@ class Delivering:
             except JournalUnavailable as error:
                 log.warning("order not followed: %s", error, extra={"action": "order_not_followed"})
                 await asyncio.sleep(RETRY_SECONDS)
+        self._awaiting.retain([role.id for role in self._catalog().roles.values() if not role.detached])
         self._decisions.wake()
 
     async def _follow_order(self) -> None:
@@ -240,6 +270,7 @@ class Delivering:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
         self.lanes.stop()
         self._rows.stop()
+        self.outputs.stop()
         for watching in (self._following, self._replying, self._deciding):
             if watching is not None:
                 watching.cancel()

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from xbus.broker.back import fate
+from xbus.broker.back.attempts import Output
+from xbus.broker.back.awaiting import Awaiting
 from xbus.broker.back.holds import Holds
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
 from xbus.broker.back.order import Order
 from xbus.broker.back.outcomes import Outcomes
+from xbus.broker.back.outputs import Outputs
 from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
@@ -17,7 +20,7 @@ from xbus.broker.back.run import Run
 from xbus.broker.back.runs import Runs
 from xbus.broker.back.supplies import Supplies
 from xbus.broker.back.under_way import UnderWay
-from xbus.broker.journal.log import LogEnvelope
+from xbus.broker.journal.log import LogEnvelope, LogEvent
 from xbus.broker.journal.overlays import read_overlays
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
@@ -38,6 +41,8 @@ class Deliveries:
         order: which envelopes have to wait for others of their ordering key.
         runs: begun here.
         under_way: what is being brought to whom.
+        outputs: what bulk workers make, which is to be ready before consumers are started for it.
+        awaiting: the deliveries that wait for that.
         worker_grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
 
@@ -54,6 +59,8 @@ class Deliveries:
         order: Order,
         runs: Runs,
         under_way: UnderWay,
+        outputs: Outputs,
+        awaiting: Awaiting,
         *,
         worker_grace: float,
     ) -> None:
@@ -68,11 +75,13 @@ class Deliveries:
         self._order = order
         self._runs = runs
         self._under_way = under_way
+        self._outputs = outputs
+        self._awaiting = awaiting
         self._worker_grace = worker_grace
 
     async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> Sequence[Recipient]:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
-        aside for those whose workers are absent.
+        aside for those whose workers are absent or have something to make first.
 
         Returns:
             Those that could get it all the same, as they held the others up, or what held them was settled meanwhile.
@@ -85,11 +94,15 @@ class Deliveries:
         # All at once: the grace is for the envelope, not for each of its recipients.
         found = await asyncio.gather(*(self._missing_worker(envelope, recipient) for recipient in recipients))
         for recipient, missing in zip(recipients, found, strict=True):
-            if missing is None:
+            lacking = await self._outputs.lacking(envelope, recipient.role.service) if missing is None else ()
+            if missing is None and not lacking:
                 going.append(recipient)
             elif self._is_due(recipient, envelope):
                 new = self._outcomes.before_its_turn(envelope, recipient.role.id)
-                self._ledger.move(None, fate.waiting_for(new, missing))
+                if missing is not None:
+                    self._ledger.move(None, fate.waiting_for(new, missing))
+                else:
+                    self._have_made(envelope, lacking, None, new)
         await self._ledger.room()
         await self._launch(envelope, going)
         return [recipient for recipient in wanted if self._may_get_in_turn(recipient, envelope)]
@@ -118,11 +131,29 @@ class Deliveries:
                 return service
         return None
 
+    def _have_made(
+        self,
+        envelope: LogEnvelope,
+        lacking: Sequence[tuple[LogEvent, Output]],
+        old: Delivery | None,
+        new: Delivery,
+    ) -> None:
+        """Have what a delivery lacks made; it waits for that, and holds nobody."""
+        self._awaiting.set_aside(envelope, old, new, [output for _, output in lacking])
+        self._outputs.make(envelope, lacking)
+
     async def workers_for(self, envelope: LogEnvelope, recipient: Recipient) -> list[str]:
-        """The worker services between an envelope's emitter and a recipient."""
-        graphs = await self._log.graphs(envelope)
-        leading = [graph.leading_to({recipient.role.service}) for graph in graphs]
-        return sorted(set().union(*(graph.worker_services for graph in leading)))
+        """The worker services between an envelope's emitter and a recipient, but for those that have done their work or
+        are at it."""
+        wanted = {recipient.role.service}
+        plain = {event.graph_id for event in envelope.events if not self._outputs.is_known(event)}
+        services = {
+            service for each in plain for service in (await self._log.graph(each)).leading_to(wanted).worker_services
+        }
+        for event in filter(self._outputs.is_known, envelope.events):
+            part = (await self._log.graph(event.graph_id)).leading_to(wanted)
+            services |= self._outputs.services(event, part)
+        return sorted(services)
 
     def _carry_on_holds(self, envelope: LogEnvelope) -> None:
         """Those who hold an envelope open go on with it first: their workers have a part of it already."""
@@ -148,10 +179,16 @@ class Deliveries:
         was held is in its turn now: it costs no more than that.
 
         Returns:
-            The run; None where there is none, as the recipient has gone, or another envelope has to come first.
+            The run; None where there is none, as the recipient has gone, another envelope has to come first, or a bulk
+            worker has something to make first.
         """
         was_held = row.state is DeliveryState.HELD
         supplies = self._supplies if was_held else await self._supplies_for(envelope, recipient)
+        lacking = await self._outputs.lacking(envelope, recipient.role.service, supplies.overlaid_events)
+        if lacking:
+            if self._may_get_by_row(recipient, envelope):
+                self._have_made(envelope, lacking, row, self._order.keyed(row, envelope))
+            return None
         self._carry_on_holds(envelope)
         await self.predecessor_over(recipient)
         if not await self._muster.take(

@@ -26,6 +26,10 @@ CODE_CHARACTERS = 64
 NODE_CHARACTERS = 255
 
 
+OUTPUT = "take_output"
+"""What was asked of a bulk worker that did not make an output."""
+
+
 class FailureClass(StrEnum):
     """Whether another attempt could help."""
 
@@ -147,6 +151,24 @@ def refusal(role_id: int, verb: str, event_id: UUID | None, errors: object) -> R
             said = [_malformed(errors)]
     said = said or [ItemError(None, "refused without a reason")]
     return RecipientFailed(role_id, verb, event_id, FailureClass.PERMANENT, "refused", said)
+
+
+def failure_of_report(role_id: int, event_id: UUID, told: object) -> RecipientFailed:
+    """A failure from what a bulk worker tells of an output that it did not make."""
+    match told:
+        case {"class": ("permanent" | "transient") as kind, "code": str(code), "message": str(message), **more}:
+            failure_class = FailureClass(kind)
+            if kind == "transient" and code in ABSENT_CODES:
+                failure_class = FailureClass.ABSENT
+            errors = more.get("errors")
+            said = refusal(role_id, OUTPUT, event_id, errors).errors if errors else [ItemError(None, _shown(message))]
+            return RecipientFailed(role_id, OUTPUT, event_id, failure_class, _shown(code) or "failed", said)
+    return nonsense(role_id, OUTPUT, event_id, told)
+
+
+def no_output(role_id: int, event_id: UUID, code: str, cause: str) -> RecipientFailed:
+    """The failure of an output that did not come, though it may when it is asked for again."""
+    return RecipientFailed(role_id, OUTPUT, event_id, FailureClass.TRANSIENT, code, [ItemError(None, cause)])
 
 
 def _item_error(error: object) -> ItemError:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from xbus.broker.back.failures import FailureClass, RecipientFailed
-from xbus.broker.journal.deliveries import RESUMED
+from xbus.broker.journal.deliveries import OUTPUT_NOT_READY, RESUMED
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
 from xbus.states import DeliveryState
@@ -92,6 +92,30 @@ def waiting_for(delivery: Delivery, service: str) -> Delivery:
         code="worker_absent",
         cause=f'no worker of service "{service}" is there, or each is in trouble',
         service=service,
+        due_at=None,
+    )
+
+
+def waiting_for_output(delivery: Delivery, node: str) -> Delivery:
+    """It waits until a bulk worker has made the output of a node."""
+    return replace(
+        delivery,
+        attempts=max(delivery.attempts, 1 if delivery.code in BEGUN_CODES else 0),
+        state=DeliveryState.WAITING,
+        code=OUTPUT_NOT_READY,
+        cause=f'the output of node "{node}" is not made yet',
+        service=None,
+        due_at=None,
+    )
+
+
+def after_output(delivery: Delivery) -> Delivery:
+    """It waits no longer for an output: that is ready, or is to be asked for again."""
+    return replace(
+        delivery,
+        state=DeliveryState.RETRY,
+        code="output_known",
+        cause="the output that it waited for is ready, or is to be asked for again",
         due_at=None,
     )
 

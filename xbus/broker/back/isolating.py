@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xbus.broker.back.failures import FailureClass, RecipientFailed
 from xbus.broker.back.isolation import concerned_services, refused_items
 from xbus.broker.back.log import Log
-from xbus.broker.back.recipient import Recipient
+from xbus.broker.back.outcomes import Serving
 from xbus.broker.back.slots import Absent
 from xbus.broker.journal.catalog import Catalog
 from xbus.broker.journal.log import LogEnvelope, LogEvent
@@ -28,7 +28,7 @@ class Isolating:
     async def bad_items(
         self,
         envelope: LogEnvelope,
-        recipients: Sequence[Recipient],
+        recipients: Sequence[Serving],
         failures: Mapping[int, RecipientFailed | Absent],
     ) -> dict[int, Sequence[IsolatedItem]]:
         """The items to be parked alone after a run, by the id of the role that goes on without them.
@@ -48,7 +48,7 @@ class Isolating:
         return found
 
     async def _after(
-        self, envelope: LogEnvelope, failure: RecipientFailed, stopped: Sequence[Recipient]
+        self, envelope: LogEnvelope, failure: RecipientFailed, stopped: Sequence[Serving]
     ) -> dict[int, Sequence[IsolatedItem]]:
         event = next((event for event in envelope.events if event.event_id == failure.event_id), None)
         if event is None or not self._may_isolate(event):
@@ -65,7 +65,7 @@ class Isolating:
         event_type = self._catalog().event_types.get(event.type_name)
         return event_type is not None and event_type.bad_items == "isolate"
 
-    async def _concerned(self, event: LogEvent, failure: RecipientFailed, stopped: Sequence[Recipient]) -> list[int]:
+    async def _concerned(self, event: LogEvent, failure: RecipientFailed, stopped: Sequence[Serving]) -> list[int]:
         """The roles that do without what was refused: the consumer that refused it, or all behind the worker."""
         by_themselves = [recipient.role.id for recipient in stopped if recipient.role.id == failure.role_id]
         if by_themselves:

@@ -4,9 +4,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
+from uuid import UUID
 
 import xbus.broker.journal.catalog as catalog
 from xbus.broker.back.batch import Batch, join_small
+from xbus.broker.journal.bulk_outputs import BEGINNING, read_output
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import LogEnvelope, LogEvent, read_at, read_head, read_log, read_segments
 from xbus.errors import JournalError, JournalUnavailable
@@ -104,3 +106,11 @@ class Log:
             for batch in join_small(segments):
                 yield batch
             index = segments[-1].first_index + segments[-1].items
+
+    async def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
+        """What an attempt of a bulk worker made, in the order of its segments."""
+        after = BEGINNING
+        while segments := await self.read(read_output, attempt_id, after, PAGE_BYTES):
+            for segment in segments:
+                yield Batch.of_output(segment)
+            after = segments[-1].place

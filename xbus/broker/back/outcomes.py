@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
+from typing import Protocol
 
 from xbus.broker.back import fate
 from xbus.broker.back.failures import FailureClass, RecipientFailed
@@ -16,12 +17,21 @@ from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Absent, AnyOf
+from xbus.broker.journal.catalog import RoleEntry
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery, IsolatedItem
 from xbus.clock import Clock
 from xbus.states import DeliveryState
 
 log = logging.getLogger(__name__)
+
+
+class Serving(Protocol):
+    """A consumer: its recipient, or who stands for that while it is away."""
+
+    @property
+    def role(self) -> RoleEntry:
+        """Which role it serves."""
 
 
 class Outcomes:
@@ -89,7 +99,7 @@ class Outcomes:
     def failed(
         self,
         envelope: LogEnvelope,
-        recipients: Sequence[Recipient],
+        recipients: Sequence[Serving],
         rows: Mapping[int, Delivery],
         failures: Mapping[int, RecipientFailed | Absent],
         bad_items: Mapping[int, Sequence[IsolatedItem]],
@@ -136,7 +146,7 @@ class Outcomes:
             )
         return retried
 
-    def _after(self, attempt: Delivery, recipient: Recipient, why: RecipientFailed | Absent) -> Delivery:
+    def _after(self, attempt: Delivery, recipient: Serving, why: RecipientFailed | Absent) -> Delivery:
         if isinstance(why, Absent):
             return fate.waiting_for(fate.not_counted(attempt), _service(why))
         if why.failure_class is FailureClass.ABSENT:
@@ -146,13 +156,13 @@ class Outcomes:
         is_counted = why.role_id is None or not self._probing.is_troubled(why.role_id)
         return fate.after_failure(attempt, why, attempts=policy.attempts if is_counted else None, due_at=due_at)
 
-    def _when_back(self, recipient: Recipient, why: RecipientFailed) -> datetime | None:
+    def _when_back(self, recipient: Serving, why: RecipientFailed) -> datetime | None:
         """What found somebody about to go waits until there is another one; it needs no delay for that."""
         if why.role_id is None or self._registry.get(why.role_id) is None:
             return None
         return self._due_at(recipient, self._policy.as_wished(recipient.role.retry).first_delay)
 
-    def _due_at(self, recipient: Recipient, delay: float) -> datetime | None:
+    def _due_at(self, recipient: Serving, delay: float) -> datetime | None:
         """A delay is for one that is there and fails; one that is gone gets what waits as soon as it is back."""
         if self._registry.get(recipient.role.id) is not recipient:
             return None

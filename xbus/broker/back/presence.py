@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from xbus.broker.back.attempts import Attempt
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.configuration import Configuration
@@ -47,6 +48,7 @@ class Presence:
         clock: for what is stored.
         is_silent: whether a recipient misses pings.
         is_troubled: whether one envelope after the other fails at a role.
+        makes: the outputs that a recipient makes just now.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Presence:
         *,
         is_silent: Callable[[Recipient], bool],
         is_troubled: Callable[[int], bool],
+        makes: Callable[[Recipient], Sequence[Attempt]] = lambda recipient: (),
     ) -> None:
         self._journal = journal
         self._configuration = configuration
@@ -67,6 +70,7 @@ class Presence:
         self._clock = clock
         self._is_silent = is_silent
         self._is_troubled = is_troubled
+        self._makes = makes
         self._written: dict[int, PresenceRow] = {}
         self._troubled: set[str] = set()
         self._change = asyncio.Event()
@@ -139,7 +143,8 @@ class Presence:
             since = known.since if known is not None and known.state is state else now
             if recipient is not None:
                 seen_at: datetime | None = now - timedelta(seconds=recipient.silent_for())
-                yield PresenceRow(role_id, state, since, seen_at, _work(recipient, now))
+                work = [*_work(recipient, now), *_made(recipient, self._makes(recipient))]
+                yield PresenceRow(role_id, state, since, seen_at, work or None)
             elif known is not None or state is not PresenceState.ABSENT:
                 yield PresenceRow(role_id, state, since, None if known is None else known.seen_at)
 
@@ -170,7 +175,7 @@ class Presence:
         return row.seen_at - known.seen_at >= timedelta(seconds=SEEN_SECONDS)
 
 
-def _work(recipient: Recipient, now: datetime) -> list[dict[str, Any]] | None:
+def _work(recipient: Recipient, now: datetime) -> list[dict[str, Any]]:
     """What is being brought to a recipient, and what it tells of it."""
     works: list[dict[str, Any]] = []
     for envelope_id, bringing in recipient.bringing.items():
@@ -183,7 +188,24 @@ def _work(recipient: Recipient, now: datetime) -> list[dict[str, Any]] | None:
         if told is not None:
             work |= {"progress": told.progress, "done": told.done, "of": told.of}
         works.append(work)
-    return works or None
+    return works
+
+
+def _made(recipient: Recipient, attempts: Iterable[Attempt]) -> Iterator[dict[str, Any]]:
+    """The outputs that a recipient makes, and how far it is."""
+    for attempt in attempts:
+        told = recipient.vitals.work(attempt.id)
+        done = int(100 * attempt.progress) if told is None else told.done
+        steps = 0 if told is None else told.progress
+        yield {
+            "envelope_id": str(attempt.envelope_id),
+            "event_id": str(attempt.output.event_id),
+            "verb": "take_output",
+            "since": attempt.started_at.isoformat(timespec="seconds"),
+            "progress": steps,
+            "done": done,
+            "of": 100,
+        }
 
 
 def _without_positions(works: Any) -> list[dict[str, Any]] | None:

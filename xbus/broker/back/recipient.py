@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -37,12 +37,16 @@ class Abilities:
         envelopes: how many envelopes, or events of a worker, it takes at once.
         heartbeats: whether it tells by itself that it lives, and how far it is: then its time-outs are of progress.
         immediate_reply: the names of the event types to which it gives an immediate reply.
+        bulk_items: an event of so many items it takes as a whole; None where it takes none so.
+        bulk_attempts: the ids of the outputs that it made when it introduced itself; None where it does not tell.
     """
 
     batches: bool = False
     envelopes: int = 1
     heartbeats: bool = False
     immediate_reply: frozenset[str] = frozenset()
+    bulk_items: int | None = None
+    bulk_attempts: frozenset[str] | None = None
 
     @classmethod
     def of_metadata(cls, metadata: Mapping[str, Any], immediate_reply: Iterable[str] = ()) -> "Abilities":
@@ -51,8 +55,21 @@ class Abilities:
         match metadata.get("xbus"):
             case {"batches": 1, "envelopes": int(envelopes), **more} if envelopes >= 1:
                 heartbeats = more.get("heartbeats") is True
-                return cls(batches=True, envelopes=envelopes, heartbeats=heartbeats, immediate_reply=types)
+                known = cls(batches=True, envelopes=envelopes, heartbeats=heartbeats, immediate_reply=types)
+                return known._with_bulk(more.get("bulk"))
         return cls(immediate_reply=types)
+
+    def _with_bulk(self, announced: Any) -> "Abilities":
+        match announced:
+            case {"min_items": int(items), **more} if items >= 0:
+                attempts = more.get("attempts")
+                told = frozenset(map(str, attempts)) if isinstance(attempts, list) else None
+                return replace(self, bulk_items=items, bulk_attempts=told)
+        return self
+
+    def takes_whole(self, items: int) -> bool:
+        """Whether it takes an event of so many items as a whole."""
+        return self.bulk_items is not None and items >= self.bulk_items
 
 
 @dataclass(slots=True)
@@ -179,6 +196,24 @@ class Recipient:
         if commit:
             self._open.pop(envelope_id, None)
         return end
+
+    async def take_output(self, envelope_id: UUID, event: LogEvent, handover: Mapping[str, Any]) -> None:
+        """Have a bulk worker make the output for an event by itself; it has only taken it when this returns."""
+        call = self._call(
+            "take_output",
+            "xbus.take_output",
+            self._timeouts.start_event,
+            envelope_id,
+            str(event.event_id),
+            event.type_name,
+            handover,
+        )
+        await self._answers.parts("take_output", event.event_id, call)
+
+    def stop_output_soon(self, attempt_id: UUID) -> None:
+        """Tell a bulk worker that nobody wants an output any more; else it learns it when it renews its lease."""
+        stop = self._client.call("xbus.stop_output", str(attempt_id), timeout=self._timeouts.stop_envelope)
+        stop.add_done_callback(lambda call: call.cancelled() or call.exception())
 
     def forget(self, event_id: UUID) -> None:
         """Keep nothing of an event that is over."""

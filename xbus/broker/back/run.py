@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from xbus.broker.back.batch import Batch
+from xbus.broker.back.course import Course
 from xbus.broker.back.failures import FailureClass, RecipientFailed
 from xbus.broker.back.flow import together
 from xbus.broker.back.recipient import Recipient
@@ -28,8 +29,14 @@ class Surroundings(Protocol):
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""
 
+    def course(self, event: LogEvent, graph: Graph) -> Course:
+        """What is to be carried out of a part of an event's graph: without what is made already."""
+
     def items(self, event: LogEvent) -> AsyncIterator[Batch]:
         """An event's items, in index order."""
+
+    def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
+        """What a bulk worker made of an event, in its order."""
 
     async def hire(self, services: Sequence[str]) -> Sequence[Recipient]:
         """A free worker of each service, all at once. Raises Absent."""
@@ -136,7 +143,8 @@ class Run:
         graph = graph.leading_to(services & graph.consumer_services)
         if not graph.nodes:
             return None
-        hired = await self._hire(event, sorted(graph.worker_services))
+        course = self._around.course(event, graph)
+        hired = await self._hire(event, sorted(course.graph.worker_services))
         try:
             await self._greet(hired)
             members = Members(
@@ -144,8 +152,8 @@ class Run:
                 consumers=self._consumers_by_service(graph),
             )
             self._begun |= {recipient.role.id: recipient for group in members.consumers.values() for recipient in group}
-            stream = EventStream(graph, members, self._around.window_bytes, may_commit=may_commit and not hired)
-            await stream.run(self._envelope_id, event, self._around.items(event), self._drop)
+            stream = EventStream(course, members, self._around.window_bytes, may_commit=may_commit and not hired)
+            await stream.run(self._envelope_id, event, self._around.items(event), self._drop, self._around.output)
         finally:
             for worker in hired:
                 self._around.dismiss(worker)

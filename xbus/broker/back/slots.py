@@ -5,9 +5,9 @@ place: those behind it don't take what it waits for, so nobody starves.
 """
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 Member = TypeVar("Member", bound=Hashable)
 
@@ -21,9 +21,14 @@ class This:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Any one member of a service is wanted."""
+    """Any one member of a service is wanted.
+
+    Args:
+        fits: which members do; None for all.
+    """
 
     service: str
+    fits: Callable[[Any], bool] | None = None
 
 
 Want: TypeAlias = This | AnyOf
@@ -132,7 +137,8 @@ class Slots(Generic[Member]):
     def _candidates(self, want: Want) -> list[_Place[Member]]:
         if isinstance(want, This):
             return [place for place in self._places.values() if place.member == want.member and place.capacity]
-        return [place for place in self._places.values() if place.service == want.service and place.capacity]
+        places = [place for place in self._places.values() if place.service == want.service and place.capacity]
+        return places if want.fits is None else [place for place in places if want.fits(place.member)]
 
     def _serve(self) -> None:
         """Grant what can be granted, in order of arrival."""

@@ -7,11 +7,12 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.back.batch import Batch
+from xbus.broker.back.course import Course
 from xbus.broker.back.failures import RecipientFailed
 from xbus.broker.back.flow import Inbox, Window, together
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.journal.log import LogEvent
-from xbus.graph import Graph, Node
+from xbus.graph import Node
 
 WINDOW_CALLS = 16
 """How many calls a recipient that takes batches may owe an answer to; one that doesn't is asked one thing at a time."""
@@ -166,21 +167,22 @@ class EventStream:
     """An event on its way.
 
     Args:
-        graph: the part of its graph that leads to the members.
+        course: the part of its graph that leads to the members and that they carry out.
         members: who serves it.
         window_bytes: how much is held before each recipient, and how much may be on its way to it.
         may_commit: whether this is all that there is to do before the commit, and there is one member only.
     """
 
-    def __init__(self, graph: Graph, members: Members, window_bytes: int, *, may_commit: bool) -> None:
-        self._graph = graph
+    def __init__(self, course: Course, members: Members, window_bytes: int, *, may_commit: bool) -> None:
+        self._course = course
+        self._graph = course.graph
         self._members = members
         self._window_bytes = window_bytes
         self._may_commit = may_commit
         self._stages: dict[str, list[Stage]] = {}
         for service in self._children_first():
             self._stages[service] = self._make_stages(service)
-        self._start = self._targets(node.name for node in graph.start_nodes)
+        self._start = self._targets(course.starts)
 
     def _children_first(self) -> list[str]:
         """The services in an order in which each comes behind those that get its answers."""
@@ -218,9 +220,9 @@ class EventStream:
         ]
 
     def _parents(self, nodes: Sequence[Node]) -> int:
-        """How many put into the inbox of these nodes: the stages above, and the journal where one is a start node."""
+        """How many put into the inbox of these nodes: the stages above, and what comes from the journal."""
         above = {self._graph.nodes[parent].service for node in nodes for parent in self._graph.parents(node.name)}
-        return len(above) + any(node in self._graph.start_nodes for node in nodes)
+        return len(above) + self._course.sources([node.name for node in nodes])
 
     def _targets(self, names: Iterable[str]) -> Targets:
         return [(name, stage) for name in names for stage in self._stages[self._graph.nodes[name].service]]
@@ -240,6 +242,7 @@ class EventStream:
         event: LogEvent,
         items: AsyncIterator[Batch],
         drop: Callable[[Recipient, RecipientFailed], Collection[Recipient]],
+        output: Callable[[UUID], AsyncIterator[Batch]] | None = None,
     ) -> None:
         """Let the items flow until all recipients have ended the event.
 
@@ -247,6 +250,7 @@ class EventStream:
             items: those of the event, in index order.
             drop: told of a consumer that failed; says who leaves the run with it, itself included. Raises the failure
                 where nobody is left.
+            output: the items that an attempt of a bulk worker made, in their order; where the course is fed by any.
 
         Raises:
             RecipientFailed: a worker failed, or no consumer is left.
@@ -254,11 +258,11 @@ class EventStream:
         consuming: dict[Recipient, asyncio.Task[None] | None] = {}
         dismissed: set[Recipient] = set()
 
-        async def feed() -> None:
+        async def feed(items: AsyncIterator[Batch], targets: Targets) -> None:
             async for batch in items:
-                for node, stage in self._start:
+                for node, stage in targets:
                     await stage.inbox.put(node, batch)
-            await close_all(self._start)
+            await close_all(targets)
 
         async def consume(stage: Stage) -> None:
             consuming[stage.recipient] = asyncio.current_task()
@@ -275,8 +279,11 @@ class EventStream:
                     raise
             await stage.inbox.abandon()
 
+        feeds = [(items, self._start)] if self._start else []
+        if output is not None:
+            feeds += [(output(attempt_id), self._targets(nodes)) for attempt_id, nodes in self._course.fed.items()]
         await together(
-            feed(),
+            *(feed(*each) for each in feeds),
             *(
                 stage.run(envelope_id, event) if stage.recipient.role.worker else consume(stage)
                 for stages in self._stages.values()

@@ -1,12 +1,13 @@
 """What runs live on: graphs and items from the log, and workers that are hired and given back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from copy import copy
 from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.batch import Batch
+from xbus.broker.back.course import Course
 from xbus.broker.back.log import Log
 from xbus.broker.back.overlaid import overlaid
 from xbus.broker.back.recipient import Recipient
@@ -27,6 +28,8 @@ class Supplies:
     """
 
     def __init__(self, log: Log, slots: Slots[Recipient], tasks: asyncio.TaskGroup, window_bytes: int) -> None:
+        self.course_of: Callable[[LogEvent, Graph], Course] = lambda event, graph: Course.whole(graph)
+        """What is left of a part of an event's graph behind the outputs that are ready."""
         self._log = log
         self._slots = slots
         self._tasks = tasks
@@ -41,9 +44,23 @@ class Supplies:
         supplies._overlays = overlays
         return supplies
 
+    @property
+    def overlaid_events(self) -> Collection[UUID]:
+        """The events that are brought otherwise than they were sent."""
+        return self._overlays.keys()
+
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""
         return await self._log.graph(graph_id)
+
+    def course(self, event: LogEvent, graph: Graph) -> Course:
+        """What is to be carried out of a part of an event's graph: what is brought otherwise than it was sent takes the
+        whole of it."""
+        return Course.whole(graph) if event.event_id in self._overlays else self.course_of(event, graph)
+
+    def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
+        """What a bulk worker made of an event, in its order."""
+        return self._log.output(attempt_id)
 
     def items(self, event: LogEvent) -> AsyncIterator[Batch]:
         """An event's items, in index order."""

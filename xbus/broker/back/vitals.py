@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 MOST_ENVELOPES = 1000
-"""So many envelopes of one heartbeat are looked at: more than a recipient has open."""
+"""So many envelopes and outputs of one heartbeat are looked at: more than a recipient has open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ class Vitals:
 
     def _read(self, entry: Any) -> tuple[UUID, Work] | None:
         match entry:
-            case {"envelope_id": str(text), "progress": int(progress)}:
+            case {"envelope_id": str(text), "progress": int(progress)} | {
+                "attempt_id": str(text),
+                "progress": int(progress),
+            }:
                 try:
                     envelope_id = UUID(text)
                 except ValueError:
@@ -68,7 +71,7 @@ class Vitals:
         return None if work is None else work.since
 
     def work(self, envelope_id: UUID) -> Work | None:
-        """What it last told of an envelope."""
+        """What it last told of an envelope, or of an attempt to make an output."""
         return self._work.get(envelope_id)
 
 

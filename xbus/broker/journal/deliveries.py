@@ -14,6 +14,9 @@ from xbus.states import DeliveryState
 RESUMED = "resumed"
 """The code of a delivery that a person has taken up again; its attempts are counted anew."""
 
+OUTPUT_NOT_READY = "output_not_ready"
+"""The code of a delivery that waits until a bulk worker has made the output of a node."""
+
 
 SELECT_DELIVERIES: "sa.Select[Any]" = sa.select(
     model.delivery.c.role_id,

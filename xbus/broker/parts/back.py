@@ -6,6 +6,7 @@ from xbus.broker.back.alarm import Alarm
 from xbus.broker.back.back import Back
 from xbus.broker.back.batch_verbs import BackBatchVerbs
 from xbus.broker.back.delivering import Settings
+from xbus.broker.back.output_verbs import OutputVerbs
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.presence import Presence
 from xbus.broker.back.recipient import Recipient, Timeouts
@@ -22,6 +23,9 @@ from xbus.supervision.pinger import Pinger
 
 KEEPALIVE_SECONDS = 5
 """How often a recipient's connection is asked for a sign of life: a cable that was pulled sends no goodbye."""
+
+MAX_REPORT_BYTES = 1024 * 1024
+"""The largest message of a recipient: what a bulk worker tells of the items that it refuses."""
 
 
 class BackPart:
@@ -56,6 +60,8 @@ class BackPart:
                 RetryPolicy(config.attempts, config.first_delay, config.longest_delay, config.jitter),
                 config.trouble_after,
                 config.probe_interval,
+                config.bulk_lease,
+                config.register_timeout,
             ),
         )
         self._pruner = Pruner(
@@ -84,6 +90,7 @@ class BackPart:
             shared.clock,
             is_silent=self._pinger.is_silent,
             is_troubled=self._back.troubles.is_troubled,
+            makes=self._back.outputs.made_by,
         )
         self._alarm = Alarm(shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days)
         self._server = Server(
@@ -97,10 +104,11 @@ class BackPart:
                     max_batch_bytes,
                     shared.config.supervision.heartbeat,
                 ),
+                OutputVerbs(self._back.reports, self._sessions),
                 HealthVerbs(shared.health),
             ),
             name="back",
-            max_message_bytes=MESSAGE_OVERHEAD_BYTES,
+            max_message_bytes=MAX_REPORT_BYTES,
             clock=shared.clock,
         )
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.delivering import Around, Envelope, Nodes
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Cast, singles
+from xbus.broker.back.course import Course
 from xbus.broker.back.failures import FailureClass, RecipientFailed
 from xbus.broker.back.recipient import Abilities, Recipient
 from xbus.broker.back.stream import EventStream, Members
@@ -46,7 +47,7 @@ class Event:
                 for service in graph.consumer_services
             },
         )
-        self._stream = EventStream(graph, members, window_bytes, may_commit=False)
+        self._stream = EventStream(Course.whole(graph), members, window_bytes, may_commit=False)
 
     async def run(self) -> None:
         (event,) = self.envelope.in_log.events

@@ -1,0 +1,229 @@
+"""The attempts of bulk workers that count: in memory as in the journal, whose only writer this is."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.back.log import RETRY_SECONDS, Log
+from xbus.broker.journal.bulk_standing import LiveAttempt, read_live_attempts, read_node_id
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log import LogEvent
+from xbus.broker.journal.writes import Write
+from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt, RenewAttempt
+from xbus.clock import Clock
+from xbus.errors import JournalUnavailable
+from xbus.states import AttemptState
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a bulk worker is asked to make: the output of a node of a graph for an event."""
+
+    event_id: UUID
+    graph_id: int
+    node: str
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """An attempt to make an output.
+
+    Args:
+        envelope_id: the envelope of its event.
+        role_id: the worker role that it was handed over to.
+        started_at: when it began.
+        deadline: by when its worker must have given a sign of life, in monotonic seconds.
+        began: when it began, in monotonic seconds; None where that was in an earlier run of the broker.
+        items: how many items it made; None unless it is ready.
+        is_ending: whether it is being written down that it is over.
+        report: what is found out just now about its worker's word that it is ready.
+        over: set when it is not building any more.
+    """
+
+    id: UUID
+    output: Output
+    envelope_id: UUID
+    role_id: int
+    state: AttemptState
+    started_at: datetime
+    deadline: float
+    began: float | None = None
+    progress: float = 0.0
+    items: int | None = None
+    is_ending: bool = False
+    report: "asyncio.Task[Any] | None" = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_building(self) -> bool:
+        """Whether its worker still has something to say."""
+        return self.state is AttemptState.BUILDING and not self.is_ending
+
+
+class Attempts:
+    """All attempts that count.
+
+    Args:
+        journal: where they are written down.
+        log: where they are read.
+        clock: for leases.
+        random: makes their ids.
+        lease: for how many seconds a worker may give no sign of life.
+    """
+
+    def __init__(self, journal: Journal, log: Log, clock: Clock, random: Random, lease: float) -> None:
+        self.lease = lease
+        self._journal = journal
+        self._log = log
+        self._clock = clock
+        self._random = random
+        self._by_id: dict[UUID, Attempt] = {}
+        self._of_event: defaultdict[UUID, dict[Output, Attempt]] = defaultdict(dict)
+
+    async def load(self) -> None:
+        """Take up what the journal has; what is known already stays as it is."""
+        for live in await self._log.read(read_live_attempts):
+            if live.attempt_id not in self._by_id:
+                self._add(self._taken_up(live))
+
+    async def forget_removed(self) -> None:
+        """Forget what is ready and was removed together with its envelope."""
+        ready = [attempt for attempt in self._by_id.values() if attempt.state is AttemptState.READY]
+        live = {attempt.attempt_id for attempt in await self._log.read(read_live_attempts)}
+        for attempt in ready:
+            if attempt.id not in live:
+                self._drop(attempt)
+
+    def get(self, output: Output) -> Attempt | None:
+        """The attempt of an output that counts."""
+        return self._of_event[output.event_id].get(output) if output.event_id in self._of_event else None
+
+    def by_id(self, attempt_id: UUID) -> Attempt | None:
+        """An attempt that counts."""
+        return self._by_id.get(attempt_id)
+
+    def of_event(self, event: LogEvent) -> Iterator[Attempt]:
+        """Those of an event, by the graph that it takes."""
+        for output, attempt in self._of_event.get(event.event_id, {}).items():
+            if output.graph_id == event.graph_id:
+                yield attempt
+
+    def building(self) -> list[Attempt]:
+        """Those that are being made."""
+        return [attempt for attempt in self._by_id.values() if attempt.is_building]
+
+    def is_ready(self, output: Output) -> bool:
+        """Whether an output is there."""
+        attempt = self.get(output)
+        return attempt is not None and attempt.state is AttemptState.READY
+
+    async def begin(self, output: Output, envelope_id: UUID, role_id: int) -> Attempt | None:
+        """Have it durable that a worker is about to be asked; None where another attempt of the output counts.
+
+        Raises:
+            JournalError: it can't be kept, and never could.
+        """
+        node_id = await self._log.read(read_node_id, output.graph_id, output.node)
+        attempt_id = UUID(int=self._random.getrandbits(128), version=4)
+        now = self._clock.now()
+        until = now + timedelta(seconds=self.lease)
+        if not await self._write(BeginAttempt(attempt_id, output.event_id, node_id, role_id, now, until)):
+            await self.load()
+            return None
+        began = self._clock.monotonic()
+        attempt = Attempt(
+            attempt_id, output, envelope_id, role_id, AttemptState.BUILDING, now, began + self.lease, began
+        )
+        self._add(attempt)
+        return attempt
+
+    def renew(self, attempt: Attempt, progress: float) -> None:
+        """Note a sign of life; it is written down soon, and nobody need wait for that."""
+        attempt.deadline = self._clock.monotonic() + self.lease
+        attempt.progress = progress
+        until = self._clock.now() + timedelta(seconds=self.lease)
+        self._journal.write(RenewAttempt(attempt.id, until, progress)).add_done_callback(_log_failure)
+
+    async def end(
+        self,
+        attempt: Attempt,
+        state: AttemptState,
+        *,
+        code: str | None = None,
+        cause: str | None = None,
+        items: int | None = None,
+        data_bytes: int | None = None,
+        hash: bytes | None = None,
+    ) -> bool:
+        """Have it durable that an attempt is over, as soon as the database can be written.
+
+        Returns:
+            Whether it was building until now.
+
+        Raises:
+            JournalError: it can't be ready, as something else is there than was said.
+        """
+        if not attempt.is_building:
+            return False
+        attempt.is_ending = True
+        write = EndAttempt(attempt.id, state, self._clock.now(), code, cause, items, data_bytes, hash)
+        try:
+            was_building = bool(await self._write(write))
+        finally:
+            attempt.is_ending = False
+        attempt.state = state if was_building else AttemptState.ABANDONED
+        attempt.items = items
+        if attempt.state is not AttemptState.READY:
+            self._drop(attempt)
+        attempt.over.set()
+        return was_building
+
+    def _taken_up(self, live: LiveAttempt) -> Attempt:
+        # Its worker could not renew it while the broker was away.
+        left = max((live.lease_until - self._clock.now()).total_seconds(), self.lease)
+        output = Output(live.event_id, live.graph_id, live.node)
+        return Attempt(
+            live.attempt_id,
+            output,
+            live.envelope_id,
+            live.role_id,
+            live.state,
+            live.started_at,
+            self._clock.monotonic() + left,
+            progress=live.progress,
+            items=live.items,
+        )
+
+    def _add(self, attempt: Attempt) -> None:
+        self._by_id[attempt.id] = attempt
+        self._of_event[attempt.output.event_id][attempt.output] = attempt
+
+    def _drop(self, attempt: Attempt) -> None:
+        self._by_id.pop(attempt.id, None)
+        of_event = self._of_event[attempt.output.event_id]
+        if of_event.get(attempt.output) is attempt:
+            del of_event[attempt.output]
+        if not of_event:
+            del self._of_event[attempt.output.event_id]
+
+    async def _write(self, write: Write) -> Any:
+        while True:
+            try:
+                return await self._journal.write(write)
+            except JournalUnavailable as error:
+                log.warning("attempt not written: %s", error, extra={"action": "attempt_unwritten"})
+                await asyncio.sleep(RETRY_SECONDS)
+
+
+def _log_failure(written: "asyncio.Future[Any]") -> None:
+    error = None if written.cancelled() else written.exception()
+    if error is not None:
+        log.info("lease not written: %s", error, extra={"action": "lease_unwritten"})
