@@ -35,9 +35,9 @@ class Recipient:
         envelopes: how many envelopes the bus may have open here at once.
     """
 
-    name: ClassVar[str] = ""
-    version: ClassVar[float] = 1.0
-    envelopes: ClassVar[int] = 1
+    name: str = ""
+    version: float = 1.0
+    envelopes: int = 1
 
     def on_start(self) -> Done:
         """Open what all envelopes need."""

@@ -70,6 +70,7 @@ class Delivery:
 
     def stop(self) -> None:
         """From now on no step is taken, not even those that are in line already."""
+        self.envelope.is_stopped = True
         self._error = Failed("the envelope was stopped", code="envelope_stopped")
 
     def attempt(self, step: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:

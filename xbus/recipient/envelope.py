@@ -11,10 +11,13 @@ class Envelope:
     Attributes:
         id: its UUID as text; the same each time that it comes.
         state: the author's own, empty at first: a transaction, an open file, a count.
+        is_stopped: set as soon as the envelope is to be rolled back, while a method may still work on it: what is long
+            may end then.
     """
 
     id: str
     state: dict[str, Any] = field(default_factory=dict)
+    is_stopped: bool = False
 
 
 @dataclass(eq=False, slots=True)
