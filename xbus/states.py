@@ -127,7 +127,8 @@ DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
 
 ATTEMPT_MOVES: Mapping[AttemptState, frozenset[AttemptState]] = {
     AttemptState.BUILDING: frozenset({AttemptState.READY, AttemptState.FAILED, AttemptState.ABANDONED}),
-    AttemptState.READY: frozenset(),
+    # Its envelope is about to be removed.
+    AttemptState.READY: frozenset({AttemptState.ABANDONED}),
     AttemptState.FAILED: frozenset(),
     AttemptState.ABANDONED: frozenset(),
 }

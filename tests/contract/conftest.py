@@ -47,3 +47,22 @@ def store_url(postgres_url: str) -> str:
     with looking(postgres_url) as connection:
         add_small_bus(connection)
     return postgres_url
+
+
+@pytest.fixture
+def shared_url(database_url: str) -> str:
+    """A database with the small bus in it that other processes may use too; the test runs once for each kind."""
+    with looking(database_url) as connection:
+        add_small_bus(connection)
+    return database_url
+
+
+@pytest.fixture
+async def shared_journal(shared_url: str) -> AsyncIterator[Journal]:
+    async with Journal(create_engine(shared_url), "broker") as journal:
+        yield journal
+
+
+@pytest.fixture
+async def shared_scribe(shared_journal: Journal) -> Scribe:
+    return await Scribe.of(shared_journal)

@@ -51,7 +51,9 @@ def cut_event(connection: sa.Connection, event_id: UUID, parts: int) -> list[Seg
     # Its segments follow each other without a gap, so that the index alone tells how many items each holds.
     starts = sa.select(segment.first_index).where(segment.event_id == source).order_by(segment.first_index)
     firsts = list(connection.execute(starts).scalars())
-    if bool(firsts) != bool(items) or (firsts and firsts[0] != 0):
+    if not items:
+        return []
+    if not firsts or firsts[0] != 0:
         raise JournalError(f"segments of event {source} were removed", code=GONE)
     sizes = [after - first for first, after in zip(firsts, [*firsts[1:], items], strict=True)]
     return [
@@ -94,9 +96,10 @@ def cut(sizes: Sequence[int], parts: int) -> Iterator[tuple[int, int]]:
     left = sum(sizes)
     start = taken = 0
     for place, size in enumerate(sizes):
+        # Cut where the run comes nearest to its share of what is left.
+        if place > start and parts > 1 and (2 * taken + size) * parts > 2 * left:
+            yield start, place
+            start, left, taken, parts = place, left - taken, 0, parts - 1
         taken += size
-        if parts > 1 and taken * parts >= left:
-            yield start, place + 1
-            start, left, taken, parts = place + 1, left - taken, 0, parts - 1
     if start < len(sizes):
         yield start, len(sizes)

@@ -6,11 +6,13 @@ What is needed (``needed.py``) is decided in the transaction that removes.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.bulk_cleaning import discard_outputs, remove_outputs, with_outputs
 from xbus.broker.journal.envelopes import is_in
 from xbus.broker.journal.needed import IDS, OPEN_REPLIES, Candidate, owed_ranges, settled_among
 from xbus.states import EnvelopeState
@@ -74,11 +76,17 @@ def prune_settled(
     if not found:
         return Step(0, 0, None if candidates else last)
     settled = settled_among(connection, found)
-    data_bytes, emptied = remove_segments(connection, writer, settled)
+    before = _before_outputs(connection, settled)
+    if settled and not before:
+        # From here on nobody delivers or repeats it.
+        _mark(connection, settled[:1], now)
+        data_bytes = _remove_outputs(connection, writer, settled[0], now)
+        return Step(0, data_bytes, settled[0].position - 1)
+    data_bytes, emptied = remove_segments(connection, writer, before)
     # From its first removed segment on nobody may repeat an envelope.
-    _mark(connection, settled[: len(emptied) + 1], now)
+    _mark(connection, before[: len(emptied) + 1], now)
     _remove(connection, emptied)
-    # One that is too large for a step is looked at again in the next.
+    # One that is too large for a step, or has outputs, is looked at again in the next.
     end = found[-1].position if len(emptied) == len(settled) else settled[len(emptied)].position - 1
     return Step(len(emptied), data_bytes, end)
 
@@ -98,10 +106,26 @@ def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now
         .limit(PAGE_ENVELOPES)
     ).all()
     found = [Candidate(envelope_id, 0, closed_at, None, bool(keyed)) for envelope_id, closed_at, keyed in rows]
-    data_bytes, emptied = remove_segments(connection, writer, found)
+    before = _before_outputs(connection, found)
+    if found and not before:
+        return Step(0, _remove_outputs(connection, writer, found[0], now), 0)
+    data_bytes, emptied = remove_segments(connection, writer, before)
     _mark(connection, emptied, now)
     _remove(connection, emptied)
     return Step(len(emptied), data_bytes, 0 if found else None)
+
+
+def _before_outputs(connection: sa.Connection, found: Sequence[Candidate]) -> Sequence[Candidate]:
+    """The first of some envelopes, up to one for whose events bulk workers made something: that goes before it."""
+    having = with_outputs(connection, [candidate.envelope_id for candidate in found])
+    return list(takewhile(lambda candidate: candidate.envelope_id not in having, found))
+
+
+def _remove_outputs(connection: sa.Connection, writer: str, candidate: Candidate, now: datetime) -> int:
+    """Remove some of what bulk workers made for an envelope; how many bytes counted until now."""
+    data_bytes = discard_outputs(connection, writer, [candidate.envelope_id], now)
+    remove_outputs(connection, candidate.envelope_id)
+    return data_bytes
 
 
 _FIRST = sa.select(sa.func.min(model.envelope.c.position)).where(model.envelope.c.position > sa.bindparam("after"))

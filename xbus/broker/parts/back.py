@@ -13,6 +13,7 @@ from xbus.broker.back.recipient import Recipient, Timeouts
 from xbus.broker.back.verbs import BackVerbs
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.outages import answer_overdue
+from xbus.broker.housekeeping.outputs import OutputCleaner
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
 from xbus.rpc.bell import Bell
@@ -70,6 +71,7 @@ class BackPart:
             keep_days=shared.config.journal.keep_settled_days,
             max_bytes=shared.config.journal.max_bytes,
         )
+        self._output_cleaner = OutputCleaner(shared.journal, shared.clock)
         self._sessions = sessions(shared, "role", config.session_seconds, self._back.is_registered)
         max_batch_bytes = shared.config.front.max_batch_bytes
         supervision = shared.config.supervision
@@ -155,6 +157,7 @@ class BackPart:
         await self._back.start()
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
+        self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
         await self._presence.restore()
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")

@@ -12,7 +12,7 @@ from xbus.broker.journal import writes
 from xbus.broker.journal.bulk_totals import read_totals
 from xbus.broker.journal.statements.common import remember
 from xbus.errors import JournalError
-from xbus.states import ATTEMPT_MOVES, AttemptState, predecessors
+from xbus.states import ATTEMPT_MOVES, AttemptState, check_move
 
 MISMATCH = "output_mismatch"
 """The code of the error of an output that is not what its worker says it is."""
@@ -31,7 +31,7 @@ _RENEW = (
 _END = (
     sa.update(model.bulk_attempt)
     .where(model.bulk_attempt.c.id == bindparam("attempt_id"))
-    .where(model.bulk_attempt.c.state.in_(bindparam("from_states", expanding=True)))
+    .where(model.bulk_attempt.c.state == bindparam("from_state"))
     .values(
         state=bindparam("new_state"),
         ended_at=bindparam("at"),
@@ -80,9 +80,10 @@ def end(connection: sa.Connection, group: Sequence[writes.EndAttempt]) -> list[b
 
 
 def _end_one(connection: sa.Connection, write: writes.EndAttempt) -> bool:
+    check_move(ATTEMPT_MOVES, AttemptState.BUILDING, write.state)
     values = {
         "attempt_id": write.attempt_id,
-        "from_states": [old.value for old in predecessors(ATTEMPT_MOVES, write.state)],
+        "from_state": AttemptState.BUILDING.value,
         "new_state": write.state.value,
         "at": write.at,
         "why_code": write.code,

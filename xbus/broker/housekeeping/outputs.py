@@ -1,0 +1,61 @@
+"""Removes what bulk workers wrote that does not count: of attempts that came to nothing, and files taken over."""
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from xbus.broker.journal import bulk_cleaning
+from xbus.broker.journal.journal import Journal
+from xbus.clock import Clock
+from xbus.errors import JournalError, JournalUnavailable
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+
+ROW_SECONDS = 24 * 3600.0
+"""How long the row of an attempt that came to nothing is kept, so that it can be seen why."""
+
+PAUSE_SECONDS = 0.02
+PAUSE_SHARE = 1
+"""After each step there is a pause, so many times as long as the step took: half of the time is others'."""
+
+
+class OutputCleaner:
+    """Removes what came to nothing, in small steps.
+
+    Args:
+        journal: entered.
+        clock: tells what is old.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+
+    async def watch(self) -> None:
+        """For ever: remove; an unreachable database only delays it."""
+        while True:
+            try:
+                await self.clean()
+            except JournalUnavailable as error:
+                log.warning("no outputs removed: %s", error, extra={"action": "cleaning_delayed"})
+            except JournalError as error:
+                log.error("outputs that don't count can't be removed: %s", error, extra={"action": "cleaning_failed"})
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def clean(self) -> None:
+        """Remove what there is.
+
+        Raises:
+            JournalError: the database does not do it; what was removed stays removed.
+        """
+        until = self._clock.now() - timedelta(seconds=ROW_SECONDS)
+        while True:
+            began = self._clock.monotonic()
+            if not await self._journal.run(bulk_cleaning.clean_attempts, until):
+                break
+            await asyncio.sleep(max(PAUSE_SECONDS, PAUSE_SHARE * (self._clock.monotonic() - began)))
+        stray = await self._journal.read(bulk_cleaning.find_stray_files)
+        if stray.attempt_ids:
+            await asyncio.to_thread(stray.remove)
