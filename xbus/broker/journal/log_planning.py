@@ -121,11 +121,12 @@ def read_end(connection: sa.Connection, type_id: int, after: int, until: int, ma
     """
     total = 0
     end = after
-    for event in _events(connection, type_id, after, until):
-        if total and total + event.items > max_items and event.position != end:
+    for position, events in groupby(_events(connection, type_id, after, until), _position):
+        size = sum(event.items for event in events)
+        if total and total + size > max_items:
             return end
-        total += event.items
-        end = event.position
+        total += size
+        end = position
     return until
 
 
@@ -181,7 +182,7 @@ def _position(event: _Event) -> int:
 
 def _events(connection: sa.Connection, type_id: int, after: int, until: int) -> Iterator[_Event]:
     number = _LAST
-    wanted = {"type_id": type_id, "until": until}
+    wanted = {"type_id": type_id, "until": until, "rows": PAGE_EVENTS}
     while found := connection.execute(_EVENTS, {**wanted, "after": after, "number": number}).all():
         for row in found:
             yield _Event(*row)
@@ -199,5 +200,5 @@ _EVENTS = (
     .where(sa.or_(_ENVELOPE.position > sa.bindparam("after"), _EVENT.number > sa.bindparam("number")))
     .where(_ENVELOPE.pruned_at.is_(None), _EVENT.event_type_id == sa.bindparam("type_id"))
     .order_by(_ENVELOPE.position, _EVENT.number)
-    .limit(PAGE_EVENTS)
+    .limit(sa.bindparam("rows", type_=sa.Integer))
 )
