@@ -69,7 +69,6 @@ def upgrade() -> None:
         ),
         sa.Column("number", sa.Integer(), nullable=False, comment="Its place in the part, from 0."),
         sa.Column("items", sa.Integer(), nullable=False, comment="How many items it holds."),
-        sa.Column("data", sa.LargeBinary(), nullable=False, comment="As in segment: each item as a msgpack bin."),
         sa.Column("hash", sa.LargeBinary(32), nullable=False, comment="SHA-256 of data."),
         sa.Column(
             "first_index",
@@ -83,6 +82,7 @@ def upgrade() -> None:
             comment="For each item, as 8 bytes little endian, the index of the event's item that it was made of; -1 where "
             "it was made of several, or of none in particular. Null where they are first_index, first_index + 1 and so on.",
         ),
+        sa.Column("data", sa.LargeBinary(), nullable=False, comment="As in segment: each item as a msgpack bin."),
         sa.PrimaryKeyConstraint("attempt_id", "part", "number", name="pk_bulk_segment"),
         sa.ForeignKeyConstraint(["attempt_id"], ["bulk_attempt.id"], name="fk_bulk_segment_attempt_id"),
         comment="A run of consecutive items of a bulk worker's output; it counts as soon as its attempt is ready.",

@@ -68,7 +68,6 @@ bulk_segment = Table(
     Column("part", Integer, primary_key=True, comment="Parts are written side by side, each in one transaction."),
     Column("number", Integer, primary_key=True, comment="Its place in the part, from 0."),
     Column("items", Integer, nullable=False, comment="How many items it holds."),
-    Column("data", LargeBinary, nullable=False, comment="As in segment: each item as a msgpack bin."),
     Column("hash", LargeBinary(32), nullable=False, comment="SHA-256 of data."),
     Column(
         "first_index",
@@ -82,5 +81,7 @@ bulk_segment = Table(
         comment="For each item, as 8 bytes little endian, the index of the event's item that it was made of; -1 where "
         "it was made of several, or of none in particular. Null where they are first_index, first_index + 1 and so on.",
     ),
+    # Last, as SQLite walks through all of it to get at what stands behind it.
+    Column("data", LargeBinary, nullable=False, comment="As in segment: each item as a msgpack bin."),
     comment="A run of consecutive items of a bulk worker's output; it counts as soon as its attempt is ready.",
 )
