@@ -18,8 +18,10 @@ from xbus.broker.journal.ranges import cut, cut_event
 
 __all__ = [
     "LogRange",
+    "count_items",
     "count_missing",
     "cut_log",
+    "has_events",
     "position_before",
     "read_end",
     "read_first",
@@ -112,6 +114,18 @@ def position_before(connection: sa.Connection, moment: datetime) -> int:
     return high
 
 
+def has_events(connection: sa.Connection, type_id: int, after: int, until: int) -> bool:
+    """Whether there is an event of a type above ``after`` and up to ``until``."""
+    wanted = {"type_id": type_id, "after": after, "number": _LAST, "until": until}
+    return connection.execute(_EVENTS.limit(1), wanted).first() is not None
+
+
+def count_items(connection: sa.Connection, type_id: int, after: int, until: int) -> int:
+    """How many items the events of a type hold above ``after`` and up to ``until``."""
+    wanted = {"type_id": type_id, "after": after, "until": until}
+    return int(connection.execute(_ITEMS, wanted).scalar_one())
+
+
 def read_end(connection: sa.Connection, type_id: int, after: int, until: int, max_items: int) -> int:
     """How far to read for so many items of a type: envelopes are never cut.
 
@@ -201,4 +215,10 @@ _EVENTS = (
     .where(_ENVELOPE.pruned_at.is_(None), _EVENT.event_type_id == sa.bindparam("type_id"))
     .order_by(_ENVELOPE.position, _EVENT.number)
     .limit(sa.bindparam("rows", type_=sa.Integer))
+)
+_ITEMS = (
+    sa.select(sa.func.coalesce(sa.func.sum(_EVENT["items"]), 0))
+    .join(model.envelope, _EVENT.envelope_id == _ENVELOPE.id)
+    .where(_ENVELOPE.position > sa.bindparam("after"), _ENVELOPE.position <= sa.bindparam("until"))
+    .where(_ENVELOPE.pruned_at.is_(None), _EVENT.event_type_id == sa.bindparam("type_id"))
 )

@@ -1,0 +1,62 @@
+"""The format ``xbus`` of Spark: the log as a table and as a stream, and a sink that sends envelopes.
+
+Spark makes an instance wherever it needs one, in the driver and in executors; so all but the options is read when it is
+asked for, and each side imports only what it needs.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from spark_worker.sink.batch import EnvelopeWriter
+    from spark_worker.sink.stream import EnvelopeStreamWriter
+    from spark_worker.source.batch import LogReader
+    from spark_worker.source.stream import LogStreamReader
+
+
+class XbusDataSource(DataSource):
+    """What Spark knows as ``format("xbus")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "xbus"
+
+    def schema(self) -> str:
+        """All columns, or those that option ``columns`` names."""
+        from spark_worker.source.columns import ddl
+        from spark_worker.source.options import chosen_columns
+
+        return ddl(chosen_columns(self.options))
+
+    def reader(self, schema: StructType) -> "LogReader":
+        """What reads once."""
+        from spark_worker.source.batch import LogReader
+        from spark_worker.source.options import batch_options
+        from spark_worker.source.schema import columns_of, to_arrow
+
+        return LogReader(batch_options(self.options, columns_of(schema)), to_arrow(schema))
+
+    def streamReader(self, schema: StructType) -> "LogStreamReader":  # noqa: N802
+        """What goes on reading."""
+        from spark_worker.source.options import stream_options
+        from spark_worker.source.schema import columns_of, to_arrow
+        from spark_worker.source.stream import LogStreamReader
+
+        return LogStreamReader(stream_options(self.options, columns_of(schema)), to_arrow(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "EnvelopeWriter":
+        """What sends a DataFrame as an envelope."""
+        from spark_worker.sink.batch import EnvelopeWriter
+        from spark_worker.sink.options import batch_sink_options
+
+        return EnvelopeWriter(batch_sink_options(self.options, schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "EnvelopeStreamWriter":  # noqa: N802
+        """What sends each micro-batch as an envelope."""
+        from spark_worker.sink.options import stream_sink_options
+        from spark_worker.sink.stream import EnvelopeStreamWriter
+
+        return EnvelopeStreamWriter(stream_sink_options(self.options, schema))

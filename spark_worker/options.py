@@ -1,0 +1,123 @@
+"""Options of a Spark reader or writer: texts that the user gave, checked one by one."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from xbus.config import Config, load
+from xbus.errors import ConfigurationError
+
+CONFIG_VARIABLE = "XBUS_CONFIG"
+
+_SWITCHES = {"true": True, "false": False}
+
+
+def bad_option(name: str, value: str, reason: str) -> ConfigurationError:
+    """The error for an option that can't be used."""
+    return ConfigurationError(f"option {name}: {value!r} {reason}", "correct the option, or leave it out", code=CODE)
+
+
+CODE = "bad_option"
+
+
+class Options:
+    """The options by name; upper and lower case are the same.
+
+    Args:
+        given: as Spark hands them over.
+    """
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+
+    def text(self, name: str, default: str = "") -> str:
+        """The value of an option, without spaces around it."""
+        return self._given.get(name.lower(), default).strip()
+
+    def needed(self, name: str, example: str) -> str:
+        """The value of an option that must be given.
+
+        Raises:
+            ConfigurationError: it is not.
+        """
+        value = self.text(name)
+        if not value:
+            raise ConfigurationError(
+                f"option {name} is missing", f'give it, as in .option("{name}", "{example}")', code=CODE
+            )
+        return value
+
+    def switch(self, name: str, default: bool) -> bool:
+        """Whether an option is true.
+
+        Raises:
+            ConfigurationError: it is neither true nor false.
+        """
+        value = self.text(name)
+        if not value:
+            return default
+        if value.lower() not in _SWITCHES:
+            raise bad_option(name, value, "is neither true nor false")
+        return _SWITCHES[value.lower()]
+
+    def count(self, name: str, default: int) -> int:
+        """A whole number of at least 1.
+
+        Raises:
+            ConfigurationError: it is something else.
+        """
+        value = self.text(name)
+        if not value:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            raise bad_option(name, value, "is not a whole number") from None
+        if number < 1:
+            raise bad_option(name, value, "is less than 1")
+        return number
+
+    def seconds(self, name: str, default: float) -> float:
+        """A number of seconds of at least 0.
+
+        Raises:
+            ConfigurationError: it is something else.
+        """
+        value = self.text(name)
+        if not value:
+            return default
+        try:
+            number = float(value)
+        except ValueError:
+            raise bad_option(name, value, "is not a number of seconds") from None
+        if not 0 <= number < float("inf"):
+            raise bad_option(name, value, "is not a number of seconds from 0 on")
+        return number
+
+    def configuration(self) -> Config:
+        """The configuration of the bus, from option ``config`` or the file that the environment names.
+
+        Raises:
+            ConfigurationError: neither names a file, or it can't be used.
+        """
+        path = self.text("config") or os.environ.get(CONFIG_VARIABLE, "")
+        if not path:
+            raise ConfigurationError(
+                "no configuration file is named",
+                f'give .option("config", "config.ini"), or set {CONFIG_VARIABLE}',
+                code=CODE,
+            )
+        return load(Path(path))
+
+    def refuse_others(self, known: Iterable[str]) -> None:
+        """Let known options pass: a name written wrong would else be without effect.
+
+        Raises:
+            ConfigurationError: another one is given.
+        """
+        names = sorted(known)
+        unknown = self._given.keys() - {name.lower() for name in names}
+        if unknown:
+            raise ConfigurationError(
+                f"there is no option {min(unknown)}", f"the options are {', '.join(names)}", code=CODE
+            )

@@ -1,0 +1,115 @@
+"""What a writer was asked for."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from spark_worker.options import CODE, Options
+from xbus.errors import ConfigurationError
+
+PASSWORD_VARIABLE = "XBUS_PASSWORD"
+
+INLINE_BYTES = 256 * 1024
+"""A task that stages no more than this needs no file: its rows travel with its message to the driver."""
+
+RETRY_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options of a writer.
+
+    Args:
+        url: the front of the bus.
+        login: of the emitter that sends.
+        password: of that emitter.
+        event_type: what is sent.
+        staging: a folder that the driver and all executors see, by its path or as a URL that Arrow knows.
+        inline_bytes: up to so many bytes a task needs no file there.
+        key: what the emitter calls the envelope of a batch writer, for good; empty for no name.
+        ordering_key: of the envelopes; empty for none.
+        retry_seconds: how long a bus that is away is asked again.
+    """
+
+    url: str
+    login: str
+    password: str = field(repr=False)
+    event_type: str
+    staging: str
+    inline_bytes: int
+    key: str
+    ordering_key: str
+    retry_seconds: float
+
+
+def batch_sink_options(given: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:
+    """Read the options of ``df.write``.
+
+    Args:
+        given: as Spark hands them over.
+        schema: of the DataFrame.
+        overwrite: whether what is there shall be replaced.
+
+    Raises:
+        ConfigurationError: an option is missing or can't be used, there is no data, or the mode is not append.
+    """
+    if overwrite:
+        raise ConfigurationError("what was sent can't be overwritten", 'write with mode("append")', code=CODE)
+    return _read(given, schema)
+
+
+def stream_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOptions:
+    """Read the options of ``df.writeStream``.
+
+    Args:
+        given: as Spark hands them over.
+        schema: of the DataFrame.
+
+    Raises:
+        ConfigurationError: an option is missing or can't be used, or there is no data.
+    """
+    if Options(given).text("key"):
+        raise ConfigurationError(
+            "a stream makes the keys of its envelopes itself, of the query and the batch",
+            "leave option key out",
+            code=CODE,
+        )
+    return _read(given, schema)
+
+
+def _read(given: Mapping[str, str], schema: StructType) -> SinkOptions:
+    options = Options(given)
+    _check_data(schema)
+    return SinkOptions(
+        options.text("front") or options.configuration().zmq.frontsocket,
+        options.needed("login", "emitter_1"),
+        options.text("password") or os.environ.get(PASSWORD_VARIABLE, ""),
+        options.needed("eventType", "orders"),
+        options.text("stagingDir") or _staging_beside(options.text("checkpointLocation")),
+        options.count("inlineBytes", INLINE_BYTES),
+        options.text("key"),
+        options.text("orderingKey"),
+        options.seconds("retrySeconds", RETRY_SECONDS) or RETRY_SECONDS,
+    )
+
+
+def _check_data(schema: StructType) -> None:
+    kinds = {column.name: column.dataType for column in schema.fields}
+    if not isinstance(kinds.get("data"), BinaryType | StringType):
+        raise ConfigurationError(
+            f"there is no column data of type binary or string, but {schema.simpleString()}",
+            'make one of each row, as by to_json(struct("*")).alias("data")',
+            code=CODE,
+        )
+
+
+def _staging_beside(checkpoint: str) -> str:
+    """Where is staged if nobody says: beside the checkpoint, as all machines see that, or for one machine alone."""
+    path = checkpoint.removeprefix("file://")
+    if path and "://" not in path and not path.startswith("file:"):
+        return str(Path(path).absolute() / "xbus-staging")
+    return str(Path(tempfile.gettempdir()) / f"xbus-staging-{os.getuid()}")

@@ -1,0 +1,72 @@
+"""Sends what tasks staged as one envelope."""
+
+import logging
+from collections.abc import Sequence
+
+from spark_worker.sink.options import SinkOptions
+from spark_worker.sink.staging import Staged, Staging
+from xbus.emitter import Emitter, Receipt
+from xbus.errors import CallError, Refused
+
+log = logging.getLogger(__name__)
+
+KEY_REUSED = "key_reused"
+CONTENT_DIFFERS = "content_differs"
+
+
+def send(options: SinkOptions, staging: Staging, staged: Sequence[Staged], key: str) -> Receipt | None:
+    """Send an envelope with one event of all items.
+
+    Args:
+        options: whom to send it to, and as whom.
+        staging: where the items lie.
+        staged: what the tasks said.
+        key: under which it is sent, once; empty for no key.
+
+    Returns:
+        None where there are no items: there is nothing to send then.
+
+    Raises:
+        Refused: the bus does not take it; ``code`` says why, ``key_reused`` that the key stands for other content.
+        Failed: the bus did not take it in time, or what was staged is lost.
+    """
+    ordered = sorted(staged, key=lambda part: part.partition)
+    if not any(part.items for part in ordered):
+        return None
+    with Emitter(options.url, options.login, options.password, retry_seconds=options.retry_seconds) as emitter:
+        try:
+            return _send(emitter, options, staging, ordered, key)
+        except Refused as refusal:
+            if refusal.code != CONTENT_DIFFERS or not key:
+                raise
+            # A driver that died left the envelope open, with rows that came in another order: now it is cancelled, and
+            # nobody has seen anything of it.
+            return _send(emitter, options, staging, ordered, key)
+
+
+def _send(emitter: Emitter, options: SinkOptions, staging: Staging, staged: Sequence[Staged], key: str) -> Receipt:
+    total = sum(part.items for part in staged)
+    envelope = emitter.envelope(ordering_key=options.ordering_key or None, key=key or None)
+    with envelope, envelope.event(options.event_type, total) as event:
+        for part in staged:
+            for items in staging.items(part):
+                for item in items:
+                    event.send(item)
+    return envelope.receipt
+
+
+def send_once(options: SinkOptions, staging: Staging, staged: Sequence[Staged], key: str) -> None:
+    """Send an envelope under a key that names it for good: what was sealed under it once counts, and nothing is added.
+
+    Raises:
+        as ``send``, but for ``key_reused``.
+    """
+    try:
+        send(options, staging, staged, key)
+    except CallError as refusal:
+        if refusal.code != KEY_REUSED:
+            raise
+        log.warning(
+            "a micro-batch was sent before, with its rows in another order or with other ones: that stands",
+            extra={"action": "batch_stands", "key": key},
+        )

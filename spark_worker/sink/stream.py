@@ -1,0 +1,59 @@
+"""Writing for ever: ``df.writeStream.format("xbus")``."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from spark_worker.sink.options import SinkOptions
+from spark_worker.sink.sending import send_once
+from spark_worker.sink.staging import Staged, Staging
+from xbus.errors import Failed
+
+QUERY = "sql.streaming.queryId"
+BATCH = "streaming.sql.batchId"
+"""What Spark calls them among the properties of a task."""
+
+
+class EnvelopeStreamWriter(DataSourceStreamArrowWriter):
+    """Sends each micro-batch as one envelope, under a key made of query and batch.
+
+    A query that is restarted does its last batch again, with the same rows. If that was sealed, the bus answers with
+    the first receipt, and nothing comes twice.
+
+    Args:
+        options: what was asked for.
+    """
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the rows of a task."""
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY) if context else None
+        batch = context.getLocalProperty(BATCH) if context else None
+        if context is None or not query or not batch:
+            raise Failed("Spark does not say which query and which batch this is", code="query_unknown")
+        staging = Staging(self._options.staging)
+        return staging.stage(iterator, [query, batch], self._options.inline_bytes, context.partitionId(), query)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Send what all tasks of a batch staged."""
+        staged = [part for part in messages if isinstance(part, Staged)]
+        if not staged:
+            return
+        staging, query = Staging(self._options.staging), staged[0].query
+        send_once(self._options, staging, staged, f"spark {query} {batchId}")
+        # Of batches before, too: a driver that died may have left some.
+        for name in staging.folders(query):
+            if name.isdigit() and int(name) <= batchId:
+                staging.remove(query, name)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Forget what was staged. What tasks without a message staged goes with the folder, when the batch is done."""
+        staging = Staging(self._options.staging)
+        for part in messages:
+            if isinstance(part, Staged):
+                staging.remove_file(part)

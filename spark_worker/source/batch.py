@@ -1,0 +1,46 @@
+"""Reading once: ``spark.read.format("xbus")``."""
+
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_worker.source.arrow import arrow_batches
+from spark_worker.source.journal import Log
+from spark_worker.source.options import BatchOptions
+from spark_worker.source.reading import Wanted, read_wanted
+
+
+class LogReader(DataSourceReader):
+    """Reads the events of a type between two places in the log.
+
+    Where it ends is decided once, when the read is planned.
+
+    Args:
+        options: what was asked for.
+        schema: of the batches.
+    """
+
+    def __init__(self, options: BatchOptions, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """The parts that are read side by side."""
+        options = self._options
+        log = Log(options)
+        until = log.end(options.end)
+        after = min(log.begin(options.begin), until)
+        if options.fail_on_data_loss:
+            log.check_kept(after, until)
+        return [InputPartition(wanted) for wanted in log.plan(after, until, os.cpu_count() or 1)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The items of a part; of None, which stands for no parts at all, there are none."""
+        return read_batches(partition.value, self._schema)
+
+
+def read_batches(wanted: Wanted | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The items of a part as Arrow batches."""
+    return iter(()) if wanted is None else arrow_batches(read_wanted(wanted), schema)

@@ -1,0 +1,141 @@
+"""What a reader asks the journal before it reads: where the log begins and ends, and what lies in between."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from spark_worker.patience import Patience, insist
+from spark_worker.source.options import SourceOptions
+from spark_worker.source.places import End, Place
+from spark_worker.source.reading import Wanted
+from xbus.broker.journal import log_planning
+from xbus.broker.journal.connection import Connection, reading
+from xbus.broker.journal.log_planning import LogRange
+from xbus.errors import JournalError, Refused
+
+T = TypeVar("T")
+
+UNKNOWN = "event_type_unknown"
+REMOVED = "data_removed"
+
+PART_ITEMS = 250_000
+"""As many items suit a part, where nobody says how many parts there shall be."""
+
+
+class Log:
+    """Asks the journal about the events of one type.
+
+    A connection is made for each question: there are few, and none is kept open for the days that a query runs.
+
+    Args:
+        options: what was asked for.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._type_id: int | None = None
+
+    @property
+    def type_id(self) -> int:
+        """The event type that is read.
+
+        Raises:
+            Refused: there is none of that name (``event_type_unknown``).
+        """
+        if self._type_id is None:
+            name = self._options.event_type
+            self._type_id = self._ask(lambda connection: log_planning.read_type_id(connection, name))
+            if self._type_id is None:
+                raise Refused(f"there is no event type {name!r}", "correct option eventType", code=UNKNOWN)
+        return self._type_id
+
+    def head(self) -> int:
+        """The position of the envelope sealed last; 0 before the first."""
+        return self._ask(log_planning.read_head)
+
+    def begin(self, place: Place) -> int:
+        """The position above which reading begins that shall begin at a place."""
+        return self._ask(lambda connection: _begin(connection, place))
+
+    def end(self, place: Place) -> int:
+        """The last position of what shall end at a place: a position is still read, a moment is not."""
+        return self._ask(lambda connection: _end(connection, place))
+
+    def next_end(self, after: int, until: int, most_items: int | None) -> int | None:
+        """The position at which a micro-batch ends; None where there is nothing of the type.
+
+        Args:
+            after: all up to there has been read.
+            until: it does not reach further.
+            most_items: how many items it may hold, where its first envelope does not hold more; None for no limit.
+        """
+        type_id = self.type_id
+
+        def answer(connection: Connection) -> int | None:
+            if not log_planning.has_events(connection, type_id, after, until):
+                return None
+            if most_items is None:
+                return until
+            return log_planning.read_end(connection, type_id, after, until, most_items)
+
+        return self._ask(answer)
+
+    def check_kept(self, after: int, until: int) -> None:
+        """Make sure that nothing of a part of the log was removed, of whichever type it was.
+
+        Raises:
+            JournalError: something was (``data_removed``).
+        """
+        missing = self._ask(lambda connection: log_planning.count_missing(connection, after, until))
+        if missing:
+            raise JournalError(
+                f"of the envelopes at positions {after + 1} to {until}, {missing} were removed before they were read",
+                "keep envelopes longer ([journal] keep_settled_days), or go on without them by failOnDataLoss = false",
+                code=REMOVED,
+            )
+
+    def plan(self, after: int, until: int, cores: int) -> list[Wanted]:
+        """The parts in which a part of the log is read, of about the same size.
+
+        Args:
+            cores: so many are read side by side at the least, unless that makes them very small.
+        """
+        if after >= until:
+            return []
+        options, type_id = self._options, self.type_id
+
+        def answer(connection: Connection) -> list[LogRange]:
+            parts = options.partitions
+            if not parts:
+                items = log_planning.count_items(connection, type_id, after, until)
+                parts = max(cores, -(-items // PART_ITEMS))
+            return log_planning.cut_log(connection, type_id, after, until, parts)
+
+        return [
+            Wanted(options.url, found, options.columns, options.retry_seconds, options.fail_on_data_loss)
+            for found in self._ask(answer)
+        ]
+
+    def _ask(self, question: Callable[[Connection], T]) -> T:
+        def once() -> T:
+            with reading(self._options.url) as connection:
+                return question(connection)
+
+        return insist(Patience(self._options.retry_seconds), once)
+
+
+def _begin(connection: Connection, place: Place) -> int:
+    if place is End.LATEST:
+        return log_planning.read_head(connection)
+    if place is End.EARLIEST:
+        first = log_planning.read_first(connection)
+        return log_planning.read_head(connection) if first is None else first - 1
+    return max(0, place - 1) if isinstance(place, int) else log_planning.position_before(connection, place)
+
+
+def _end(connection: Connection, place: Place) -> int:
+    if place is End.EARLIEST:
+        return 0
+    head = log_planning.read_head(connection)
+    if place is End.LATEST:
+        return head
+    return min(place, head) if isinstance(place, int) else log_planning.position_before(connection, place)

@@ -1,0 +1,120 @@
+"""Reads a range of the log in an executor; a database that goes away meanwhile is waited for."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from spark_worker.patience import Patience
+from xbus.broker.journal.bulk_reading import LoggedSegment, open_reader
+from xbus.broker.journal.log_planning import LogRange
+from xbus.broker.journal.ranges import GONE
+from xbus.errors import JournalError, JournalUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All that an executor needs to know to read its part of the log.
+
+    Args:
+        url: the database of the journal.
+        range: what is to be read.
+        columns: which columns of it are wanted.
+        retry_seconds: how long a database that is away is asked again.
+        fail_on_data_loss: whether it is an error that something was removed meanwhile.
+    """
+
+    url: str = field(repr=False)
+    range: LogRange
+    columns: tuple[str, ...]
+    retry_seconds: float
+    fail_on_data_loss: bool
+
+
+def read_wanted(wanted: Wanted) -> Iterator[LoggedSegment]:
+    """The segments of a part of the log, in their order.
+
+    Raises:
+        JournalError: something was removed while it was read (``segments_gone``).
+        JournalUnavailable: the database was away for too long.
+    """
+
+    def attempt(rest: LogRange) -> Iterator[LoggedSegment]:
+        with open_reader(wanted.url) as reader:
+            yield from reader.log_range(rest, wanted.columns)
+
+    items = 0
+    for segment in resuming(wanted.range, attempt, Patience(wanted.retry_seconds), wanted.fail_on_data_loss):
+        items += segment.items
+        yield segment
+    if wanted.fail_on_data_loss and items != wanted.range.items:
+        raise JournalError(
+            f"{wanted.range.items - items} items above position {wanted.range.after} were removed while they were read",
+            "see [journal] keep_settled_days, or go on without them by failOnDataLoss = false",
+            code=GONE,
+        )
+
+
+def resuming(
+    wanted: LogRange,
+    attempt: Callable[[LogRange], Iterator[LoggedSegment]],
+    patience: Patience,
+    fail_on_data_loss: bool = True,
+) -> Iterator[LoggedSegment]:
+    """What an attempt yields, each segment once; after trouble a further attempt goes on where the last one ended.
+
+    Args:
+        wanted: what is to be read.
+        attempt: reads it, or the rest of it.
+        patience: says how long to go on.
+        fail_on_data_loss: whether removed segments are an error. If not, the rest is read without their envelope, which
+            is then marked as removed.
+
+    Raises:
+        JournalError: segments were removed.
+        JournalUnavailable: the patience is over.
+    """
+    rest = _Rest(wanted)
+    while True:
+        try:
+            for segment in rest.without_given(attempt(rest.range)):
+                patience.succeeded()
+                yield segment
+                rest.give(segment)
+            return
+        except JournalUnavailable as error:
+            patience.failed(error)
+        except JournalError as error:
+            if fail_on_data_loss or error.code != GONE:
+                raise
+            if rest.range.number is not None:
+                return
+            patience.failed(error)
+
+
+class _Rest:
+    """What is left of a range.
+
+    The log can be taken up again at a position only. The segments of one position always come in the same order, so it
+    is enough to know how many of them were given.
+    """
+
+    def __init__(self, wanted: LogRange) -> None:
+        self.range = wanted
+        self._position = 0
+        self._given = 0
+
+    def give(self, segment: LoggedSegment) -> None:
+        if self.range.number is not None:
+            self.range = replace(self.range, first=segment.first_index + segment.items)
+            return
+        if segment.position != self._position:
+            self.range = replace(self.range, after=segment.position - 1)
+            self._position, self._given = segment.position, 0
+        self._given += 1
+
+    def without_given(self, segments: Iterator[LoggedSegment]) -> Iterator[LoggedSegment]:
+        left = self._given
+        for segment in segments:
+            if left and segment.position == self._position:
+                left -= 1
+            else:
+                yield segment

@@ -1,0 +1,74 @@
+"""Going on reading: ``spark.readStream.format("xbus")``."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from spark_worker.source.batch import read_batches
+from spark_worker.source.journal import Log
+from spark_worker.source.options import StreamOptions
+from spark_worker.source.progress import Progress
+
+Offset: TypeAlias = dict[str, int]
+"""How far a query has come, as Spark keeps it in its checkpoint. ``position``: everything up to it has been read;
+``since``: where the log ended when the query was new, as what had been removed up to there is no loss."""
+
+
+def offset(position: int, since: int) -> Offset:
+    """An offset. All are made here, as Spark compares their texts: the order of the keys is a part of them."""
+    return {"position": position, "since": since}
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the events of a type as they are sealed; a micro-batch holds whole envelopes.
+
+    Spark asks one instance in the driver how far the log has come, and hands copies of it to the executors to read.
+
+    Args:
+        options: what was asked for.
+        schema: of the batches.
+        now: the time in seconds, from any start.
+    """
+
+    def __init__(self, options: StreamOptions, schema: pa.Schema, now: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._schema = schema
+        self._log = Log(options)
+        self._progress = Progress(self._log.next_end, now)
+        self._target: int | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Where a new query begins."""
+        return offset(self._log.begin(self._options.start), self._log.head())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much a micro-batch shall hold."""
+        return ReadMaxRows(self._options.max_items) if self._options.max_items else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The query shall end where the log ends now."""
+        self._target = self._log.head()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Where the next micro-batch ends; ``start`` where there is nothing to read."""
+        until = self._log.head() if self._target is None else self._target
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return offset(self._progress.next_end(start["position"], until, most), start["since"])
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The parts of a micro-batch, which are read side by side."""
+        after, until = start["position"], end["position"]
+        # Removed before the query began, it is no loss of the query's.
+        first = max(after, start["since"])
+        if self._options.fail_on_data_loss and first < until:
+            self._log.check_kept(first, until)
+        return [InputPartition(wanted) for wanted in self._log.plan(after, until, os.cpu_count() or 1)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The items of a part."""
+        return read_batches(partition.value, self._schema)
