@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_worker.archive import storage
+from spark_worker.archive.reading import may_hold
 from spark_worker.archive.rows import SCHEMA, SEGMENT_COLUMNS, rebuilt, segment_rows
 from xbus.broker.journal.archive_plans import FilePlan, PlannedEvent
 from xbus.broker.journal.archive_records import differs
@@ -118,15 +119,10 @@ def read_segments(location: str, position: int | None = None) -> Iterator[Segmen
     """
     with storage.read(location) as source, pq.ParquetFile(source) as file:
         for group in range(file.num_row_groups):
-            if position is not None and not _may_hold(file, group, position):
+            if position is not None and not may_hold(file, group, position, position):
                 continue
             columns = [*SEGMENT_COLUMNS] if position is None else [*SEGMENT_COLUMNS, "position"]
             rows = file.read_row_group(group, columns=columns)
             if position is not None:
                 rows = rows.filter(pc.equal(rows.column("position"), position))
             yield from rebuilt(rows)
-
-
-def _may_hold(file: Any, group: int, position: int) -> bool:
-    known = file.metadata.row_group(group).column(SCHEMA.get_field_index("position")).statistics
-    return known is None or not known.has_min_max or bool(known.min <= position <= known.max)

@@ -10,7 +10,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from xbus.errors import ConfigurationError
+from xbus.errors import ConfigurationError, JournalError
 
 LOCAL = "file://"
 
@@ -130,6 +130,11 @@ def _by_fsspec(location: str, error: Exception) -> tuple[Any, str]:
     except (ValueError, ImportError) as unknown:
         raise ConfigurationError(f"{location} can't be reached ({unknown})", "give --to another address") from unknown
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
+
+
+def damaged(location: str, cause: str) -> JournalError:
+    """The error where a file does not hold what it should."""
+    return JournalError(f"{location} is damaged: {cause}", "put it back from a copy", code="archive_differs")
 
 
 def _local_path(location: str) -> Path | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from xbus.admin import plugins
 from xbus.broker.journal import schema
 from xbus.config import Config, load
 from xbus.errors import ConfigurationError, Failed, JournalUnavailable, XbusError
@@ -14,7 +15,20 @@ NOT_NOW = 3
 
 
 class Program(click.Group):
-    """A group whose commands may raise any error of the bus: it is told in one line, with its cause and next step."""
+    """A group whose commands may raise any error of the bus: it is told in one line, with its cause and next step.
+
+    Beside its own it has the commands that other packages bring; they are imported when they are asked for.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *plugins.found()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        entry = plugins.found().get(cmd_name)
+        return None if entry is None else plugins.load(entry)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -107,6 +107,8 @@ def _show(detail: EnvelopeDetail) -> Iterator[str]:
         ("ROLE", "EVENT", "ITEM", "STATE", "CAUSE"),
         [(item.role, item.number, item.index, item.state, item.cause) for item in detail.overlaid],
     )
+    if detail.archive is not None:
+        yield from block("ARCHIVE", ("FILE",), [(file,) for file in detail.archive.files])
     yield from block("FAILURES", FAILURE_HEADS, [failure_row(failure) for failure in detail.failures])
 
 
@@ -124,5 +126,7 @@ def _facts(detail: EnvelopeDetail) -> Iterator[str]:
         "items": summary.items,
         "bytes": summary.bytes,
         "hash": detail.hash and detail.hash.hex(),
+        "archived": detail.archive and moment(detail.archive.archived_at),
+        "restored": detail.archive and moment(detail.archive.restored_at),
     }
     return facts(known)

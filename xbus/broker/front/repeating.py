@@ -8,6 +8,7 @@ import xbus.broker.journal.repeats as repeats
 from xbus.broker.front.checks import Checks
 from xbus.broker.front.envelopes import envelope_unknown
 from xbus.broker.front.past import content_differs
+from xbus.broker.journal.archive_reading import read_archived_of
 from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.repeats import ParkedRole, Past, Standing
@@ -70,13 +71,15 @@ class Repeating:
             The id of the new envelope.
 
         Raises:
-            Refused: envelope_unknown, envelope_open, unknown_type, type_not_allowed, reply_wanted; content_differs
-                where there is another envelope of the new id.
+            Refused: envelope_unknown, envelope_open, envelope_archived, unknown_type, type_not_allowed, reply_wanted;
+                content_differs where there is another envelope of the new id.
         """
         if new_id is not None and await self._was_replayed(emitter_id, envelope_id, new_id):
             return new_id
         await self._catch_up()
         past = await self._journal.read(repeats.read_past, envelope_id)
+        if past is None and emitter_id == await self._journal.read(read_archived_of, envelope_id):
+            raise _archived(envelope_id)
         if past is None or past.emitter_id != emitter_id:
             raise envelope_unknown(envelope_id)
         if past.state is not EnvelopeState.RECEIVED:
@@ -193,6 +196,14 @@ class Repeating:
                 "roles": repeat.parked_for,
             },
         )
+
+
+def _archived(envelope_id: UUID) -> Refused:
+    return Refused(
+        f"the items of envelope {envelope_id} are in an archive",
+        f"put it back with xbus restore {envelope_id}, then repeat the call",
+        code="envelope_archived",
+    )
 
 
 def _not_sealed(past: Past) -> Refused:

@@ -79,6 +79,18 @@ def _file(rows: Sequence[Any]) -> ArchivedFile:
     return ArchivedFile(rows[0][1], tuple(row[2] for row in rows), sum(int(row[3]) for row in rows))
 
 
+def read_archived_of(connection: sa.Connection, envelope_id: UUID) -> int | None:
+    """The emitter of an envelope whose items are in an archive only; None of any other."""
+    envelope = model.envelope.c
+    wanted = sa.select(envelope.emitter_id).join(
+        model.archived_envelope, model.archived_envelope.c.envelope_id == envelope.id
+    )
+    found: int | None = connection.execute(
+        wanted.where(envelope.id == envelope_id, envelope.pruned_at.is_not(None))
+    ).scalar_one_or_none()
+    return found
+
+
 def read_whereabouts(connection: sa.Connection, envelope_id: UUID) -> Whereabouts | None:
     """Where the items of an envelope are; None where it was never archived."""
     archived, file = model.archived_envelope.c, model.archive_file.c

@@ -10,6 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.archive_reading import Whereabouts, read_whereabouts
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.event_states import EventState, event_state
@@ -71,13 +72,18 @@ class EventSummary:
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeDetail:
-    """An envelope with its first events, the newest failures, newest first, and items that some role gets otherwise."""
+    """An envelope with its first events, the newest failures, newest first, and items that some role gets otherwise.
+
+    Args:
+        archive: the files that its items are in, where it was archived.
+    """
 
     summary: EnvelopeSummary
     hash: bytes | None
     event_list: tuple[EventSummary, ...]
     failures: tuple[FailureSummary, ...]
     overlaid: tuple[OverlaidItem, ...]
+    archive: Whereabouts | None = None
 
 
 def list_envelopes(
@@ -111,6 +117,7 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
         tuple(_events(connection, summary)),
         tuple(list_failures(connection, envelope_id=envelope_id, limit=MOST_FAILURES)),
         tuple(list_overlaid(connection, envelope_id, MOST_ITEMS)),
+        read_whereabouts(connection, envelope_id),
     )
 
 

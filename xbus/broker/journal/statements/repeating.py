@@ -14,10 +14,15 @@ from xbus.broker.journal.statements.common import exactly_one, remember
 from xbus.errors import JournalError
 from xbus.states import DELIVERY_MOVES, DeliveryState, EnvelopeState, check_move
 
-_ORIGIN = sa.select(model.envelope).where(
-    model.envelope.c.id == bindparam("origin_id"),
-    model.envelope.c.state == EnvelopeState.RECEIVED.value,
-    model.envelope.c.pruned_at.is_(None),
+_ORIGIN = (
+    sa.select(model.envelope)
+    .where(
+        model.envelope.c.id == bindparam("origin_id"),
+        model.envelope.c.state == EnvelopeState.RECEIVED.value,
+        model.envelope.c.pruned_at.is_(None),
+    )
+    # A command in another process may be about to archive it.
+    .with_for_update(read=True)
 )
 _INSERT_ENVELOPE = sa.insert(model.envelope)
 _INSERT_EVENT = sa.insert(model.event)

@@ -1,0 +1,149 @@
+"""``xbus archive`` and ``xbus restore``."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import click
+
+from spark_worker.archive import storage
+from spark_worker.archive.archiver import Archiver, Copy, Report
+from spark_worker.archive.copying import CopyFailed, copy_file
+from spark_worker.archive.restoring import restore as put_back
+from spark_worker.archive.run import begun
+from spark_worker.session import close_session, open_session, parsed_settings
+from xbus.admin.output import one_json
+from xbus.admin.program import config_option, database_url, load_config
+from xbus.broker.journal.archive_plans import FilePlan
+from xbus.broker.journal.archive_segments import FileWritten
+from xbus.clock import SystemClock
+from xbus.errors import Failed
+from xbus.ids import Ids
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)([dhw])")
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+class Moment(click.ParamType[datetime]):
+    """A moment: so long ago, as ``90d``, ``12h`` or ``2w``, or a date or time in ISO 8601, in UTC unless it says so."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        if ago := _AGO.fullmatch(value):
+            try:
+                return SystemClock().now() - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+            except OverflowError:
+                self.fail(f"{value} is longer ago than time goes back", param, ctx)
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value} is neither like 90d, 12h or 2w nor a date or time like 2026-01-31", param, ctx)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def settings_of(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    """The value of ``--conf``."""
+    try:
+        return parsed_settings(pairs)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+master_option = click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs, as spark://host:7077."
+)
+conf_option = click.option("--conf", multiple=True, callback=settings_of, metavar="KEY=VALUE", help="For Spark.")
+
+
+@click.command()
+@config_option
+@click.option("--before", required=True, type=Moment(), metavar="AGE", help="What was sealed earlier: 90d, or a date.")
+@click.option("--to", "place", required=True, metavar="PLACE", help="A folder, or a URI such as s3://bucket/archive.")
+@master_option
+@conf_option
+@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object.")
+def archive(
+    config_path: Path | None, before: datetime, place: str, master: str, conf: dict[str, str], as_json: bool
+) -> None:
+    """Move the items of settled envelopes out of the journal, into Parquet files by event type and day.
+
+    An archived envelope can still be shown, and is read by Spark as before; xbus restore puts it back. Whatever ends
+    this command, nothing is lost: run it again.
+    """
+    url = database_url(config_path)
+    _warn_of_retention(load_config(config_path).journal.keep_settled_days, before)
+    storage.reach(storage.absolute(place))
+    clock, ids = SystemClock(), Ids()
+    with begun(url, clock, ids) as run:
+        session = open_session(master, conf, "xbus archive")
+        try:
+            copy = on_spark(session, url)
+            report = Archiver(url, storage.absolute(place), run, copy, clock, ids).archive(before)
+        except OSError as error:
+            raise _storage_failed(error) from error
+        finally:
+            close_session(session)
+    click.echo(one_json(asdict(report)) if as_json else _told(report))
+
+
+def on_spark(session: Any, url: str) -> Copy:
+    """Have files made by Spark's executors, one task each.
+
+    Args:
+        session: a ``SparkSession`` whose executors reach the journal and the archive.
+        url: the journal's address.
+    """
+
+    def copy(plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
+        tasks = session.sparkContext.parallelize(plans, len(plans))
+        made: list[FileWritten | CopyFailed] = tasks.map(partial(copy_file, url)).collect()
+        return made
+
+    return copy
+
+
+@click.command()
+@config_option
+@click.argument("envelope_id", type=click.UUID, metavar="ID")
+def restore(config_path: Path | None, envelope_id: UUID) -> None:
+    """Put an archived envelope back into the journal, so that its emitter can have it replayed.
+
+    It goes again by an xbus archive when it has been back for as long as that asks for.
+    """
+    url = database_url(config_path)
+    clock = SystemClock()
+    with begun(url, clock, Ids()) as run:
+        try:
+            found = put_back(url, run, envelope_id, clock)
+        except OSError as error:
+            raise _storage_failed(error) from error
+    for origin in found[:-1]:
+        click.echo(f"Envelope {origin}, which it repeats, is in the journal again.")
+    click.echo(f"Envelope {envelope_id} is in the journal again.")
+
+
+def _storage_failed(error: OSError) -> Failed:
+    return Failed(f"the archive can't be reached ({error})", "see to its storage, then repeat", code="archive_failed")
+
+
+def _warn_of_retention(keep_days: float, before: datetime) -> None:
+    if keep_days and before < SystemClock().now() - timedelta(days=keep_days):
+        told = f"xbus: keep_settled_days = {keep_days:g} removes settled envelopes for good before they are that old"
+        click.echo(f"{told}: set it to 0, or higher", err=True)
+
+
+def _told(report: Report) -> str:
+    if not report.envelopes:
+        return f"Nothing to archive; {report.removed_bytes:,} bytes were removed from the journal."
+    return (
+        f"Archived {report.envelopes:,} envelopes with {report.items:,} items in {report.files:,} files of "
+        f"{report.file_bytes:,} bytes; {report.removed_bytes:,} bytes were removed from the journal."
+    )

@@ -1,0 +1,46 @@
+"""Archived items as Arrow batches, for whoever reads them beside those of the journal."""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark_worker.archive import storage
+from spark_worker.archive.rows import ITEM_COLUMNS, SCHEMA
+from xbus.broker.journal.archive_reading import ArchivedFile
+
+BATCH_ROWS = 50_000
+
+
+def read_items(file: ArchivedFile, columns: Collection[str] = ITEM_COLUMNS) -> Iterator[pa.RecordBatch]:
+    """The items that are to be read from a file, in the order of position, event number and index.
+
+    Args:
+        file: as ``archived_files`` of the journal names it.
+        columns: those of ``ITEM_COLUMNS`` that are wanted; they come in the order of ``ITEM_COLUMNS``.
+
+    Raises:
+        OSError: it can't be read.
+        JournalError: it does not hold what it should.
+    """
+    names = [name for name in ITEM_COLUMNS if name in columns]
+    wanted = pa.array(file.positions, type=pa.int64())
+    found = 0
+    with storage.read(file.location) as source, pq.ParquetFile(source) as parquet:
+        for group in range(parquet.num_row_groups):
+            if not may_hold(parquet, group, file.positions[0], file.positions[-1]):
+                continue
+            rows = parquet.read_row_group(group, columns=[*{*names, "position"}])
+            rows = rows.filter(pc.is_in(rows.column("position"), value_set=wanted)).select(names)
+            found += rows.num_rows
+            yield from rows.to_batches(max_chunksize=BATCH_ROWS)
+    if found != file.items:
+        raise storage.damaged(file.location, f"it has {found} of {file.items} items")
+
+
+def may_hold(parquet: Any, group: int, first: int, last: int) -> bool:
+    """Whether a row group may have rows of some positions, as far as its statistics tell."""
+    known = parquet.metadata.row_group(group).column(SCHEMA.get_field_index("position")).statistics
+    return known is None or not known.has_min_max or bool(known.min <= last and known.max >= first)

@@ -1,0 +1,101 @@
+"""``xbus archive`` and ``xbus restore`` as they are called, and files made by executors."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+from pyspark.sql import SparkSession
+
+from spark_worker.archive.archiver import Archiver
+from spark_worker.archive.command import on_spark
+from spark_worker.archive.reading import read_items
+from spark_worker.archive.run import begun
+from tests.support.journal import NOW, Scribe, add_small_bus, looking
+from xbus import model
+from xbus.broker.journal.archive_reading import archived_files
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.deliveries import read_cursors
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log_planning import read_type_id
+from xbus.broker.journal.writes import Progress, Receipt
+from xbus.clock import SystemClock
+from xbus.ids import Ids
+
+
+def fill(url: str) -> list[Receipt]:
+    """Settled envelopes of two types."""
+
+    async def put() -> list[Receipt]:
+        async with Journal.open(url, "broker") as journal:
+            scribe = await Scribe.of(journal)
+            receipts = [await scribe.put([b"%d" % i for i in range(1000)], type_name="flights") for _ in range(3)]
+            receipts.append(await scribe.put([b"note"]))
+            cursors = await journal.read(read_cursors)
+            for cursor in cursors.values():
+                cursor.settle_range(1, len(receipts))
+            await journal.write(Progress(NOW, list(cursors.values())))
+        return receipts
+
+    with looking(url) as connection:
+        add_small_bus(connection)
+    return asyncio.run(put())
+
+
+def xbus(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(Path(sys.executable).with_name("xbus")), *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+
+
+def test_executors_make_the_files(spark: SparkSession, database_url: str, tmp_path: Path) -> None:
+    fill(database_url)
+    clock, ids = SystemClock(), Ids()
+    with begun(database_url, clock, ids) as run:
+        archiver = Archiver(database_url, str(tmp_path / "a"), run, on_spark(spark, database_url), clock, ids)
+        report = archiver.archive(datetime.now(UTC))
+
+    assert (report.envelopes, report.items, report.files) == (4, 3001, 2)
+    with reading(database_url) as connection:
+        type_id = read_type_id(connection, "flights")
+        assert type_id is not None
+        [file] = archived_files(connection, type_id, 1, 10)
+    assert (file.positions, file.items) == ((2, 3), 2000)
+    batches = list(read_items(file, ("data", "index", "position")))
+    assert batches[0].schema.names == ["position", "index", "data"]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [(row["position"], row["index"], row["data"]) for row in rows] == [
+        (position, index, b"%d" % index) for position in (2, 3) for index in range(1000)
+    ]
+    # Anybody's Spark reads the folder.
+    counts = spark.read.parquet(str(tmp_path / "a")).groupBy("event_type").count().collect()
+    assert {row["event_type"]: row["count"] for row in counts} == {"flights": 3000, "notes": 1}
+
+
+def test_the_commands(sqlite_url: str, tmp_path: Path) -> None:
+    receipts = fill(sqlite_url)
+    config = tmp_path / "config.ini"
+    config.write_text(f"[database]\nsqlalchemy.dburi = {sqlite_url}\n[journal]\nkeep_settled_days = 0\n")
+    where = ("-c", str(config))
+
+    done = xbus("archive", *where, "--before", "90d", "--to", str(tmp_path / "a"), "--master", "local[2]", "--json")
+
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["envelopes"], told["items"], told["files"]) == (4, 3001, 2)
+    shown = xbus("envelope", "show", str(receipts[0].envelope_id), *where).stdout
+    assert "archived" in shown
+    assert "event_type=flights" in shown
+
+    restored = xbus("restore", str(receipts[0].envelope_id), *where)
+
+    assert restored.returncode == 0, restored.stderr
+    with reading(sqlite_url) as connection:
+        assert connection.execute(sa.select(sa.func.sum(model.segment.c["items"]))).scalar_one() == 1000
+    again = xbus("restore", str(receipts[0].envelope_id), *where)
+    assert again.returncode == 1
+    assert "is in the journal, not in an archive" in again.stderr
+    assert xbus("restore", str(uuid.uuid4()), *where).returncode == 1

@@ -1,0 +1,44 @@
+"""Commands of ``xbus`` that other packages bring, by the entry-point group ``xbus.commands``."""
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+import click
+
+from xbus.errors import ConfigurationError
+
+GROUP = "xbus.commands"
+
+
+def found() -> dict[str, EntryPoint]:
+    """What is installed, by the command's name; nothing of it is imported."""
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def load(entry: EntryPoint) -> click.Command:
+    """A command; where something is missing that it needs, one that says so."""
+    try:
+        command = entry.load()
+    except ImportError as error:
+        return _missing(entry, error.name or str(error))
+    if not isinstance(command, click.Command):
+        raise ConfigurationError(f"{entry.value} is no command of click", f"see the entry points of group {GROUP}")
+    return command
+
+
+def _missing(entry: EntryPoint, module: str) -> click.Command:
+    package = entry.dist.name if entry.dist is not None else "xbus"
+    extra = f"[{','.join(entry.extras)}]" if entry.extras else ""
+    cure = f"pip install '{package}{extra}'"
+
+    def refuse(arguments: Sequence[str]) -> None:
+        raise ConfigurationError(f"xbus {entry.name} needs {module}, which is not installed", cure)
+
+    return click.Command(
+        entry.name,
+        callback=refuse,
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        help=f"Not installed: {cure}",
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )
