@@ -1,6 +1,7 @@
 """``xbus envelope`` against a real database."""
 
 import json
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -9,7 +10,7 @@ from sqlalchemy import insert, select, update
 from tests.integration.admin.conftest import NOON, Log, Xbus
 from xbus.broker.journal.connection import reading, writing
 from xbus.broker.journal.role_progress import count_owed
-from xbus.model import cursor, registration, role
+from xbus.model import bulk_attempt, cursor, event, node, registration, role
 
 
 def test_envelopes_are_listed_newest_first(xbus: Xbus, log: Log) -> None:
@@ -55,6 +56,27 @@ def test_an_envelope_is_shown(xbus: Xbus, log: Log) -> None:
     assert ["-", "audit", "owed", "-", "-", "the", "service", "has", "no", "role", "yet"] in lines
     failure = ["counter_1", "count", "send_item", "refused", "7", "no", "such", "carrier"]
     assert ["2030-05-17", "12:00:00Z", "unprocessed", *failure] in [line[1:] for line in lines]
+
+
+def test_what_bulk_workers_make_of_an_envelope_is_shown(xbus: Xbus, log: Log, database_url: str) -> None:
+    assert "OUTPUTS" not in xbus("envelope", "show", str(log.first)).stdout
+    with writing(database_url) as connection:
+        event_id = connection.execute(select(event.c.id).where(event.c.envelope_id == log.first)).scalar_one()
+        node_id, name = connection.execute(select(node.c.id, node.c.name).order_by(node.c.id).limit(1)).one()
+        role_id, login = connection.execute(select(role.c.id, role.c.login).order_by(role.c.id).limit(1)).one()
+        begun = {"event_id": event_id, "node_id": node_id, "role_id": role_id, "lease_until": NOON}
+        failed = {"id": UUID(int=1), "state": "failed", "started_at": NOON, "ended_at": NOON, "cause": "no column x"}
+        later = {"id": UUID(int=2), "state": "building", "started_at": NOON + timedelta(minutes=1), "progress": 0.4217}
+        for row in (failed, later):
+            connection.execute(insert(bulk_attempt).values(**begun, **row))
+    shown = xbus("envelope", "show", str(log.first)).stdout.partition("OUTPUTS OF BULK WORKERS\n")[2]
+    at = ["2030-05-17", "12:00:00Z"]
+    assert [line.split() for line in shown.splitlines()[1:3]] == [
+        ["1", name, login, "building", "42%", "-", "-", "2030-05-17", "12:01:00Z", "-", "-"],
+        ["1", name, login, "failed", "0%", "-", "-", *at, *at, "no", "column", "x"],
+    ]
+    told = json.loads(xbus("envelope", "show", "--json", str(log.first)).stdout)["outputs"]
+    assert [(output["state"], output["progress"]) for output in told] == [("building", 0.4217), ("failed", 0.0)]
 
 
 def event_state(xbus: Xbus, envelope_id: UUID) -> str:

@@ -13,6 +13,7 @@ from xbus.admin.output import block, facts, moment, one_json
 from xbus.admin.program import config_option, database_url
 from xbus.admin.table import table
 from xbus.broker.journal.connection import reading
+from xbus.broker.journal.output_list import OutputSummary
 from xbus.broker.journal.role_progress import RoleProgress
 from xbus.broker.journal.showing import (
     EnvelopeDetail,
@@ -103,6 +104,11 @@ def _show(detail: EnvelopeDetail) -> Iterator[str]:
         [(role.role, role.service, role.state, role.attempts, role.code, role.cause) for role in detail.summary.roles],
     )
     yield from block(
+        "OUTPUTS OF BULK WORKERS",
+        ("EVENT", "NODE", "ROLE", "STATE", "PROGRESS", "ITEMS", "BYTES", "STARTED", "ENDED", "CAUSE"),
+        [_output_row(output) for output in detail.outputs],
+    )
+    yield from block(
         "ITEMS THAT WERE CORRECTED OR PARKED ALONE",
         ("ROLE", "EVENT", "ITEM", "STATE", "CAUSE"),
         [(item.role, item.number, item.index, item.state, item.cause) for item in detail.overlaid],
@@ -110,6 +116,21 @@ def _show(detail: EnvelopeDetail) -> Iterator[str]:
     if detail.archive is not None:
         yield from block("ARCHIVE", ("FILE",), [(file,) for file in detail.archive.files])
     yield from block("FAILURES", FAILURE_HEADS, [failure_row(failure) for failure in detail.failures])
+
+
+def _output_row(output: OutputSummary) -> tuple[object, ...]:
+    return (
+        output.number,
+        output.node,
+        output.role,
+        output.state,
+        f"{output.progress:.0%}",
+        output.items,
+        output.bytes,
+        moment(output.started_at),
+        moment(output.ended_at),
+        output.cause,
+    )
 
 
 def _facts(detail: EnvelopeDetail) -> Iterator[str]:

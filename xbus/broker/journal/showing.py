@@ -14,6 +14,7 @@ from xbus.broker.journal.archive_reading import Whereabouts, read_whereabouts
 from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.event_states import EventState, event_state
+from xbus.broker.journal.output_list import OutputSummary, list_outputs
 from xbus.broker.journal.overlays import OverlaidItem, list_overlaid
 from xbus.broker.journal.role_progress import RoleProgress, role_progress
 from xbus.broker.journal.tracking import FailureSummary, list_failures
@@ -22,7 +23,8 @@ from xbus.states import EnvelopeState, ReplyState
 MOST_EVENTS = 100
 MOST_FAILURES = 100
 MOST_ITEMS = 100
-"""How many events, failures, and items that some role gets otherwise, of one envelope are shown."""
+MOST_OUTPUTS = 100
+"""How many events, failures, items that some role gets otherwise, and attempts of bulk workers are shown of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class EnvelopeDetail:
     """An envelope with its first events, the newest failures, newest first, and items that some role gets otherwise.
 
     Args:
+        outputs: what bulk workers made of its events.
         archive: the files that its items are in, where it was archived.
     """
 
@@ -83,6 +86,7 @@ class EnvelopeDetail:
     event_list: tuple[EventSummary, ...]
     failures: tuple[FailureSummary, ...]
     overlaid: tuple[OverlaidItem, ...]
+    outputs: tuple[OutputSummary, ...]
     archive: Whereabouts | None = None
 
 
@@ -117,6 +121,7 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
         tuple(_events(connection, summary)),
         tuple(list_failures(connection, envelope_id=envelope_id, limit=MOST_FAILURES)),
         tuple(list_overlaid(connection, envelope_id, MOST_ITEMS)),
+        tuple(list_outputs(connection, envelope_id, MOST_OUTPUTS)),
         read_whereabouts(connection, envelope_id),
     )
 
