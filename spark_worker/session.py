@@ -36,7 +36,7 @@ def settings(master: str, extra: Mapping[str, str]) -> dict[str, str]:
         extra: the user's own, which win.
     """
     place: dict[str, str] = {}
-    if is_local(master) or all(host == LOOPBACK for host, _ in places(master)):
+    if is_local(master) or {host for host, _ in places(master)} == {LOOPBACK}:
         # Else Spark takes whatever network interface it finds first.
         place = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return {**SETTINGS, **place, **extra}

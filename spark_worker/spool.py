@@ -77,6 +77,8 @@ class Spool:
 
     def cut(self, parts: int) -> list[tuple[int, int]]:
         """Where about even parts of the file begin and end; at least one."""
+        if not self._places:
+            return [(0, 0)]
         end = self.path.stat().st_size
         starts: list[int] = []
         before = 0
@@ -84,7 +86,7 @@ class Spool:
             if before * parts >= len(starts) * self.items:
                 starts.append(offset)
             before += items
-        return list(zip(starts, [*starts[1:], end], strict=True)) or [(0, 0)]
+        return list(zip(starts, [*starts[1:], end], strict=True))
 
     def _piece(self, batch: Batch) -> Piece:
         items = list(batch)

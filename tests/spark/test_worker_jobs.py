@@ -1,0 +1,401 @@
+"""Jobs of the Spark worker: an event is read from the journal, transformed and written back, on a real session."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgpack  # type: ignore[import-untyped]
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from spark_worker.failures import of_job
+from spark_worker.formats import make_format
+from spark_worker.job import Jobs, Place
+from spark_worker.pipeline import Pipeline
+from spark_worker.spool import Spool
+from spark_worker.transforms import Context, SqlTransform, Transform
+from tests.support.bulk import Put, begin_attempt, put_event, read_all
+from tests.support.journal import looking
+from xbus import model
+from xbus.broker.journal.adoption import Adoption
+from xbus.broker.journal.bulk_outputs import check_output
+from xbus.errors import ConfigurationError, XbusError
+from xbus.recipient import Batch, Refusal
+from xbus.recipient.bulk import Handover, Made
+
+SCHEMA = "id INT NOT NULL, name STRING, price DOUBLE"
+
+NESTED = b'{"a":{"b":1},"m":{"x":2}}'
+
+MakeJobs: TypeAlias = Callable[..., Jobs]
+
+
+def item(number: int, **more: Any) -> bytes:
+    return json.dumps({"id": number, "name": f"n{number}", "price": number / 2, **more}).encode()
+
+
+def same(items: DataFrame, context: Context) -> DataFrame:
+    return items
+
+
+@pytest.fixture
+def make_jobs(spark: SparkSession, tmp_path: Path) -> MakeJobs:
+    def make(
+        url: str,
+        transform: Transform = same,
+        name: str = "json",
+        schema: str = SCHEMA,
+        limit: int = 1 << 24,
+        **more: Any,
+    ) -> Jobs:
+        pipeline = Pipeline(make_format(name, schema), transform, **more)
+        return Jobs(spark, pipeline, Place(url, tmp_path, limit), {"key": "value"})
+
+    return make
+
+
+def handover(put: Put, attempt_id: uuid.UUID | None = None) -> Handover:
+    ids = put.envelope_id, put.event_id, "flights", attempt_id or put.attempt_id
+    return Handover(*ids, "names", put.event_id, False, put.items)
+
+
+def finished(url: str, put: Put, made: Made) -> list[tuple[int, bytes]]:
+    """What the broker does when it is told; and all items of the output."""
+    adopt(url, put.attempt_id)
+    with looking(url) as connection:
+        totals = check_output(connection, put.attempt_id)
+        assert (totals.items, totals.data_bytes, totals.hash) == (made.items, made.data_bytes, made.hash)
+    return read_all(url, put.attempt_id)
+
+
+def adopt(url: str, attempt_id: uuid.UUID) -> None:
+    adoption = Adoption(attempt_id)
+    more = True
+    while more:
+        with looking(url) as connection:
+            more = adoption.step(connection)
+
+
+def values(output: Iterable[tuple[int, bytes]]) -> list[Any]:
+    return [json.loads(data) for _, data in output]
+
+
+def test_an_event_is_read_transformed_and_written_back(database_url: str, make_jobs: MakeJobs) -> None:
+    def dear(items: DataFrame, context: Context) -> DataFrame:
+        return items.where("price >= 100").withColumn("double", sf.col("price") * 2)
+
+    put = put_event(database_url, map(item, range(1000)))
+
+    made = make_jobs(database_url, dear).make(handover(put))
+
+    output = finished(database_url, put, made)
+    assert [index for index, _ in output] == list(range(200, 1000))
+    assert values(output)[0] == {"id": 200, "name": "n200", "price": 100.0, "double": 200.0}
+
+
+def test_rows_that_were_moved_are_brought_back_into_order(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    def moved(items: DataFrame, context: Context) -> DataFrame:
+        return items.repartition(3, sf.hash("name"))
+
+    put = put_event(sqlite_url, map(item, range(500)))
+
+    output = finished(sqlite_url, put, make_jobs(sqlite_url, moved).make(handover(put)))
+
+    assert [index for index, _ in output] == list(range(500))
+    assert [value["id"] for value in values(output)] == list(range(500))
+
+
+def test_many_items_make_one(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    def sums(items: DataFrame, context: Context) -> DataFrame:
+        return items.groupBy((sf.col("id") % 7).alias("rest")).agg(
+            sf.count("*").alias("number"), sf.sum("id").alias("sum")
+        )
+
+    put = put_event(sqlite_url, map(item, range(700)))
+
+    output = finished(sqlite_url, put, make_jobs(sqlite_url, sums, order_by="rest").make(handover(put)))
+
+    assert {index for index, _ in output} == {-1}
+    assert [value["rest"] for value in values(output)] == list(range(7))
+    assert values(output)[3] == {"rest": 3, "number": 100, "sum": sum(range(3, 700, 7))}
+
+
+def test_one_item_makes_many(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    def copies(items: DataFrame, context: Context) -> DataFrame:
+        return items.withColumn("copy", sf.explode(sf.expr("sequence(1, id % 3)"))).where("copy > 0")
+
+    put = put_event(sqlite_url, map(item, range(1, 10)), per_segment=4)
+
+    output = finished(sqlite_url, put, make_jobs(sqlite_url, copies).make(handover(put)))
+
+    assert [index for index, _ in output] == sorted(index for index, _ in output)
+    assert [(value["id"], value["copy"]) for value in values(output)][:4] == [(1, 1), (2, 1), (2, 2), (3, 1)]
+
+
+def test_ids_options_and_references_are_there(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    loaded = []
+
+    def load(spark: SparkSession) -> DataFrame:
+        loaded.append(1)
+        return spark.createDataFrame([(number, f"even {number}") for number in range(0, 10, 2)], "id INT, label STRING")
+
+    def with_labels(items: DataFrame, context: Context) -> DataFrame:
+        labels = context.cached("labels", lambda: load(context.spark))
+        return items.join(labels, "id").select(
+            *("_index", "id", "label"),
+            sf.col("_event_id").alias("event"),
+            sf.col("_envelope_id").alias("envelope"),
+            sf.lit(f"{context.type_name} {context.options['key']}").alias("said"),
+        )
+
+    first, second = put_event(sqlite_url, map(item, range(10))), put_event(sqlite_url, map(item, range(4)))
+    jobs = make_jobs(sqlite_url, with_labels)
+
+    output = finished(sqlite_url, first, jobs.make(handover(first)))
+    finished(sqlite_url, second, jobs.make(handover(second)))
+
+    ids = {"event": str(first.event_id), "envelope": str(first.envelope_id), "said": "flights value"}
+    assert values(output)[1] == {"id": 2, "label": "even 2", **ids}
+    assert [index for index, _ in output] == [0, 2, 4, 6, 8]
+    assert loaded == [1]
+
+
+def test_sql_over_the_view_items(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    sql = SqlTransform(
+        "CREATE OR REPLACE TEMPORARY VIEW factors AS SELECT 3 AS factor",
+        "SELECT _index, id, id * factor AS times FROM items CROSS JOIN factors WHERE id > 5",
+    )
+    put = put_event(sqlite_url, map(item, range(8)))
+
+    output = finished(sqlite_url, put, make_jobs(sqlite_url, sql).make(handover(put)))
+
+    assert values(output) == [{"id": 6, "times": 18}, {"id": 7, "times": 21}]
+
+
+def test_an_output_can_be_what_comes_in(database_url: str, make_jobs: MakeJobs) -> None:
+    put = put_event(database_url, map(item, range(300)))
+    jobs = make_jobs(database_url, lambda items, context: items.where("id % 2 = 0"))
+    finished(database_url, put, jobs.make(handover(put)))
+    with looking(database_url) as connection:
+        connection.execute(sa.update(model.bulk_attempt).values(state="ready"))
+    below = uuid.uuid4()
+    begin_attempt(database_url, put.event_id, below, node="store")
+
+    given = Handover(put.envelope_id, put.event_id, "flights", below, "store", put.attempt_id, True, 150)
+    jobs.make(given)
+    adopt(database_url, below)
+
+    output = read_all(database_url, below)
+    assert [index for index, _ in output] == list(range(0, 300, 2))
+
+
+def test_items_that_do_not_fit_are_named_with_their_cause(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    items = [item(0), b"no json", item(2, price="dear"), b'{"name": "x"}', item(4)]
+    put = put_event(sqlite_url, items, per_segment=2)
+
+    with pytest.raises(Refusal) as raised:
+        make_jobs(sqlite_url).make(handover(put))
+
+    assert raised.value.cause == "3 of the items do not fit the schema"
+    assert [indices for indices, _ in raised.value.errors] == [[1], [2], [3]]
+    assert raised.value.errors[1][1] == 'field price: "dear" is not a double'
+    assert raised.value.errors[2][1] == "field id is missing"
+
+
+def test_a_transform_may_take_items_that_do_not_fit(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    def told(items: DataFrame, context: Context) -> DataFrame:
+        return items.select("_index", "id", sf.col("_corrupt").alias("text"))
+
+    put = put_event(sqlite_url, [item(0), b"no json"])
+
+    output = finished(sqlite_url, put, make_jobs(sqlite_url, told, keep_corrupt=True).make(handover(put)))
+
+    assert values(output) == [{"id": 0, "text": None}, {"id": None, "text": "no json"}]
+
+
+def failed(jobs: Jobs, put: Put) -> XbusError:
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        jobs.make(handover(put))
+    return of_job(raised.value)
+
+
+def raising(items: DataFrame, context: Context) -> DataFrame:
+    raise KeyError("airline")
+
+
+def raising_in_a_task(items: DataFrame, context: Context) -> DataFrame:
+    def unlucky(number: int) -> int:
+        if number == 3:
+            raise ValueError("three is unlucky")
+        return number
+
+    return items.withColumn("id", sf.udf(unlucky, "int", useArrow=False)("id"))
+
+
+@pytest.mark.parametrize(
+    ("transform", "said"),
+    [
+        (raising, "KeyError: 'airline'"),
+        (raising_in_a_task, "ValueError: three is unlucky"),
+        (lambda items, context: items.select("amout"), "amout"),
+        (lambda items, context: None, "NoneType, not a DataFrame"),
+        (lambda items, context: items.select("_index"), "keeps no column"),
+        (lambda items, context: items.withColumn("id", sf.raise_error(sf.lit("not today"))), "not today"),
+        (lambda items, context: items.withColumn("id", sf.expr("id div (id - 3)")), "DIVIDE_BY_ZERO"),
+        (lambda items, context: items.withColumn("_index", sf.lit("x")), "made _index a string"),
+    ],
+)
+def test_a_transform_that_can_not_work_is_refused(
+    sqlite_url: str, make_jobs: MakeJobs, transform: Transform, said: str
+) -> None:
+    put = put_event(sqlite_url, map(item, range(6)))
+
+    error = failed(make_jobs(sqlite_url, transform), put)
+
+    assert isinstance(error, Refusal)
+    assert said in error.cause
+    assert "\n" not in error.cause
+
+
+def test_an_output_that_can_not_be_encoded_is_refused(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    put = put_event(sqlite_url, map(item, range(6)))
+    null = make_jobs(sqlite_url, lambda items, _: items.withColumn("data", sf.lit(None)), name="bytes", schema="")
+    numbers = make_jobs(sqlite_url, lambda items, _: items.withColumn("data", sf.lit(3)), name="bytes", schema="")
+
+    for jobs, said in [
+        (make_jobs(sqlite_url, limit=10), "more than the 10 of [front] max_item_bytes"),
+        (null, "need a column named data"),
+        (numbers, "need a column named data"),
+    ]:
+        error = failed(jobs, put)
+        assert isinstance(error, Refusal)
+        assert said in error.cause
+
+
+def test_a_database_that_is_away_is_transient(make_jobs: MakeJobs, sqlite_url: str, tmp_path: Path) -> None:
+    put = put_event(sqlite_url, map(item, range(6)))
+    elsewhere = f"sqlite:///{tmp_path}/nowhere/xbus.db"
+
+    error = failed(make_jobs(elsewhere), put)
+
+    assert not isinstance(error, Refusal)
+
+
+def test_an_attempt_that_is_over_takes_nothing(database_url: str, make_jobs: MakeJobs) -> None:
+    put = put_event(database_url, map(item, range(6)))
+    with looking(database_url) as connection:
+        connection.execute(sa.update(model.bulk_attempt).values(state="abandoned"))
+
+    error = failed(make_jobs(database_url), put)
+
+    assert not isinstance(error, Refusal)
+    assert read_all(database_url, put.attempt_id) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "items", "expected"),
+    [
+        (
+            "msgpack",
+            "id INT, when TIMESTAMP, tags ARRAY<STRING>",
+            [msgpack.packb({"id": n, "tags": ["a", None]}) for n in range(3)],
+            [msgpack.packb({"id": n, "when": None, "tags": ["a", None]}) for n in range(3)],
+        ),
+        ("csv", "id INT, name STRING, day DATE", [b'1,"a,b",2026-01-31', b"2,,"], [b'1,"a,b",2026-01-31', b"2,,"]),
+        ("bytes", "", [b"\x00\xff", b"", b"a" * 300], [b"\x00\xff", b"", b"a" * 300]),
+        (
+            "json",
+            "a STRUCT<b: INT>, m MAP<STRING, INT>",
+            [b'{"a":{"b":1},"m":{"x":2}}'],
+            [b'{"a":{"b":1},"m":{"x":2}}'],
+        ),
+    ],
+)
+def test_formats_there_and_back(
+    sqlite_url: str, make_jobs: MakeJobs, name: str, schema: str, items: list[bytes], expected: list[bytes]
+) -> None:
+    put = put_event(sqlite_url, items)
+
+    output = finished(sqlite_url, put, make_jobs(sqlite_url, name=name, schema=schema).make(handover(put)))
+
+    assert [data for _, data in output] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "said"),
+    [
+        ("msgpack", msgpack.packb({"id": "x"}), "field id: 'x' is not a int32"),
+        ("msgpack", msgpack.packb([1]), "it is a list of msgpack, not a map"),
+        ("msgpack", b"\xc1", "it is not msgpack"),
+        ("msgpack", msgpack.packb({}), "does not fit the schema"),
+        ("csv", b"x", "does not fit the schema"),
+        ("json", b'{"id": 1.5}', "field id: 1.5 is not an int"),
+        ("json", b"", "the item is not JSON"),
+    ],
+)
+def test_what_does_not_fit_is_told_in_every_format(
+    sqlite_url: str, make_jobs: MakeJobs, name: str, bad: bytes, said: str
+) -> None:
+    good = {"msgpack": msgpack.packb({"id": 1}), "csv": b"1", "json": b'{"id": 1}'}[name]
+    put = put_event(sqlite_url, [good, bad, good])
+
+    with pytest.raises(Refusal) as raised:
+        make_jobs(sqlite_url, name=name, schema="id INT NOT NULL").make(handover(put))
+
+    ((indices, cause),) = raised.value.errors
+    assert indices == [1]
+    assert said in cause
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "said"),
+    [
+        ("json", "", "need a schema"),
+        ("json", "id INTT", "not a list of columns"),
+        ("json", "_index INT", "names _index"),
+        ("bytes", "id INT", "have no columns"),
+    ],
+)
+def test_a_schema_that_is_none_is_told_at_the_start(spark: SparkSession, name: str, schema: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        make_format(name, schema)
+
+
+def test_an_event_without_items_has_an_empty_output(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    put = put_event(sqlite_url, [])
+
+    assert make_jobs(sqlite_url).make(handover(put)).items == 0
+
+
+def dear_and_moved(items: DataFrame, context: Context) -> DataFrame:
+    return items.where("price > 3").repartition(2, "name")
+
+
+@pytest.mark.parametrize("transform", [same, dear_and_moved])
+@pytest.mark.parametrize("inline", [False, True])
+def test_the_ordinary_path_comes_to_the_same(
+    sqlite_url: str,
+    make_jobs: MakeJobs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    transform: Transform,
+    inline: bool,
+) -> None:
+    items = [item(number) for number in range(40)]
+    put = put_event(sqlite_url, items)
+    jobs = make_jobs(sqlite_url, transform)
+    if inline:
+        monkeypatch.setattr("spark_worker.job.is_local", lambda master: False)
+    spool = Spool(tmp_path / "a.spool")
+    for start in range(0, 40, 8):
+        spool.add(Batch(items[start : start + 8], start))
+    spool.finish()
+
+    table = jobs.answer(spool, put.envelope_id, put.event_id, "flights")
+
+    output = finished(sqlite_url, put, jobs.make(handover(put)))
+    assert list(zip(table["_index"].to_pylist(), table["data"].to_pylist(), strict=True)) == output

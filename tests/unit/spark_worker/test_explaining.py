@@ -1,0 +1,58 @@
+"""Why an item does not fit its schema, in words."""
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DateType,
+    DoubleType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from spark_worker.explaining import explain_json
+
+SCHEMA = StructType(
+    [
+        StructField("id", IntegerType(), nullable=False),
+        StructField("price", DoubleType()),
+        StructField("name", StringType()),
+        StructField("open", BooleanType()),
+        StructField("day", DateType()),
+        StructField("tags", ArrayType(StringType())),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (b"\xff", "the item is not text in UTF-8"),
+        (b'{"id": 1', "the item is not JSON: Expecting ',' delimiter: line 1 column 9 (char 8)"),
+        (b"[1]", "the item is a list, not an object"),
+        (b"null", "the item is null, not an object"),
+        (b'"a"', "the item is a text, not an object"),
+        (b"{}", "field id is missing"),
+        (b'{"id": "x"}', 'field id: "x" is not an int'),
+        (b'{"id": 3000000000}', "field id: 3000000000 is not an int"),
+        (b'{"id": 1, "price": "dear"}', 'field price: "dear" is not a double'),
+        (b'{"id": 1, "open": 1}', "field open: 1 is not a boolean"),
+        (b'{"id": 1, "day": "soon"}', 'field day: "soon" is not a date'),
+        (b'{"id": 1, "tags": {}}', "field tags: {} is not an array<string>"),
+    ],
+)
+def test_the_first_fault_is_named(item: bytes, said: str) -> None:
+    assert explain_json(item, SCHEMA) == said
+
+
+def test_a_long_value_is_cut() -> None:
+    said = explain_json(b'{"id": "' + b"x" * 500 + b'"}', SCHEMA)
+
+    assert len(said) < 120
+    assert "..." in said
+
+
+def test_where_no_fault_is_seen_the_schema_is_named() -> None:
+    assert explain_json(b'{"id": 1}', SCHEMA).startswith("the item does not fit the schema struct<id:int,")

@@ -1,0 +1,100 @@
+"""Segments to Arrow and back."""
+
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_worker import transfer
+from spark_worker.errors import BadOutput
+from spark_worker.transfer import Piece, batches, pieces
+from xbus.rpc.codec import pack_items, unpack_items
+
+LIMIT = 1024 * 1024
+
+
+def batch(indexes: list[int | None], datas: list[bytes | None]) -> pa.RecordBatch:
+    arrays = [pa.array(indexes, pa.int64()), pa.array(datas, pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, schema=transfer.SCHEMA)
+
+
+def indexes_of(piece: Piece) -> list[int]:
+    if piece.sources is None:
+        return list(range(piece.first_index, piece.first_index + piece.items))
+    return list(struct.unpack(f"<{piece.items}q", piece.sources))
+
+
+def test_segments_that_follow_each_other_make_one_batch() -> None:
+    segments = [Piece(2, pack_items([b"a", b"b"]), 10, None), Piece(1, pack_items([b"c"]), 12, None)]
+
+    (made,) = batches(segments)
+
+    assert made.column("_index").to_pylist() == [10, 11, 12]
+    assert made.column("data").to_pylist() == [b"a", b"b", b"c"]
+
+
+def test_an_item_made_of_several_has_no_index() -> None:
+    segment = Piece(3, pack_items([b"a", b"b", b"c"]), 0, struct.pack("<3q", 7, -1, 7))
+
+    (made,) = batches([segment])
+
+    assert made.column("_index").to_pylist() == [7, None, 7]
+
+
+def test_batches_end_when_they_are_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "BATCH_ITEMS", 2)
+    segments = [Piece(1, pack_items([b"x"]), number, None) for number in range(5)]
+
+    assert [len(made) for made in batches(segments)] == [2, 2, 1]
+
+
+def test_no_segments_make_no_batch() -> None:
+    assert list(batches([])) == []
+
+
+def test_indexes_that_follow_each_other_are_told_by_the_first() -> None:
+    (piece,) = pieces([batch([5, 6, 7], [b"a", b"b", b"c"])], LIMIT)
+
+    assert (piece.first_index, piece.sources, piece.items) == (5, None, 3)
+
+
+@pytest.mark.parametrize("indexes", [[5, 7, 6], [5, 5, 7], [None, None, None], [5, None, 7], [7, 6, 5]])
+def test_others_are_told_one_by_one(indexes: list[int | None]) -> None:
+    (piece,) = pieces([batch(indexes, [b"a", b"b", b"c"])], LIMIT)
+
+    assert indexes_of(piece) == [-1 if index is None else index for index in indexes]
+
+
+def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "SEGMENT_BYTES", 20)
+
+    made = list(pieces([batch([0, 1, 2, 9], [b"1234567", b"1234567", b"1234567", b"1"])], LIMIT))
+
+    assert [piece.items for piece in made] == [1, 1, 2]
+    assert [index for piece in made for index in indexes_of(piece)] == [0, 1, 2, 9]
+
+
+@given(
+    st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 50)), st.binary(max_size=30)), max_size=40),
+    st.integers(1, 7),
+)
+def test_what_is_written_is_read_back(rows: list[tuple[int | None, bytes]], step: int) -> None:
+    made = [rows[start : start + step] for start in range(0, len(rows), step)]
+    written = list(pieces([batch([i for i, _ in part], [d for _, d in part]) for part in made], LIMIT))
+
+    read = pa.Table.from_batches(batches(written), schema=transfer.SCHEMA)
+
+    assert list(zip(read["_index"].to_pylist(), read["data"].to_pylist(), strict=True)) == rows
+    assert [item for piece in written for item in unpack_items(piece.data, piece.items)] == [d for _, d in rows]
+
+
+def test_null_is_no_item() -> None:
+    with pytest.raises(BadOutput, match=r"null \(of item 8\)"):
+        list(pieces([batch([7, 8], [b"a", None])], LIMIT))
+
+
+def test_an_item_larger_than_the_bus_takes_is_refused() -> None:
+    with pytest.raises(BadOutput, match=r"\(of item 8\) takes 100 bytes"):
+        list(pieces([batch([7, 8], [b"a", b"x" * 100])], 50))
