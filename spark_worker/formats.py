@@ -104,7 +104,8 @@ class Csv(Format):
 
     def _row(self, data: Column, wanted: StructType) -> Column:
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-        return sf.from_csv(data.cast("string"), wanted.simpleString().removeprefix("struct<")[:-1], options)
+        columns = ", ".join(f"{_name(field.name)} {field.dataType.simpleString()}" for field in wanted)
+        return sf.from_csv(data.cast("string"), columns, options)
 
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
         return sf.to_csv(sf.struct(*map(_quoted, columns))).cast("binary")
@@ -192,4 +193,8 @@ def _field(name: str) -> Column:
 
 
 def _quoted(name: str) -> Column:
-    return sf.col(f"`{name.replace('`', '``')}`")
+    return sf.col(_name(name))
+
+
+def _name(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -70,8 +70,7 @@ class Jobs:
         Raises:
             Exception: whatever went wrong; ``failures.of_job`` tells what it means.
         """
-        ranges = self._ranges(handover)
-        if not ranges:
+        if not handover.items or not (ranges := self._ranges(handover)):
             return _made([])
         context = self._context(handover.envelope_id, handover.event_id, handover.type_name)
         items = read_ranges(self.session, self._place.url, ranges)

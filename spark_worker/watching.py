@@ -11,6 +11,9 @@ from pyspark.sql import SparkSession
 def tagged(session: SparkSession, tag: str) -> Iterator[None]:
     """Everything that this thread has Spark do inside the block bears the tag."""
     context = session.sparkContext
+    # In a thread that has none, Spark looks for data sources everywhere but in this session.
+    jvm: Any = context._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
     context.addJobTag(tag)
     try:
         yield

@@ -1,8 +1,9 @@
 """The worker: a recipient like any other, which has Spark do what it is asked for."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 import pyarrow as pa
@@ -10,8 +11,9 @@ import pyarrow as pa
 from spark_worker.columns import DATA, INDEX
 from spark_worker.errors import ClusterUnreachable
 from spark_worker.job import Jobs
-from spark_worker.running import Runner
+from spark_worker.running import LOOK_SECONDS, Runner
 from spark_worker.spool import Spool, spool_path
+from xbus.errors import Failed
 from xbus.recipient import Batch, Envelope, Event, Item
 from xbus.recipient.bulk import BulkWorker, Handover, Made
 
@@ -31,7 +33,7 @@ class SparkWorker(BulkWorker):
         on_gone: called when the cluster is gone, so that the worker leaves the bus until it is back.
     """
 
-    name: ClassVar[str] = "spark_worker"
+    name = "spark_worker"
 
     def __init__(
         self, jobs: Jobs, runner: Runner, folder: Path, min_bulk_items: int, on_gone: Callable[[], None]
@@ -66,7 +68,8 @@ class SparkWorker(BulkWorker):
         def tell(fraction: float) -> None:
             event.progress(int(100 * fraction), 100)
 
-        table = await self._run(f"xbus-event-{uuid4()}", lambda: self._jobs.answer(spool, *ids, event.type_name), tell)
+        job = self._run(f"xbus-event-{uuid4()}", lambda: self._jobs.answer(spool, *ids, event.type_name), tell)
+        table = await _unless_stopped(asyncio.create_task(job), event.envelope)
         spool.remove()
         return items_of(table, spool.several)
 
@@ -85,6 +88,20 @@ class SparkWorker(BulkWorker):
         except ClusterUnreachable:
             self._on_gone()
             raise
+
+
+async def _unless_stopped(job: "asyncio.Task[Answer]", envelope: Envelope) -> Answer:
+    """What comes of a job, which is ended as soon as its envelope is to be rolled back.
+
+    Raises:
+        Failed: it was.
+    """
+    while not (await asyncio.wait([job], timeout=LOOK_SECONDS))[0]:
+        if envelope.is_stopped and not job.cancelling():
+            job.cancel()
+    if job.cancelled():
+        raise Failed("the envelope was stopped", code="envelope_stopped")
+    return job.result()
 
 
 def items_of(table: pa.Table, several: dict[int, list[int]]) -> list[Item]:
