@@ -1,18 +1,60 @@
 """Large events handed over to a bulk worker as a whole, with the real broker and our own recipients."""
 
+import asyncio
+import json
+from collections.abc import Callable
 from typing import Any
 
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from tests.acceptance.test_parked import Operator, isolate_bad_items
 from tests.acceptance.test_sdk import Keeps, emit, send_numbers, serving
 from tests.conftest import StartDaemon
 from tests.support.bulk_worker import Halves
 from tests.support.bus import add_bus
+from tests.support.daemon import Daemon, Options
+from tests.support.showing import become, shown
 from tests.support.waiting import eventually
+from xbus import model
+from xbus.admin.cli import main
+from xbus.broker.journal.connection import reading
+from xbus.emitter import Emitter
 
 GRAPH = {"numbers": {"halves": ["store"], "store": []}}
+
+SOON: Options = {"back": {"first_delay": 0.05, "worker_grace": 0.1}, "supervision": {"heartbeat": 0.1}}
 
 
 def halved(count: int) -> list[tuple[int, Any]]:
     return [pair for number in range(0, count, 2) for pair in ((number, number), (number, str(number)))]
+
+
+def send_values(values: list[Any]) -> Callable[[Emitter], Any]:
+    def work(emitter: Emitter) -> Any:
+        with emitter.envelope() as envelope, envelope.event("numbers") as event:
+            for value in values:
+                event.send(value)
+        return envelope.receipt
+
+    return work
+
+
+def attempts(url: str) -> list[tuple[str, str | None]]:
+    """State and code of all attempts, the oldest first."""
+    attempt = model.bulk_attempt.c
+    with reading(url) as connection:
+        rows = connection.execute(sa.select(attempt.state, attempt.code).order_by(attempt.started_at))
+        return [(row.state, row.code) for row in rows]
+
+
+async def works_on(daemon: Daemon, role: str) -> list[dict[str, Any]]:
+    """What ``xbus recipient list`` tells of a role's work."""
+    command = ["recipient", "list", "--json", "-c", str(daemon.config)]
+    done = await asyncio.to_thread(CliRunner().invoke, main, command)
+    roles = [json.loads(line) for line in done.stdout.splitlines()]
+    found: list[dict[str, Any]] = next(facts["work"] for facts in roles if facts["role"] == role)
+    return found
 
 
 async def test_a_large_event_is_made_as_a_whole_and_a_small_one_item_by_item(
@@ -29,3 +71,152 @@ async def test_a_large_event_is_made_as_a_whole_and_a_small_one_item_by_item(
     assert keeps.committed[small.envelope_id] == halved(99)
     assert [str(handover.envelope_id) for handover in halves.handed_over] == [large.envelope_id]
     assert len(halves.ordinary) == 1
+
+
+async def test_others_pass_while_an_output_is_made_and_its_progress_is_shown(
+    sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(sqlite_url, {**GRAPH, "plain": {"store": []}})
+    daemon = start_daemon(sqlite_url, SOON)
+    keeps, halves = Keeps(), Halves(sqlite_url)
+    halves.gate.clear()
+
+    def send_plain(emitter: Emitter) -> Any:
+        with emitter.envelope() as envelope, envelope.event("plain") as event:
+            event.send(1)
+        return envelope.receipt
+
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
+        large = await emit(daemon, send_numbers(200))
+        await halves.at_work.wait()
+        roles = await become(sqlite_url, large.envelope_id, store_1="waiting")
+        assert (roles["store_1"].code, roles["store_1"].attempts) == ("output_not_ready", 0)
+        small = await emit(daemon, send_plain)
+        await become(sqlite_url, small.envelope_id, store_1="done")
+        while not (work := await works_on(daemon, "halves_1")):
+            await asyncio.sleep(0.05)
+        assert (work[0]["envelope_id"], work[0]["verb"], work[0]["percent"]) == (large.envelope_id, "take_output", 0)
+        halves.gate.set()
+        await become(sqlite_url, large.envelope_id, store_1="done")
+    assert list(keeps.committed) == [small.envelope_id, large.envelope_id]
+
+
+async def test_bulk_nodes_stand_below_one_another_and_a_merge_takes_the_ordinary_path(
+    database_url: str, start_daemon: StartDaemon
+) -> None:
+    """``first`` and ``second`` are bulk nodes; ``both`` has two parents, so it gets items."""
+    graph = {"first": ["second", "both"], "second": ["both", "store"], "both": ["store"], "store": []}
+    add_bus(database_url, {"numbers": graph})
+    daemon = start_daemon(database_url, SOON)
+    keeps, first, second, both = Keeps(), Halves(database_url), Halves(database_url), Halves(database_url)
+    async with (
+        serving(daemon, "store_1", keeps),
+        serving(daemon, "first_1", first),
+        serving(daemon, "second_1", second),
+        serving(daemon, "both_1", both),
+    ):
+        receipt = await emit(daemon, send_numbers(200))
+        await become(database_url, receipt.envelope_id, store_1="done")
+    assert [(handover.node, handover.is_output, handover.items) for handover in first.handed_over] == [
+        ("first", False, 200)
+    ]
+    assert [(handover.node, handover.is_output, handover.items) for handover in second.handed_over] == [
+        ("second", True, 200)
+    ]
+    assert both.handed_over == []
+
+
+async def test_a_role_that_comes_later_gets_what_is_ready_though_no_worker_is_there(
+    sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(sqlite_url, GRAPH, {"store": 2})
+    daemon = start_daemon(sqlite_url, SOON)
+    keeps, late, halves = Keeps(), Keeps(), Halves(sqlite_url)
+    async with serving(daemon, "store_1", keeps):
+        async with serving(daemon, "halves_1", halves):
+            receipt = await emit(daemon, send_numbers(200))
+            await become(sqlite_url, receipt.envelope_id, store_1="done")
+        async with serving(daemon, "store_2", late):
+            await become(sqlite_url, receipt.envelope_id, store_1="done", store_2="done")
+    assert late.committed == keeps.committed == {receipt.envelope_id: halved(200)}
+    assert len(halves.handed_over) == 1
+
+
+VALUES = [*range(150), [], *range(150, 200)]
+"""One item of these is no number."""
+
+GOOD = [
+    pair
+    for index, value in enumerate(VALUES)
+    if isinstance(value, int) and value % 2 == 0
+    for pair in ((index, value), (index, str(value)))
+]
+
+
+async def test_what_is_refused_is_parked_with_the_workers_words_and_corrected_item_by_item(
+    sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url, SOON)
+    keeps, halves = Keeps(), Halves(sqlite_url)
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
+        receipt = await emit(daemon, send_values(VALUES))
+        await become(sqlite_url, receipt.envelope_id, store_1="parked")
+        (failure,) = shown(sqlite_url, receipt.envelope_id).failures
+        assert (failure.message, failure.indices, failure.node) == ("no number", [150], "halves")
+        assert attempts(sqlite_url) == [("failed", "items_refused")]
+        operator = Operator(daemon)
+        correction = ("--event", "1", "--item", "150", "--value", "1", "--reason", "a slip")
+        await operator.give("correct", receipt.envelope_id, *correction, "--resume")
+        await become(sqlite_url, receipt.envelope_id, store_1="done")
+    assert keeps.committed == {receipt.envelope_id: GOOD}
+    assert (len(halves.handed_over), len(halves.ordinary)) == (1, 1)
+
+
+async def test_where_bad_items_are_isolated_the_rest_takes_the_ordinary_path(
+    database_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(database_url, GRAPH)
+    isolate_bad_items(database_url, "numbers")
+    daemon = start_daemon(database_url, SOON)
+    keeps, halves = Keeps(), Halves(database_url)
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
+        receipt = await emit(daemon, send_values(VALUES))
+        await become(database_url, receipt.envelope_id, store_1="done")
+    assert keeps.committed == {receipt.envelope_id: GOOD}
+    assert (len(halves.handed_over), len(halves.ordinary)) == (1, 1)
+
+
+async def test_what_can_not_be_made_now_is_tried_again_and_then_parked(
+    sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(sqlite_url, GRAPH, wishes={"store": {"attempts": 3}})
+    daemon = start_daemon(sqlite_url, SOON)
+    keeps, halves = Keeps(), Halves(sqlite_url)
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
+        halves.fails = 2
+        well = await emit(daemon, send_numbers(200))
+        await become(sqlite_url, well.envelope_id, store_1="done")
+        assert attempts(sqlite_url) == [("failed", "cluster_away"), ("failed", "cluster_away"), ("ready", None)]
+        halves.fails = 3
+        never = await emit(daemon, send_numbers(200))
+        roles = await become(sqlite_url, never.envelope_id, store_1="parked")
+        assert (roles["store_1"].code, roles["store_1"].attempts) == ("cluster_away", 3)
+        await Operator(daemon).give("resume", never.envelope_id, "--reason", "it is back", "--yes")
+        await become(sqlite_url, never.envelope_id, store_1="done")
+    assert keeps.committed == {well.envelope_id: halved(200), never.envelope_id: halved(200)}
+
+
+async def test_an_output_that_is_not_what_was_said_counts_for_nothing(
+    database_url: str, start_daemon: StartDaemon
+) -> None:
+    add_bus(database_url, GRAPH)
+    daemon = start_daemon(database_url, SOON)
+    keeps, halves = Keeps(), Halves(database_url)
+    halves.lies = True
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
+        receipt = await emit(daemon, send_numbers(200))
+        await eventually(lambda: ("failed", "output_mismatch") in attempts(database_url), "the lie is found")
+        halves.lies = False
+        await become(database_url, receipt.envelope_id, store_1="done")
+    assert keeps.committed == {receipt.envelope_id: halved(200)}

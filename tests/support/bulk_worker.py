@@ -2,22 +2,24 @@
 
 import asyncio
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.support.bus import PASSWORD
 from xbus.broker.journal.bulk_reading import BulkSegment, open_reader
 from xbus.broker.journal.bulk_writing import PartSummary, open_part, output_hash
 from xbus.broker.journal.connection import reading
 from xbus.broker.journal.ranges import SegmentRange, cut_event, cut_output
 from xbus.errors import Failed
-from xbus.recipient import BulkWorker, Envelope, Event, Handover, Item, Made, Refusal
+from xbus.recipient import BulkWorker, Envelope, Event, Handover, Item, Made, Refusal, serve
 from xbus.rpc.codec import pack_items, unpack, unpack_items
 
 PARTS = 3
 
 
 class Halves(BulkWorker):
-    """Drops odd numbers, and answers even ones twice: as they are, and as a text. It refuses what is no number.
+    """Drops odd numbers, and answers all else twice: as it is, and as a text. It refuses what is neither number nor text.
 
     Attributes:
         gate: an output is made only while this is set.
@@ -46,9 +48,9 @@ class Halves(BulkWorker):
         self.ordinary.append(event.id)
 
     def on_item(self, event: Event, item: Item) -> Iterator[object]:
-        if not isinstance(item.value, int):
+        if not isinstance(item.value, int | str):
             raise Refusal("no number")
-        if item.value % 2 == 0:
+        if isinstance(item.value, str) or item.value % 2 == 0:
             yield item
             yield str(item.value)
 
@@ -109,3 +111,31 @@ def _indexed(segment: BulkSegment) -> Iterator[tuple[int, bytes]]:
     if segment.sources is None:
         return enumerate(items, segment.first_index)
     return zip(struct.unpack(f"<{segment.items}q", segment.sources), items, strict=True)
+
+
+def main(url: str, back_url: str, login: str, gate: str) -> None:
+    """Serve as a program of its own, which can be killed.
+
+    Args:
+        gate: "closed" for one that begins outputs and never ends them.
+    """
+
+    class Here(Halves):
+        def on_start(self) -> None:
+            sys.stdout.write("serves\n")
+
+        async def make_output(self, handover: Handover, progress: Callable[[float], None]) -> Made:
+            sys.stdout.write(f"makes {handover.attempt_id}\n")
+            return await super().make_output(handover, progress)
+
+    async def serve_until_killed() -> None:
+        worker = Here(url)
+        if gate == "closed":
+            worker.gate.clear()
+        await serve(worker, back_url, login, PASSWORD, asyncio.Event(), heartbeat_seconds=0.2)
+
+    asyncio.run(serve_until_killed())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -55,6 +55,7 @@ class Attempt:
     state: AttemptState
     started_at: datetime
     deadline: float
+    event_items: int
     began: float | None = None
     progress: float = 0.0
     items: int | None = None
@@ -125,7 +126,7 @@ class Attempts:
         attempt = self.get(output)
         return attempt is not None and attempt.state is AttemptState.READY
 
-    async def begin(self, output: Output, envelope_id: UUID, role_id: int) -> Attempt | None:
+    async def begin(self, output: Output, envelope_id: UUID, role_id: int, event_items: int) -> Attempt | None:
         """Have it durable that a worker is about to be asked; None where another attempt of the output counts.
 
         Raises:
@@ -140,7 +141,15 @@ class Attempts:
             return None
         began = self._clock.monotonic()
         attempt = Attempt(
-            attempt_id, output, envelope_id, role_id, AttemptState.BUILDING, now, began + self.lease, began
+            attempt_id,
+            output,
+            envelope_id,
+            role_id,
+            AttemptState.BUILDING,
+            now,
+            began + self.lease,
+            event_items,
+            began,
         )
         self._add(attempt)
         return attempt
@@ -198,6 +207,7 @@ class Attempts:
             live.state,
             live.started_at,
             self._clock.monotonic() + left,
+            live.event_items,
             progress=live.progress,
             items=live.items,
         )

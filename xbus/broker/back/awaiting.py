@@ -99,11 +99,6 @@ class Awaiting:
         self._ledger.move(row, fate.after_output(row))
         self.on_retry(row.role_id)
 
-    def items_of(self, output: Output) -> int:
-        """How many items the event of an output holds; 0 where nobody waits for it."""
-        events = (event for waiting in self._for(output) for event in waiting.envelope.events)
-        return next((event.items for event in events if event.event_id == output.event_id), 0)
-
     async def failed(self, output: Output, failure: RecipientFailed) -> None:
         """Decide what becomes of what waits for an output that was not made."""
         found = self._for(output)

@@ -77,6 +77,7 @@ class Outputs:
         self._register_timeout = register_timeout
         self._making: dict[Output, asyncio.Task[None]] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._failing: set[Output] = set()
         self._unwanted: dict[Output, float] = {}
         self._bulk: set[Recipient] = set()
 
@@ -197,7 +198,12 @@ class Outputs:
     def _made(self, output: Output, task: "asyncio.Task[None]") -> None:
         """Nobody sees to an output any more; who has come to wait for it meanwhile is looked at anew."""
         del self._making[output]
-        if not task.cancelled() and self._attempts.get(output) is None:
+        if not task.cancelled():
+            self._look_again(output)
+
+    def _look_again(self, output: Output) -> None:
+        """Let go on who has come to wait for an output just when nobody was to make it any more."""
+        if output not in self._failing and output not in self._making and self._attempts.get(output) is None:
             self._awaiting.wake(output)
 
     async def _make(self, envelope: LogEnvelope, event: LogEvent, output: Output) -> None:
@@ -208,7 +214,7 @@ class Outputs:
             self._awaiting.wake(output)
             return
         try:
-            attempt = await self._attempts.begin(output, envelope.envelope_id, worker.role.id)
+            attempt = await self._attempts.begin(output, envelope.envelope_id, worker.role.id, event.items)
             if attempt is None:
                 self._awaiting.wake(output)
                 return
@@ -255,8 +261,18 @@ class Outputs:
         Returns:
             Whether it was being made until now.
         """
-        if not failure.nodes:
-            failure.happened_at((attempt.output.node,), self._awaiting.items_of(attempt.output))
+        output = attempt.output
+        failure.happened_at((output.node,), attempt.event_items)
+        if not attempt.is_building:
+            return False
+        self._failing.add(output)
+        try:
+            return await self._fail(attempt, failure, state)
+        finally:
+            self._failing.discard(output)
+            self._look_again(output)
+
+    async def _fail(self, attempt: Attempt, failure: RecipientFailed, state: AttemptState) -> bool:
         if not await self._attempts.end(attempt, state, code=failure.code, cause=failure.cause):
             return False
         log.warning(

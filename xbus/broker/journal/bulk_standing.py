@@ -25,7 +25,8 @@ class LiveAttempt:
         graph_id: the version of the graph in which the node stands.
         node: the node's name.
         role_id: the worker role that it was handed over to.
-        items: how many items it holds; None unless it is ready.
+        event_items: how many items the event holds.
+        items: how many items it holds itself; None unless it is ready.
     """
 
     attempt_id: UUID
@@ -38,6 +39,7 @@ class LiveAttempt:
     started_at: datetime
     lease_until: datetime
     progress: float
+    event_items: int
     items: int | None
 
 
@@ -56,6 +58,7 @@ def read_live_attempts(connection: sa.Connection) -> list[LiveAttempt]:
             attempt.started_at,
             attempt.lease_until,
             attempt.progress,
+            model.event.c["items"].label("event_items"),
             attempt["items"],
         )
         .join(model.node, model.node.c.id == attempt.node_id)

@@ -1,0 +1,175 @@
+"""Broker and bulk workers die, are stopped, and start again while an output is made: it is delivered once, whole."""
+
+import asyncio
+
+import pytest
+
+from tests.acceptance.test_bulk import GRAPH, SOON, attempts, halved
+from tests.acceptance.test_sdk import Keeps, emit, send_numbers, serving
+from tests.acceptance.test_what_is_owed import xbus
+from tests.conftest import StartDaemon, StartProcess
+from tests.support.bulk_worker import Halves
+from tests.support.bus import add_bus
+from tests.support.daemon import Daemon, Options
+from tests.support.processes import Process, module
+from tests.support.showing import become
+from tests.support.waiting import eventually
+
+SHORT_LEASE: Options = {"back": {**SOON["back"], "bulk_lease": 1}, "supervision": SOON["supervision"]}
+
+
+def program(start_process: StartProcess, daemon: Daemon, login: str, gate: str) -> Process:
+    """A bulk worker in a process of its own."""
+    return start_process(*module("tests.support.bulk_worker"), daemon.url, daemon.back, login, gate)
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+async def test_a_job_outlives_the_broker(end: str, database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, GRAPH)
+    daemon = start_daemon(database_url, SOON)
+    keeps, halves = Keeps(), Halves(database_url)
+    halves.gate.clear()
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
+        receipt = await emit(daemon, send_numbers(200))
+        await halves.at_work.wait()
+        await become(database_url, receipt.envelope_id, store_1="waiting")
+        if end == "kill":
+            daemon.kill()
+        else:
+            assert await asyncio.to_thread(daemon.stop) == 0
+        # It goes on, and ends, while nobody is there to be told.
+        halves.gate.set()
+        await asyncio.to_thread(daemon.start)
+        await become(database_url, receipt.envelope_id, store_1="done")
+    assert keeps.committed == {receipt.envelope_id: halved(200)}
+    assert len(halves.handed_over) == 1
+    assert attempts(database_url) == [("ready", None)]
+
+
+async def test_the_broker_is_killed_again_and_again(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, {"numbers": {"first": ["second"], "second": ["store"], "store": []}})
+    daemon = start_daemon(database_url, SHORT_LEASE)
+    keeps, first, second = Keeps(), Halves(database_url), Halves(database_url)
+    async with (
+        serving(daemon, "store_1", keeps),
+        serving(daemon, "first_1", first),
+        serving(daemon, "second_1", second),
+    ):
+        receipts = []
+        for seconds in (0.0, 0.1, 0.3, 0.6):
+            receipts.append(await emit(daemon, send_numbers(2_000)))
+            await asyncio.sleep(seconds)
+            daemon.kill()
+            await asyncio.to_thread(daemon.start)
+        for receipt in receipts:
+            await become(database_url, receipt.envelope_id, store_1="done")
+    assert set(keeps.committed) == {receipt.envelope_id for receipt in receipts}
+    assert len({str(items) for items in keeps.committed.values()}) == 1, "each came to the same"
+
+
+async def test_a_worker_that_is_killed_is_replaced_when_its_lease_is_over(
+    database_url: str, start_daemon: StartDaemon, start_process: StartProcess
+) -> None:
+    add_bus(database_url, GRAPH, {"halves": 2})
+    daemon = start_daemon(database_url, SHORT_LEASE)
+    keeps, other = Keeps(), Halves(database_url)
+    doomed = program(start_process, daemon, "halves_1", "closed")
+    async with serving(daemon, "store_1", keeps):
+        receipt = await emit(daemon, send_numbers(200))
+        await eventually(lambda: attempts(database_url) == [("building", None)], "the output is begun")
+        async with serving(daemon, "halves_2", other):
+            doomed.kill()
+            await become(database_url, receipt.envelope_id, store_1="done")
+    assert keeps.committed == {receipt.envelope_id: halved(200)}
+    assert attempts(database_url) == [("abandoned", "lease_over"), ("ready", None)]
+
+
+async def test_a_worker_that_starts_anew_says_that_it_makes_nothing(
+    sqlite_url: str, start_daemon: StartDaemon, start_process: StartProcess
+) -> None:
+    """The lease is long: nobody need wait for its end."""
+    options: Options = {"back": {**SOON["back"], "register_timeout": 0.5}, "supervision": SOON["supervision"]}
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url, options)
+    keeps, again = Keeps(), Halves(sqlite_url)
+    doomed = program(start_process, daemon, "halves_1", "closed")
+    async with serving(daemon, "store_1", keeps):
+        receipt = await emit(daemon, send_numbers(200))
+        await eventually(lambda: attempts(sqlite_url) == [("building", None)], "the output is begun")
+        await asyncio.sleep(1)  # what began while a worker introduces itself it can't tell of
+        doomed.kill()
+        async with serving(daemon, "halves_1", again):
+            await become(sqlite_url, receipt.envelope_id, store_1="done", timeout=20)
+    assert keeps.committed == {receipt.envelope_id: halved(200)}
+    assert attempts(sqlite_url) == [("abandoned", "output_lost"), ("ready", None)]
+
+
+async def test_a_worker_that_stops_hands_back_what_it_has_not_made(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, GRAPH, {"halves": 2}, wishes={"store": {"attempts": 1}})
+    daemon = start_daemon(sqlite_url, SOON)
+    keeps, stopping, other = Keeps(), Halves(sqlite_url), Halves(sqlite_url)
+    stopping.gate.clear()
+    async with serving(daemon, "store_1", keeps):
+        async with serving(daemon, "halves_1", stopping):
+            receipt = await emit(daemon, send_numbers(200))
+            await stopping.at_work.wait()
+        async with serving(daemon, "halves_2", other):
+            await become(sqlite_url, receipt.envelope_id, store_1="done")
+    assert stopping.cancelled == 1
+    assert attempts(sqlite_url) == [("failed", "recipient_stopping"), ("ready", None)]
+
+
+async def test_two_workers_of_a_service_share_the_work(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, GRAPH, {"halves": 2})
+    daemon = start_daemon(database_url, SOON)
+    keeps, one, two = Keeps(), Halves(database_url), Halves(database_url)
+    one.gate.clear()
+    two.gate.clear()
+    async with (
+        serving(daemon, "store_1", keeps),
+        serving(daemon, "halves_1", one),
+        serving(daemon, "halves_2", two),
+    ):
+        receipts = [await emit(daemon, send_numbers(200)) for _ in range(3)]
+        await eventually(lambda: one.handed_over and two.handed_over, "each has one")
+        assert (len(one.handed_over), len(two.handed_over)) == (1, 1), "one has a single slot"
+        one.gate.set()
+        two.gate.set()
+        for receipt in receipts:
+            await become(database_url, receipt.envelope_id, store_1="done")
+    assert keeps.committed == {receipt.envelope_id: halved(200) for receipt in receipts}
+
+
+async def test_what_nobody_is_owed_any_more_is_broken_off(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url, SOON)
+    halves = Halves(sqlite_url)
+    halves.gate.clear()
+    async with serving(daemon, "halves_1", halves):
+        async with serving(daemon, "store_1", Keeps()):
+            receipt = await emit(daemon, send_numbers(200))
+            await halves.at_work.wait()
+            await become(sqlite_url, receipt.envelope_id, store_1="waiting")
+        detached = await xbus(daemon, "recipient", "detach", "store_1", "--reason", "it is gone", "--yes")
+        assert detached.returncode == 0, detached.stderr
+        await eventually(lambda: halves.cancelled == 1, "the job is cancelled")
+    assert attempts(sqlite_url) == [("abandoned", "unwanted")]
+
+
+async def test_a_program_that_is_killed_leaves_nothing_that_counts(
+    sqlite_url: str, start_daemon: StartDaemon, start_process: StartProcess
+) -> None:
+    """Broker and worker are killed together."""
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url, SHORT_LEASE)
+    keeps = Keeps()
+    doomed = program(start_process, daemon, "halves_1", "closed")
+    async with serving(daemon, "store_1", keeps):
+        receipt = await emit(daemon, send_numbers(200))
+        await eventually(lambda: attempts(sqlite_url) == [("building", None)], "the output is begun")
+        doomed.kill()
+        daemon.kill()
+        await asyncio.to_thread(daemon.start)
+        async with serving(daemon, "halves_1", Halves(sqlite_url)):
+            await become(sqlite_url, receipt.envelope_id, store_1="done")
+    assert keeps.committed == {receipt.envelope_id: halved(200)}
