@@ -1,0 +1,130 @@
+"""Executors and databases that die while outputs are written and segments read: nothing half counts, and the next try
+goes well."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.attempts import adopt, begin, end, event_of, write_part
+from tests.support.journal import Scribe, looking
+from xbus.broker.housekeeping.outputs import OutputCleaner
+from xbus.broker.journal.bulk_outputs import read_output
+from xbus.broker.journal.bulk_reading import open_reader
+from xbus.broker.journal.bulk_writing import open_part
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.ranges import cut_event
+from xbus.broker.journal.side_files import folder_of
+from xbus.clock import SystemClock
+from xbus.errors import JournalUnavailable
+from xbus.rpc.codec import pack_items, unpack_items
+
+DYING_EXECUTOR = """
+import sys, time, uuid
+from xbus.broker.journal.bulk_writing import open_part
+with open_part(sys.argv[1], uuid.UUID(sys.argv[2]), 0) as writer:
+    for _ in range(20):
+        writer.write(1, b"\\xc4\\x01x", 0, None)
+    writer.close()
+    print("written", flush=True)
+    time.sleep(60)
+"""
+
+ONLY_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+
+
+@pytest.fixture
+async def event_id(shared_journal: Journal, shared_scribe: Scribe) -> uuid.UUID:
+    return await event_of(shared_journal, await shared_scribe.put([b"x", b"y"], type_name="flights"))
+
+
+@pytest.fixture
+async def attempt_id(shared_journal: Journal, shared_scribe: Scribe, event_id: uuid.UUID) -> uuid.UUID:
+    begun = await begin(shared_journal, shared_scribe, event_id)
+    assert begun is not None
+    return begun
+
+
+async def items_of(journal: Journal, attempt_id: uuid.UUID) -> list[bytes]:
+    found = await journal.read(read_output, attempt_id)
+    return [item for segment in found for item in unpack_items(segment.data, segment.items)]
+
+
+def cut_connections(url: str) -> None:
+    """End all connections to a PostgreSQL database but the one that does it."""
+    with looking(url) as connection:
+        connection.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+async def test_an_executor_that_is_killed_leaves_nothing_that_counts(
+    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID
+) -> None:
+    command = [sys.executable, "-c", DYING_EXECUTOR, shared_url, str(attempt_id)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as executor:
+        assert executor.stdout is not None
+        assert await asyncio.to_thread(executor.stdout.readline) == b"written\n"
+        executor.send_signal(signal.SIGKILL)
+    await asyncio.to_thread(write_part, shared_url, attempt_id, 0, [[b"again"]])
+    await adopt(shared_journal, attempt_id)
+    assert await items_of(shared_journal, attempt_id) == [b"again"]
+    assert await end(shared_journal, attempt_id)
+    await OutputCleaner(shared_journal, SystemClock()).clean()
+    folder = folder_of(sa.make_url(shared_url))
+    assert folder is None or list(folder.iterdir()) == []
+
+
+@ONLY_POSTGRESQL
+async def test_a_connection_that_is_cut_while_a_part_is_written(
+    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xbus.broker.journal.bulk_writing.COPY_BYTES", 1)
+    with pytest.raises(JournalUnavailable):
+        with open_part(shared_url, attempt_id, 0) as writer:
+            writer.write(1, pack_items([b"torn"]), 0, None)
+            cut_connections(shared_url)
+            writer.write(1, pack_items([b"torn"]), 1, None)
+    with pytest.raises(JournalUnavailable):
+        with open_part(shared_url, attempt_id, 0) as writer:
+            writer.write(1, pack_items([b"torn"]), 0, None)
+            # There is nothing left to write but the end.
+            cut_connections(shared_url)
+    write_part(shared_url, attempt_id, 0, [[b"again"]])
+    assert await items_of_anew(shared_journal, attempt_id) == [b"again"]
+
+
+async def items_of_anew(journal: Journal, attempt_id: uuid.UUID) -> list[bytes]:
+    """As items_of, by connections some of which may just have been cut."""
+    for _ in range(5):
+        try:
+            return await items_of(journal, attempt_id)
+        except JournalUnavailable:
+            continue
+    return await items_of(journal, attempt_id)
+
+
+@ONLY_POSTGRESQL
+async def test_a_connection_that_is_cut_while_segments_are_read(
+    shared_url: str, shared_journal: Journal, event_id: uuid.UUID
+) -> None:
+    (wanted,) = await shared_journal.read(cut_event, event_id, 1)
+    with open_reader(shared_url) as reader:
+        assert len(list(reader.segments(wanted))) == 1
+        cut_connections(shared_url)
+        with pytest.raises(JournalUnavailable):
+            list(reader.segments(wanted))
+    with open_reader(shared_url) as reader:
+        assert len(list(reader.segments(wanted))) == 1
+
+
+def test_a_side_file_is_not_written_where_the_folder_can_not_be(tmp_path: Path) -> None:
+    with pytest.raises(JournalUnavailable):
+        with open_part(f"sqlite:///{tmp_path}/none/xbus.db", uuid.uuid4(), 0):
+            pass
