@@ -112,9 +112,9 @@ class _Rest:
         self._given += 1
 
     def without_given(self, segments: Iterator[LoggedSegment]) -> Iterator[LoggedSegment]:
-        left = self._given
+        position, left = self._position, self._given
         for segment in segments:
-            if left and segment.position == self._position:
+            if left and segment.position == position:
                 left -= 1
             else:
                 yield segment

@@ -1,0 +1,136 @@
+"""What readers and writers of Spark are asked for."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StringType, StructType
+
+from spark_worker.sink.options import batch_sink_options, stream_sink_options
+from spark_worker.source.columns import COLUMNS, ddl
+from spark_worker.source.options import batch_options, chosen_columns, stream_options
+from spark_worker.source.places import End, parse_place
+from spark_worker.source.schema import columns_of
+from xbus.errors import ConfigurationError
+
+ALL = tuple(COLUMNS)
+DATA = StructType().add("data", BinaryType())
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "config.ini"
+    path.write_text("[database]\nsqlalchemy.dburi = sqlite:///here.db\n")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("earliest", End.EARLIEST),
+        ("LATEST", End.LATEST),
+        ("0", 0),
+        ("17", 17),
+        ("2026-11-21", datetime(2026, 11, 21, tzinfo=UTC)),
+        ("2026-11-21T08:30:00Z", datetime(2026, 11, 21, 8, 30, tzinfo=UTC)),
+        ("2026-11-21T08:30+02:00", datetime(2026, 11, 21, 8, 30, tzinfo=timezone(timedelta(hours=2)))),
+    ],
+)
+def test_places(text: str, place: object) -> None:
+    assert parse_place("from", text) == place
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "soon", "2026-13-01"])
+def test_bad_places_are_told(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="option from"):
+        parse_place("from", text)
+
+
+def test_the_defaults_of_a_reader(config: str) -> None:
+    options = batch_options({"config": config, "eventtype": "orders"}, ALL)
+    assert (options.begin, options.end, options.partitions) == (End.EARLIEST, End.LATEST, 0)
+    assert not options.fail_on_data_loss
+    assert options.url == f"sqlite:///{Path(config).parent / 'here.db'}"
+    assert options.url not in repr(options)
+
+
+def test_the_defaults_of_a_stream(config: str) -> None:
+    options = stream_options({"config": config, "eventType": "orders"}, ALL)
+    assert (options.start, options.max_items, options.fail_on_data_loss) == (End.EARLIEST, 0, True)
+
+
+def test_the_environment_may_name_the_configuration(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XBUS_CONFIG", config)
+    assert batch_options({"eventType": "orders"}, ALL).url.endswith("here.db")
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        ({"eventType": ""}, "option eventType is missing"),
+        ({"maxItemsPerTrigger": "many"}, "is not a whole number"),
+        ({"maxItemsPerTrigger": "0"}, "is less than 1"),
+        ({"failOnDataLoss": "perhaps"}, "is neither true nor false"),
+        ({"retrySeconds": "-1"}, "is not a number of seconds"),
+        ({"retrySeconds": "nan"}, "is not a number of seconds"),
+        ({"formt": "json"}, "there is no option formt"),
+    ],
+)
+def test_bad_options_are_told(config: str, given: dict[str, str], cause: str) -> None:
+    with pytest.raises(ConfigurationError, match=cause):
+        stream_options({"config": config, "eventType": "orders", **given}, ALL)
+
+
+def test_columns_come_as_they_are_named() -> None:
+    assert chosen_columns({"columns": "data, position"}) == ("data", "position")
+    assert chosen_columns({}) == ALL
+    assert ddl(("index", "data")) == "`index` bigint, `data` binary"
+
+
+@pytest.mark.parametrize("text", ["nix", "data,data", "data,"])
+def test_bad_columns_are_told(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="option columns"):
+        chosen_columns({"columns": text})
+
+
+def test_a_schema_may_leave_columns_out_but_not_change_them() -> None:
+    assert columns_of(DATA) == ("data",)
+    with pytest.raises(ConfigurationError, match="data is of type binary"):
+        columns_of(StructType().add("data", StringType()))
+    with pytest.raises(ConfigurationError, match="no such column"):
+        columns_of(StructType().add("text", StringType()))
+
+
+SINK = {"front": "tcp://127.0.0.1:1984", "login": "emitter_1", "eventType": "orders"}
+
+
+def test_the_front_of_the_configuration_is_where_a_writer_sends_to(config: str) -> None:
+    options = batch_sink_options({"config": config, "login": "emitter_1", "eventType": "orders"}, DATA, False)
+    assert options.url == "tcp://127.0.0.1:1984"
+
+
+def test_a_password_may_come_from_the_environment_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XBUS_PASSWORD", "opensesame")
+    options = batch_sink_options(SINK, DATA, False)
+    assert options.password == "opensesame"
+    assert "opensesame" not in repr(options)
+
+
+def test_a_stream_stages_beside_its_checkpoint() -> None:
+    for place in ("/data/checkpoint", "file:///data/checkpoint"):
+        options = stream_sink_options({**SINK, "checkpointLocation": place}, DATA)
+        assert options.staging == "/data/checkpoint/xbus-staging"
+    elsewhere = stream_sink_options({**SINK, "checkpointLocation": "s3a://bucket/checkpoint"}, DATA)
+    assert "xbus-staging" in elsewhere.staging
+    assert stream_sink_options({**SINK, "stagingDir": "s3://bucket/staging"}, DATA).staging == "s3://bucket/staging"
+
+
+def test_what_a_writer_can_not_do_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="can't be overwritten"):
+        batch_sink_options(SINK, DATA, True)
+    with pytest.raises(ConfigurationError, match="no column data"):
+        batch_sink_options(SINK, StructType().add("data", LongType()), False)
+    with pytest.raises(ConfigurationError, match="leave option key out"):
+        stream_sink_options({**SINK, "key": "day 1"}, DATA)
+    with pytest.raises(ConfigurationError, match="option login is missing"):
+        batch_sink_options({"front": "tcp://127.0.0.1:1984"}, DATA, False)
