@@ -1,9 +1,8 @@
 """``xbus archive`` and ``xbus restore``."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from spark_worker.archive.archiver import Archiver, Copy, Report
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.restoring import restore as put_back
 from spark_worker.archive.run import begun
-from spark_worker.session import close_session, open_session, parsed_settings
+from spark_worker.options_of_commands import Moment, conf_option, master_option
+from spark_worker.session import close_session, open_session
 from xbus.admin.output import one_json
 from xbus.admin.program import config_option, database_url, load_config
 from xbus.broker.journal.archive_plans import FilePlan
@@ -24,43 +24,6 @@ from xbus.broker.journal.archive_segments import FileWritten
 from xbus.clock import SystemClock
 from xbus.errors import Failed
 from xbus.ids import Ids
-
-_AGO = re.compile(r"(\d+(?:\.\d+)?)([dhw])")
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
-
-
-class Moment(click.ParamType[datetime]):
-    """A moment: so long ago, as ``90d``, ``12h`` or ``2w``, or a date or time in ISO 8601, in UTC unless it says so."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        if ago := _AGO.fullmatch(value):
-            try:
-                return SystemClock().now() - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
-            except OverflowError:
-                self.fail(f"{value} is longer ago than time goes back", param, ctx)
-        try:
-            moment = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value} is neither like 90d, 12h or 2w nor a date or time like 2026-01-31", param, ctx)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def settings_of(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    """The value of ``--conf``."""
-    try:
-        return parsed_settings(pairs)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-master_option = click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs, as spark://host:7077."
-)
-conf_option = click.option("--conf", multiple=True, callback=settings_of, metavar="KEY=VALUE", help="For Spark.")
 
 
 @click.command()

@@ -79,6 +79,18 @@ def _file(rows: Sequence[Any]) -> ArchivedFile:
     return ArchivedFile(rows[0][1], tuple(row[2] for row in rows), sum(int(row[3]) for row in rows))
 
 
+def count_archived(connection: sa.Connection, after: int, until: int) -> int:
+    """How many envelopes above ``after`` and up to ``until`` are in an archive only: they are not lost."""
+    envelope = model.envelope.c
+    wanted = (
+        sa.select(sa.func.count())
+        .select_from(model.archived_envelope)
+        .join(model.envelope, envelope.id == model.archived_envelope.c.envelope_id)
+        .where(envelope.position > after, envelope.position <= until, envelope.pruned_at.is_not(None))
+    )
+    return int(connection.execute(wanted).scalar_one())
+
+
 def read_archived_of(connection: sa.Connection, envelope_id: UUID) -> int | None:
     """The emitter of an envelope whose items are in an archive only; None of any other."""
     envelope = model.envelope.c

@@ -1,0 +1,167 @@
+"""A data set beside what the bus carried of it, by ``xbus checksum`` on the session of the tests."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from spark_worker.trueup import command
+from tests.support.journal import Scribe, add_small_bus, looking
+from xbus.admin.program import Program
+from xbus.broker.journal.journal import Journal
+
+Checksum = Callable[..., Result]
+
+ROWS = [{"id": number, "name": f"n{number}", "price": number / 2} for number in range(10)]
+"""The data set. The bus lacks the last two, carried one wrongly, one first wrongly and then rightly, and
+one that is not here."""
+
+SCHEMA = "id BIGINT, name STRING, price DOUBLE"
+
+
+@pytest.fixture
+def config(sqlite_url: str, tmp_path: Path) -> Path:
+    """Of a journal with what the bus carried."""
+    items: list[bytes] = [json.dumps(row).encode() for row in ROWS[:8]]
+    items[3] = json.dumps({**ROWS[3], "name": "wrong"}).encode()
+    first = [json.dumps({**ROWS[4], "price": 1}).encode(), b"no json"]
+    items.append(json.dumps({"id": 77, "name": "only here", "price": 0.5}).encode())
+
+    async def put() -> None:
+        async with Journal.open(sqlite_url, "broker") as journal:
+            scribe = await Scribe.of(journal)
+            await scribe.put(first)
+            await scribe.put(items[:5], items[5:])
+
+    with looking(sqlite_url) as connection:
+        add_small_bus(connection)
+    asyncio.run(put())
+    path = tmp_path / "config.ini"
+    path.write_text(f"[database]\nsqlalchemy.dburi = {sqlite_url}\n[zmq]\nfrontsocket = tcp://127.0.0.1:1\n")
+    return path
+
+
+@pytest.fixture
+def checksum(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checksum]:
+    monkeypatch.setattr(command, "open_session", lambda *_: spark)
+    monkeypatch.setattr(command, "close_session", lambda _: None)
+    program = Program(commands={"checksum": command.checksum})
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(program, ["checksum", "-c", str(config), "--type", "notes", *arguments])
+
+    yield run
+    spark.catalog.clearCache()
+
+
+def verdict(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, (result.output, result.exception)
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+WHOLE = {
+    "total": 10, "correct": 7, "incorrect": 1, "missing": 2, "per_cent": 70.0, "extra": 1, "unreadable": 1,
+    "emitted": 0,
+}  # fmt: skip
+
+
+def lines(path: Path) -> list[Any]:
+    return sorted((json.loads(line) for line in path.read_text().splitlines()), key=str)
+
+
+def test_files(checksum: Checksum, spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "all.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    (tmp_path / "all.csv").write_text(
+        "id,name,price\n" + "".join(f"{r['id']},{r['name']},{r['price']}\n" for r in ROWS)
+    )
+    spark.createDataFrame([tuple(row.values()) for row in ROWS], SCHEMA).write.parquet(str(tmp_path / "all"))
+    key = ("--key", "id", "--json")
+
+    parquet = checksum("--against", str(tmp_path / "all"), *key,
+                       "--missing", str(tmp_path / "missing"), "--incorrect", str(tmp_path / "incorrect"))  # fmt: skip
+
+    assert verdict(parquet) == WHOLE
+    assert lines(tmp_path / "missing") == [{"id": 8}, {"id": 9}]
+    assert lines(tmp_path / "incorrect") == [{"id": 3}]
+    assert verdict(checksum("--against", str(tmp_path / "all.jsonl"), *key)) == WHOLE
+    assert verdict(checksum("--against", str(tmp_path / "all.csv"), *key, "--schema", SCHEMA)) == WHOLE
+    names = verdict(checksum("--against", str(tmp_path / "all.jsonl"), *key, "--columns", "price"))
+    assert (names["incorrect"], names["missing"]) == (0, 2)
+
+
+def test_a_table(checksum: Checksum, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE things (id INTEGER, name TEXT, price REAL)")
+        connection.executemany("INSERT INTO things VALUES (:id, :name, :price)", ROWS)
+    connection.close()
+    where = ("--against", f"sqlite:///{tmp_path / 'other.db'}", "--key", "id", "--json")
+
+    assert verdict(checksum(*where, "--table", "things")) == WHOLE
+    assert verdict(checksum(*where, "--table", "(SELECT * FROM things WHERE id > 3)"))["missing"] == 2
+    assert "no such table" in checksum(*where, "--table", "thongs").output
+    assert "name one by --table" in checksum(*where).output
+
+
+def test_what_is_missing_is_emitted(checksum: Checksum, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, bytes]] = []
+
+    class FakeEmitter:
+        """Notes what is sent; each of its parts is itself."""
+
+        def __init__(self, *_: str) -> None:
+            self.type = ""
+
+        def __enter__(self) -> "FakeEmitter":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def envelope(self) -> "FakeEmitter":
+            return self
+
+        def event(self, type_name: str) -> "FakeEmitter":
+            self.type = type_name
+            return self
+
+        def send(self, item: bytes) -> None:
+            sent.append((self.type, item))
+
+    monkeypatch.setattr(command, "Emitter", FakeEmitter)
+    monkeypatch.setenv("XBUS_PASSWORD", "secret")
+    (tmp_path / "all.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+
+    done = checksum("--against", str(tmp_path / "all.jsonl"), "--key", "id", "--emit-missing", "--login", "north")
+
+    assert done.exit_code == 0, done.output
+    assert sorted((type_name, json.loads(item)["id"]) for type_name, item in sent) == [("notes", 8), ("notes", 9)]
+    assert [json.loads(item) for _, item in sent] == [ROWS[json.loads(item)["id"]] for _, item in sent]
+    assert "per cent correct" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--key", "nothing"), "has no column nothing"),
+        (("--key", "id", "--columns", "nothing"), "has no column nothing"),
+        (("--key", "kind"), "rows of the data set have the key kind=a"),
+    ],
+)
+def test_what_can_not_be_compared(checksum: Checksum, tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    (tmp_path / "two.jsonl").write_text('{"id": 1, "kind": "a"}\n{"id": 2, "kind": "a"}\n')
+
+    done = checksum("--against", str(tmp_path / "two.jsonl"), *arguments)
+
+    assert done.exit_code == 1
+    assert told in done.output
+
+
+def test_a_file_that_is_not_there(checksum: Checksum, tmp_path: Path) -> None:
+    done = checksum("--against", str(tmp_path / "nothing.parquet"), "--key", "id")
+    assert (done.exit_code, "can't be read or compared" in done.output) == (1, True)
