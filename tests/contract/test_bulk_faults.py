@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from tests.support.attempts import adopt, begin, end, event_of, write_part
 from tests.support.journal import Scribe, looking
 from xbus.broker.housekeeping.outputs import OutputCleaner
+from xbus.broker.journal import bulk_writing
 from xbus.broker.journal.bulk_outputs import read_output
 from xbus.broker.journal.bulk_reading import open_reader
 from xbus.broker.journal.bulk_writing import open_part
@@ -23,6 +24,7 @@ from xbus.broker.journal.side_files import folder_of
 from xbus.clock import SystemClock
 from xbus.errors import JournalUnavailable
 from xbus.rpc.codec import pack_items, unpack_items
+from xbus.states import AttemptState
 
 DYING_EXECUTOR = """
 import sys, time, uuid
@@ -98,6 +100,27 @@ async def test_a_connection_that_is_cut_while_a_part_is_written(
             cut_connections(shared_url)
     write_part(shared_url, attempt_id, 0, [[b"again"]])
     assert await items_of_anew(shared_journal, attempt_id) == [b"again"]
+
+
+@ONLY_POSTGRESQL
+async def test_an_executor_that_stops_before_its_commit_does_not_hold_up_the_broker_for_long(
+    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_writing, "_BRIEFLY", "SET LOCAL idle_in_transaction_session_timeout = '50ms'")
+    lock = bulk_writing._lock_building
+    ended = []
+
+    def stop_behind_it(connection: sa.Connection, of_attempt: uuid.UUID) -> None:
+        lock(connection, of_attempt)
+        giving_up = end(shared_journal, attempt_id, AttemptState.ABANDONED)
+        ended.append(asyncio.run_coroutine_threadsafe(giving_up, loop).result(10))
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(bulk_writing, "_lock_building", stop_behind_it)
+    with pytest.raises(JournalUnavailable):
+        await asyncio.to_thread(write_part, shared_url, attempt_id, 0, [[b"late"]])
+    assert ended == [True]
+    assert await items_of(shared_journal, attempt_id) == []
 
 
 async def items_of_anew(journal: Journal, attempt_id: uuid.UUID) -> list[bytes]:

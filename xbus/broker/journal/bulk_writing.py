@@ -211,6 +211,14 @@ class _Filling:
         self._file.write([END])
 
 
+_SETTINGS = (
+    # Of an executor whose machine is gone the database is to know soon: it holds the lock of its part.
+    "SET LOCAL tcp_keepalives_idle = 5; SET LOCAL tcp_keepalives_interval = 5; SET LOCAL tcp_keepalives_count = 3;"
+    "SET LOCAL tcp_user_timeout = 15000; SET LOCAL lock_timeout = '60s'"
+)
+_BRIEFLY = "SET LOCAL idle_in_transaction_session_timeout = '10s'"
+"""So long the broker may be held up by an executor that stops between its last look and its COMMIT."""
+
 _ATTEMPT_STATE = sa.select(model.bulk_attempt.c.state).where(model.bulk_attempt.c.id == sa.bindparam("attempt_id"))
 
 
@@ -221,6 +229,7 @@ def _check_building(url: str, attempt_id: UUID) -> None:
 
 def _take_place(connection: sa.Connection, attempt_id: UUID, part: int) -> None:
     """Be the only one who writes this part, and remove what is there of it."""
+    connection.exec_driver_sql(_SETTINGS)
     # A task that Spark gave up may still be at work: what comes first is waited for, and then replaced.
     lock = int.from_bytes(hashlib.sha256(attempt_id.bytes + _INTEGER.pack(part)).digest()[:8], "big", signed=True)
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
@@ -230,6 +239,7 @@ def _take_place(connection: sa.Connection, attempt_id: UUID, part: int) -> None:
 
 
 def _lock_building(connection: sa.Connection, attempt_id: UUID) -> None:
+    connection.exec_driver_sql(_BRIEFLY)
     locking = _ATTEMPT_STATE.with_for_update(read=True)
     _let_pass(connection.execute(locking, {"attempt_id": attempt_id}).scalar_one_or_none(), attempt_id)
 
