@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from click.testing import CliRunner
 
+from examples.bulk_totals import Totals
 from tests.acceptance.test_parked import Operator, isolate_bad_items
 from tests.acceptance.test_sdk import Keeps, emit, send_numbers, serving
 from tests.conftest import StartDaemon
@@ -220,3 +221,16 @@ async def test_an_output_that_is_not_what_was_said_counts_for_nothing(
         halves.lies = False
         await become(database_url, receipt.envelope_id, store_1="done")
     assert keeps.committed == {receipt.envelope_id: halved(200)}
+
+
+async def test_the_example_counts_large_and_small_events_alike(database_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(database_url, GRAPH)
+    daemon = start_daemon(database_url, SOON)
+    keeps, totals = Keeps(), Totals(database_url)
+    totals.min_bulk_items = 1_000
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", totals):
+        for count in (999, 1_000, 20_000):
+            receipt = await emit(daemon, send_numbers(count))
+            await become(database_url, receipt.envelope_id, store_1="done")
+            assert keeps.committed[receipt.envelope_id] == [(-1, {"name": f"{count} clients"})]
+    assert attempts(database_url) == [("ready", None), ("ready", None)]

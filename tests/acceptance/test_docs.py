@@ -15,6 +15,7 @@ from tests.support.processes import run, script
 from tests.support.waiting import wait_until
 from xbus.admin import bus_file
 from xbus.broker.back.batch_verbs import BackBatchVerbs
+from xbus.broker.back.output_verbs import OutputVerbs
 from xbus.broker.back.verbs import BackVerbs
 from xbus.broker.front.batch_verbs import FrontBatchVerbs
 from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
@@ -169,7 +170,7 @@ def section(page: Path, heading: str) -> str:
     ("headings", "classes"),
     [
         (("Front, as in 0.2.0", "Front, added"), (FrontVerbs, FrontBatchVerbs, RepeatVerbs, RepeatBatchVerbs)),
-        (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs)),
+        (("Back, as in 0.2.0", "Back, added"), (BackVerbs, BackBatchVerbs, OutputVerbs)),
         (("Front and back",), (HealthVerbs,)),
         (("Recipients",), (RecipientApi,)),
     ],

@@ -19,7 +19,7 @@ PARTS = 3
 
 
 class Halves(BulkWorker):
-    """Drops odd numbers, and answers all else twice: as it is, and as a text. It refuses what is neither number nor text.
+    """Drops odd numbers, and answers all else twice: as it is, and as a text. Refuses what is neither.
 
     Attributes:
         gate: an output is made only while this is set.

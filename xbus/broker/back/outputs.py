@@ -139,7 +139,7 @@ class Outputs:
 
     def is_known(self, event: LogEvent) -> bool:
         """Whether any output of an event is being made, or is there."""
-        return any(True for _ in self._attempts.of_event(event))
+        return next(self._attempts.of_event(event), None) is not None
 
     def _may_be_bulk(self, event: LogEvent) -> bool:
         """Whether it is worth a look at its graph; of most events it is not."""

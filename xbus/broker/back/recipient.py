@@ -69,7 +69,7 @@ class Abilities:
 
     def takes_whole(self, items: int) -> bool:
         """Whether it takes an event of so many items as a whole."""
-        return self.bulk_items is not None and items >= self.bulk_items
+        return self.bulk_items is not None and items >= max(self.bulk_items, 1)
 
 
 @dataclass(slots=True)
