@@ -15,7 +15,7 @@ from tests.support.attempts import adopt, begin, end, event_of, make_output, wri
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal import adoption, side_files
 from xbus.broker.journal.bulk_outputs import BEGINNING, check_output, read_attempt, read_attempts, read_output
-from xbus.broker.journal.bulk_writing import NOT_BUILDING, PartSummary, absolute, open_part, output_hash
+from xbus.broker.journal.bulk_writing import NOT_BUILDING, PartSummary, open_part, output_hash
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention import read_stored_bytes
 from xbus.broker.journal.side_files import folder_of
@@ -290,10 +290,3 @@ async def test_outputs_of_a_whole_event_are_ready_at_once(
     attempt_id = await make_output(shared_journal, shared_scribe, shared_url, event_id, *PARTS)
     (attempt,) = await shared_journal.read(read_attempts, states=[AttemptState.READY])
     assert attempt.attempt_id == attempt_id
-
-
-def test_a_url_is_made_to_be_used_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert absolute("sqlite:///xbus.db") == f"sqlite:///{tmp_path}/xbus.db"
-    assert absolute("postgresql+psycopg2://a:b@h/x") == "postgresql+psycopg2://a:b@h/x"
-    assert absolute("sqlite://") == "sqlite://"

@@ -20,11 +20,9 @@ from xbus import model
 from xbus.broker.journal.binary_copy import END, HEADER, pack_row
 from xbus.broker.journal.connection import reading
 from xbus.broker.journal.database import create_engine, journal_errors
-from xbus.broker.journal.side_files import NewFile, absolute, folder_of, new_file, path_of
+from xbus.broker.journal.side_files import NewFile, folder_of, new_file, path_of
 from xbus.errors import ConfigurationError, JournalError
 from xbus.states import AttemptState
-
-__all__ = ["COLUMNS", "NOT_BUILDING", "PartSummary", "PartWriter", "absolute", "open_part", "output_hash"]
 
 NOT_BUILDING = "attempt_not_building"
 """The code of the error of those who write for an attempt that is not building any more: it helps nobody to go on."""
@@ -63,7 +61,7 @@ def open_part(url: str, attempt_id: UUID, part: int) -> Iterator["PartWriter"]:
     same part before, with one it leaves nothing.
 
     Args:
-        url: the journal's SQLAlchemy URL; ``absolute`` makes one that can be used in any folder.
+        url: the journal's SQLAlchemy URL; that of an SQLite file names it from the root on, as a configuration gives it.
         attempt_id: of an attempt that is building.
         part: its number; a Spark task writes the part of its partition.
 

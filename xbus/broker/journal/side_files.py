@@ -29,14 +29,6 @@ def folder_of(url: sa.URL) -> Path | None:
     return Path(os.path.abspath(url.database) + ".bulk")
 
 
-def absolute(url: str) -> str:
-    """The URL of a journal, to be used in other folders too: that of an SQLite file names it from the root on."""
-    parsed = sa.make_url(url)
-    if folder_of(parsed) is None or parsed.database is None or parsed.database.startswith("file:"):
-        return url
-    return parsed.set(database=os.path.abspath(parsed.database)).render_as_string(hide_password=False)
-
-
 def path_of(folder: Path, attempt_id: UUID, part: int) -> Path:
     """The file of a part."""
     return folder / str(attempt_id) / f"{part}{SUFFIX}"
