@@ -61,7 +61,7 @@ def open_part(url: str, attempt_id: UUID, part: int) -> Iterator["PartWriter"]:
     same part before, with one it leaves nothing.
 
     Args:
-        url: the journal's SQLAlchemy URL; that of an SQLite file names it from the root on, as a configuration gives it.
+        url: the journal's SQLAlchemy URL; an SQLite file is named from the root on, as a configuration gives it.
         attempt_id: of an attempt that is building.
         part: its number; a Spark task writes the part of its partition.
 
