@@ -34,3 +34,20 @@ class Sizes:
     flat_times: int = 100
     flat_queries: int = 10
     small_batches: int = 10
+
+
+TINY = Sizes(
+    rounds=1,
+    warm_items=1_000,
+    read_envelopes=4,
+    read_items=500,
+    bulk_items=10_000,
+    cluster_items=10_000,
+    stream_items=500,
+    stream_batches=2,
+    flat_items=100,
+    flat_times=4,
+    flat_queries=1,
+    small_batches=2,
+)
+"""Enough to see that all of it works."""

@@ -13,7 +13,7 @@ from xbus.config import load
 
 def table(findings: Iterable[Finding]) -> Iterator[str]:
     """What went where, and whether it is what the source says."""
-    line = "{:<34} {:<16} {:>9} {:>9}  {}"
+    line = "{:<34} {:<16} {:>10} {:>10}  {}"
     yield line.format("WHAT", "WHERE", "EXPECTED", "FOUND", "").rstrip()
     for finding in findings:
         verdict = "ok" if finding.is_right else "WRONG"
