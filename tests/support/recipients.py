@@ -38,6 +38,10 @@ def metadata(abilities: Abilities) -> dict[str, Any]:
     }
     if abilities.batches:
         said["xbus"] = {"batches": 1, "envelopes": abilities.envelopes, "heartbeats": abilities.heartbeats}
+    if abilities.bulk_items is not None:
+        said["xbus"]["bulk"] = {"min_items": abilities.bulk_items}
+    if abilities.bulk_attempts is not None:
+        said["xbus"]["bulk"]["attempts"] = sorted(abilities.bulk_attempts)
     return said
 
 

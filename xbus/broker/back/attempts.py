@@ -103,9 +103,13 @@ class Attempts:
             if attempt.id not in live:
                 self._drop(attempt)
 
+    def __contains__(self, event_id: object) -> bool:
+        """Whether there is any for an event."""
+        return event_id in self._of_event
+
     def get(self, output: Output) -> Attempt | None:
         """The attempt of an output that counts."""
-        return self._of_event[output.event_id].get(output) if output.event_id in self._of_event else None
+        return self._of_event.get(output.event_id, {}).get(output)
 
     def by_id(self, attempt_id: UUID) -> Attempt | None:
         """An attempt that counts."""

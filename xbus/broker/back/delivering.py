@@ -137,7 +137,7 @@ class Delivering:
             settings.register_timeout,
         )
         supplies.course_of = self.outputs.course
-        self.reports = OutputReports(journal, attempts, self.outputs, self._output_ready, tasks)
+        self.reports = OutputReports(journal, attempts, self.outputs, self._output_ready)
         deliveries = Deliveries(
             self._log,
             self.ledger,

@@ -15,7 +15,7 @@ from xbus.broker.back.outputs import Outputs
 from xbus.broker.journal.adoption import Adoption
 from xbus.broker.journal.bulk_outputs import Totals, check_output
 from xbus.broker.journal.journal import Journal
-from xbus.errors import JournalError, JournalUnavailable, Refused, XbusError
+from xbus.errors import Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.states import AttemptState
 
 log = logging.getLogger(__name__)
@@ -30,9 +30,8 @@ class OutputReports:
     Args:
         journal: where outputs are read, and taken over.
         attempts: those that count.
-        outputs: told of what failed.
+        outputs: told of what failed; outputs are checked beside it.
         on_ready: told of each attempt that is ready now.
-        tasks: where outputs are checked.
     """
 
     def __init__(
@@ -41,13 +40,11 @@ class OutputReports:
         attempts: Attempts,
         outputs: Outputs,
         on_ready: Callable[[Attempt], None],
-        tasks: asyncio.TaskGroup,
     ) -> None:
         self._journal = journal
         self._attempts = attempts
         self._outputs = outputs
         self._on_ready = on_ready
-        self._tasks = tasks
 
     def renew(self, role_id: int, attempt_id: str, progress: Any) -> bool:
         """Take note of a sign of life; whether the output is still wanted."""
@@ -72,7 +69,7 @@ class OutputReports:
         if attempt.state is AttemptState.READY:
             return True
         if attempt.report is None and attempt.is_building:
-            attempt.report = self._tasks.create_task(self._check(attempt, announced), name="check of an output")
+            attempt.report = self._outputs.spawn(self._check(attempt, announced), "check of an output")
         return False if attempt.report is None else await _outcome(attempt.report)
 
     async def failed(self, role_id: int, attempt_id: str, told: Any) -> bool:
@@ -136,7 +133,12 @@ class OutputReports:
 
 
 async def _outcome(report: "asyncio.Task[Any]") -> bool:
-    outcome = await asyncio.shield(report)
+    try:
+        outcome = await asyncio.shield(report)
+    except asyncio.CancelledError:
+        if not report.cancelled():
+            raise
+        raise Failed("the broker is stopping", "tell it again when it is back", code="broker_stopping") from None
     if isinstance(outcome, XbusError):
         raise outcome
     return bool(outcome)

@@ -94,9 +94,9 @@ class Outputs:
             if self._is_forgotten(recipient, attempt):
                 cause = "its worker has started anew and does not make it any more"
                 failure = no_output(attempt.role_id, attempt.output.event_id, "output_lost", cause)
-                self._spawn(self.fail(attempt, failure), "lost output")
+                self.spawn(self.fail(attempt, failure), "lost output")
             else:
-                self._spawn(self._hold_slot(recipient, attempt), "slot of an output")
+                self.spawn(self._hold_slot(recipient, attempt), "slot of an output")
 
     def left(self, recipient: Recipient) -> None:
         """It may come back and go on: what it makes is lost only when its lease is over."""
@@ -139,7 +139,7 @@ class Outputs:
 
     def is_known(self, event: LogEvent) -> bool:
         """Whether any output of an event is being made, or is there."""
-        return next(self._attempts.of_event(event), None) is not None
+        return event.event_id in self._attempts
 
     def _may_be_bulk(self, event: LogEvent) -> bool:
         """Whether it is worth a look at its graph; of most events it is not."""
@@ -191,7 +191,7 @@ class Outputs:
             if attempt is not None and attempt.state is AttemptState.READY:
                 self._awaiting.wake(output)
             elif attempt is None and output not in self._making:
-                task = self._spawn(self._make(envelope, event, output), f"output {output.node}")
+                task = self.spawn(self._make(envelope, event, output), f"output {output.node}")
                 self._making[output] = task
                 task.add_done_callback(partial(self._made, output))
 
@@ -303,7 +303,7 @@ class Outputs:
                 if attempt.deadline < now and attempt.report is None:
                     cause = f"its worker gave no sign of life for {self._attempts.lease:g} seconds"
                     failure = no_output(attempt.role_id, attempt.output.event_id, "lease_over", cause)
-                    self._spawn(self.fail(attempt, failure), "end of a lease")
+                    self.spawn(self.fail(attempt, failure), "end of a lease")
             await self._break_off_unwanted(now)
             if now > forget_at:
                 forget_at = now + FORGET_SECONDS
@@ -334,7 +334,7 @@ class Outputs:
         envelopes = {envelope.position: envelope for envelope in await self._log.at([row.position for row in rows])}
         for row in rows:
             await self._take_up(row, envelopes.get(row.position))
-        self._spawn(self._watch(), "leases of outputs")
+        self.spawn(self._watch(), "leases of outputs")
 
     async def _take_up(self, row: Delivery, envelope: LogEnvelope | None) -> None:
         """Have a delivery wait on for what is being made still; where that is nothing it is looked at anew."""
@@ -356,8 +356,9 @@ class Outputs:
         for task in self._running:
             task.cancel()
 
-    def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[None]":
-        task: asyncio.Task[None] = self._tasks.create_task(work, name=name)
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
+        """Do something beside until ``stop`` is called."""
+        task: asyncio.Task[Any] = self._tasks.create_task(work, name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
