@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe, small_bus
 from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
+from xbus import model
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.checks import Checks, NewEvent
 from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
@@ -418,3 +419,19 @@ async def test_who_consumes(old: RepeatVerbs, coded: RepeatBatchVerbs, journal: 
     assert await old.get_consumers("token") == await coded.get_consumers("token") == [(METADATA, FEATURES)]
     assert await old.get_consumers("another") == []
     assert await code_of(coded.get_consumers("another")) == "session_unknown"
+
+
+# -- archives --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_archived_must_be_put_back_first(repeating: Repeating, bench: Bench) -> None:
+    def archive(connection: sa.Connection) -> None:
+        connection.execute(sa.update(model.envelope).values(pruned_at=NOW))
+        row = {"envelope_id": bench.receipt.envelope_id, "archived_at": NOW}
+        connection.execute(sa.insert(model.archived_envelope), row)
+
+    await bench.journal.run(archive)
+
+    assert await code_of(repeating.replay(bench.emitter_id, bench.receipt.envelope_id)) == "envelope_archived"
+    other = bench.scribe.emitter_id("south")
+    assert await code_of(repeating.replay(other, bench.receipt.envelope_id)) == "envelope_unknown"
