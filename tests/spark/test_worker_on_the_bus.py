@@ -12,7 +12,8 @@ import pytest
 from tests.conftest import StartDaemon, StartProcess
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
-from tests.support.processes import Process, script
+from tests.support.processes import Process, run, script
+from tests.support.spark import Cluster
 from tests.support.spark import environment as spark_environment
 from tests.support.waiting import eventually
 from xbus.emitter import Emitter
@@ -136,3 +137,139 @@ async def test_large_and_small_events_come_to_the_same(
     assert store.committed[large] == doubled(400)
     assert store.committed[small] == doubled(20)
     assert worker.stop(SECONDS) == 0
+
+
+def xbus(daemon: Daemon, *arguments: str) -> str:
+    """What a command of ``xbus`` prints."""
+    ran = run(script("xbus"), *arguments, "-c", daemon.config)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+async def told(daemon: Daemon, text: str, *arguments: str) -> None:
+    """Wait until a command of ``xbus`` prints a text."""
+    printed = ""
+
+    async def is_told() -> bool:
+        nonlocal printed
+        printed = await asyncio.to_thread(xbus, daemon, *arguments)
+        return text in printed
+
+    async with asyncio.timeout(SECONDS):
+        while not await is_told():
+            await asyncio.sleep(0.2)  # a turn between two looks; the time-out above is what fails
+
+
+async def test_a_transform_that_raises_parks_the_envelope_with_its_text(
+    sqlite_url: str, start_daemon: StartDaemon, start_worker: StartWorker
+) -> None:
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url)
+    worker = start_worker(daemon, "rules:raising")
+    async with serving(daemon, "store_1", Keeps()):
+        await registered(worker)
+        for number in (20, 200):  # by the ordinary path, and handed over
+            envelope_id = await emit(daemon, [order(n) for n in range(number)])
+            await told(daemon, "KeyError: 'no such airline'", "parked", "show", envelope_id)
+
+
+async def test_a_job_goes_on_while_the_broker_starts_anew(
+    sqlite_url: str, start_daemon: StartDaemon, start_worker: StartWorker, gate: Path
+) -> None:
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url)
+    worker = start_worker(daemon, "rules:slow")
+    store = Keeps()
+    async with serving(daemon, "store_1", store):
+        await registered(worker)
+        envelope_id = await emit(daemon, [order(number) for number in range(20_000)])
+        await told(daemon, "%", "recipient", "list")
+        daemon.kill()
+        daemon.start()
+        gate.touch()
+        await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
+
+    assert [value["id"] for _, value in store.committed[envelope_id]] == list(range(20_000))
+    assert daemon.log.count("output_begun") == 1
+
+
+async def test_the_job_of_an_envelope_that_is_dropped_is_ended(
+    sqlite_url: str, start_daemon: StartDaemon, start_worker: StartWorker, gate: Path
+) -> None:
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url, options={"back": {"bulk_lease": 3}})
+    worker = start_worker(daemon, "rules:slow")
+    store = Keeps()
+    async with serving(daemon, "store_1", store):
+        await registered(worker)
+        dropped = await emit(daemon, [order(number) for number in range(20_000)])
+        await told(daemon, "%", "recipient", "list")
+    # Only a role that nobody serves can be detached.
+    xbus(daemon, "recipient", "detach", "store_1", "--yes", "--reason", "a test")
+    await eventually(lambda: "output_cancelled" in worker.text, "the job was ended", SECONDS)
+    xbus(daemon, "recipient", "attach", "store_1", "--reason", "a test")
+    async with serving(daemon, "store_1", store):
+        # The gate is shut still: were the job before not really ended, this one would not get its turn.
+        after = await emit(daemon, [order(number) for number in range(60)])
+        await eventually(lambda: after in store.committed, "the next one was delivered", SECONDS)
+    assert dropped not in store.committed
+
+
+async def test_another_worker_takes_over_from_one_that_was_killed(
+    sqlite_url: str, start_daemon: StartDaemon, start_worker: StartWorker, gate: Path
+) -> None:
+    add_bus(sqlite_url, GRAPH, roles={"spark": 2})
+    daemon = start_daemon(sqlite_url, options={"back": {"bulk_lease": 5}})
+    first = start_worker(daemon, "rules:slow")
+    store = Keeps()
+    async with serving(daemon, "store_1", store):
+        await registered(first)
+        envelope_id = await emit(daemon, [order(number) for number in range(2_000)])
+        await told(daemon, "%", "recipient", "list")
+        second = start_worker(daemon, "rules:slow", login="spark_2")
+        await registered(second)
+        first.kill()
+        gate.touch()
+        await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
+
+    assert [value["id"] for _, value in store.committed[envelope_id]] == list(range(2_000))
+
+
+async def test_a_cluster_that_is_away_is_waited_for(
+    sqlite_url: str, start_daemon: StartDaemon, start_worker: StartWorker
+) -> None:
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url)
+    worker = start_worker(daemon, "rules:double", "--master", "spark://127.0.0.1:1")
+
+    await eventually(lambda: worker.text.count("cluster_unreachable") >= 2, "it was tried twice", SECONDS)
+
+    await told(daemon, "absent", "recipient", "list")
+    assert worker.stop(SECONDS) == 0
+
+
+@pytest.mark.cluster
+async def test_on_a_cluster_it_leaves_the_bus_while_the_cluster_is_gone(
+    sqlite_url: str, start_daemon: StartDaemon, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url)
+    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.cores.max=2", "--patience", "5")
+    cluster = Cluster(tmp_path / "cluster")
+    worker = start_worker(daemon, "rules:double", "--master", cluster.url, *conf)
+    store = Keeps()
+    async with serving(daemon, "store_1", store):
+        with cluster:
+            await registered(worker)
+            large = await emit(daemon, [order(number) for number in range(300)])
+            small = await emit(daemon, [order(number) for number in range(20)])
+            await eventually(lambda: {large, small} <= set(store.committed), "both were delivered", SECONDS)
+        await eventually(lambda: "cluster_gone" in worker.text, "it noticed", SECONDS)
+        await told(daemon, "absent", "recipient", "list")
+        waiting = await emit(daemon, [order(number) for number in range(300)])
+        with cluster:
+            await registered(worker, times=2)
+            await eventually(lambda: waiting in store.committed, "what waited was delivered", SECONDS)
+
+    assert store.committed[large] == store.committed[waiting] == doubled(300)
+    assert store.committed[small] == doubled(20)

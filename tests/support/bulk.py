@@ -37,20 +37,20 @@ def put_event(url: str, items: Iterable[bytes], per_segment: int = 100) -> Put:
         items: what the event holds.
         per_segment: how many of them a segment holds.
     """
-    put = [uuid.uuid4() for _ in range(3)]
+    envelope_id, event_id, attempt_id = (uuid.uuid4() for _ in range(3))
     number = data_bytes = 0
     with looking(url) as connection:
         if connection.execute(sa.select(model.emitter.c.id)).first() is None:
             add_small_bus(connection)
-        _insert_event(connection, put[0], put[1])
+        _insert_event(connection, envelope_id, event_id)
         for data, count in _segments(items, per_segment):
-            row = {"event_id": put[1], "first_index": number, "items": count, "data": data}
+            row = {"event_id": event_id, "first_index": number, "items": count, "data": data}
             connection.execute(sa.insert(model.segment).values(**row, hash=hashlib.sha256(data).digest()))
             number += count
             data_bytes += len(data)
-        _seal(connection, put[0], put[1], number, data_bytes)
-    begin_attempt(url, put[1], put[2])
-    return Put(*put, number)
+        _seal(connection, envelope_id, event_id, number, data_bytes)
+    begin_attempt(url, event_id, attempt_id)
+    return Put(envelope_id, event_id, attempt_id, number)
 
 
 def begin_attempt(url: str, event_id: uuid.UUID, attempt_id: uuid.UUID, node: str = "names") -> None:

@@ -1,6 +1,7 @@
 """Which Java is taken."""
 
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_the_wrapper_leaves_out_the_missing_module(tmp_path: Path) -> None:
     telling.chmod(0o755)
     home = java.wrap(telling, tmp_path)
 
-    java.subprocess.run([home / "bin" / "java", java.MISSING_MODULE, "-cp", "a b"], check=True, capture_output=True)
+    subprocess.run([home / "bin" / "java", java.MISSING_MODULE, "-cp", "a b"], check=True, capture_output=True)
 
     assert Path(f"{telling}.seen").read_text().split("\n") == ["[-cp]", "[a b]", ""]
 
