@@ -1,0 +1,106 @@
+"""Jobs beside the event loop, with a Spark that only pretends."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from spark_worker import running
+from spark_worker.errors import ClusterUnreachable
+from spark_worker.running import Runner
+from xbus.errors import Failed
+from xbus.recipient import Refusal
+
+
+class Pretended:
+    """Stands for a session: whether it is there, and what was cancelled."""
+
+    def __init__(self) -> None:
+        self.alive = True
+        self.executors = 1
+        self.done = 0.25
+        self.cancelled = threading.Event()
+        self.tags: list[str] = []
+
+    def cancel(self, _: object, tag: str) -> None:
+        self.tags.append(tag)
+        self.cancelled.set()
+
+    def work(self) -> str:
+        """Goes on until it is cancelled."""
+        assert self.cancelled.wait(20)
+        raise RuntimeError("Job 1 cancelled as part of cancellation of job group")
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Pretended:
+    pretended = Pretended()
+    monkeypatch.setattr(running, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(running, "cancel", pretended.cancel)
+    monkeypatch.setattr(running, "is_alive", lambda _: pretended.alive)
+    monkeypatch.setattr(running, "executors", lambda _: pretended.executors)
+    monkeypatch.setattr(running, "fraction", lambda *_: pretended.done)
+    monkeypatch.setattr(Runner, "_tagged", lambda _, __, work: work())
+    return pretended
+
+
+def runner(patience: float = 60.0) -> Runner:
+    session: Any = None
+    return Runner(session, patience)
+
+
+async def test_what_a_job_returns_is_answered(spark: Pretended) -> None:
+    assert await runner().run("tag", lambda: "made", lambda _: None) == "made"
+
+
+async def test_progress_never_goes_back(spark: Pretended) -> None:
+    told: list[float] = []
+
+    def tell(fraction: float) -> None:
+        told.append(fraction)
+        spark.done = {1: 0.5, 2: 0.125}.get(len(told), 0.75)
+        if len(told) == 4:
+            spark.cancelled.set()
+
+    with pytest.raises(Failed):
+        await runner().run("tag", spark.work, tell)
+
+    assert told[:4] == [0.25, 0.5, 0.5, 0.75]
+
+
+async def test_a_job_that_is_not_wanted_is_cancelled_and_awaited(spark: Pretended) -> None:
+    begun = asyncio.Event()
+    job = asyncio.create_task(runner().run("the tag", spark.work, lambda _: begun.set()))
+    await begun.wait()
+
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+
+    assert set(spark.tags) == {"the tag"}
+
+
+async def test_what_it_raises_is_classed(spark: Pretended) -> None:
+    def broken() -> None:
+        raise ValueError("no such airline")
+
+    with pytest.raises(Refusal, match="ValueError: no such airline"):
+        await runner().run("tag", broken, lambda _: None)
+
+
+async def test_a_cluster_without_executors_is_gone_after_a_while(spark: Pretended) -> None:
+    spark.executors = 0
+
+    with pytest.raises(ClusterUnreachable, match="no executor"):
+        await runner(patience=0.05).run("tag", spark.work, lambda _: None)
+
+    assert spark.tags
+
+
+async def test_a_session_that_ended_is_gone_at_once(spark: Pretended) -> None:
+    spark.alive = False
+
+    with pytest.raises(ClusterUnreachable, match="the Spark cluster is gone"):
+        await runner().run("tag", spark.work, lambda _: None)
+    spark.cancelled.set()  # lets the thread end
