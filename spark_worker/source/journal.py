@@ -99,9 +99,9 @@ class Log:
         Args:
             cores: so many are read side by side at the least, unless that makes them very small.
         """
+        options, type_id = self._options, self.type_id
         if after >= until:
             return []
-        options, type_id = self._options, self.type_id
 
         def answer(connection: Connection) -> list[LogRange]:
             parts = options.partitions
