@@ -6,10 +6,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from spark_worker.archive.reading import read_items
 from spark_worker.source.arrow import arrow_batches
 from spark_worker.source.journal import Log
 from spark_worker.source.options import BatchOptions
-from spark_worker.source.reading import Wanted, read_wanted
+from spark_worker.source.reading import Wanted, read_range
+from xbus.broker.journal.archive_reading import ArchivedFile
 
 
 class LogReader(DataSourceReader):
@@ -43,4 +45,13 @@ class LogReader(DataSourceReader):
 
 def read_batches(wanted: Wanted | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The items of a part as Arrow batches."""
-    return iter(()) if wanted is None else arrow_batches(read_wanted(wanted), schema)
+    if wanted is None:
+        return iter(())
+    if isinstance(wanted.part, ArchivedFile):
+        return _archived(wanted.part, schema)
+    return arrow_batches(read_range(wanted, wanted.part), schema)
+
+
+def _archived(file: ArchivedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in read_items(file, schema.names):
+        yield pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)

@@ -1,6 +1,6 @@
 """What a reader asks the journal before it reads: where the log begins and ends, and what lies in between."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from spark_worker.patience import Patience, insist
@@ -8,6 +8,7 @@ from spark_worker.source.options import SourceOptions
 from spark_worker.source.places import End, Place
 from spark_worker.source.reading import Wanted
 from xbus.broker.journal import log_planning
+from xbus.broker.journal.archive_reading import ArchivedFile, archived_files, count_archived
 from xbus.broker.journal.connection import Connection, reading
 from xbus.broker.journal.log_planning import LogRange
 from xbus.errors import JournalError, Refused
@@ -54,7 +55,8 @@ class Log:
 
     def begin(self, place: Place) -> int:
         """The position above which reading begins that shall begin at a place."""
-        return self._ask(lambda connection: _begin(connection, place))
+        type_id = self.type_id
+        return self._ask(lambda connection: _begin(connection, type_id, place))
 
     def end(self, place: Place) -> int:
         """The last position of what shall end at a place: a position is still read, a moment is not."""
@@ -71,11 +73,13 @@ class Log:
         type_id = self.type_id
 
         def answer(connection: Connection) -> int | None:
-            if not log_planning.has_events(connection, type_id, after, until):
+            files = archived_files(connection, type_id, after, until)
+            if not files and not log_planning.has_events(connection, type_id, after, until):
                 return None
             if most_items is None:
                 return until
-            return log_planning.read_end(connection, type_id, after, until, most_items)
+            last = min(until, _end_of_files(files, most_items, until))
+            return log_planning.read_end(connection, type_id, after, last, most_items)
 
         return self._ask(answer)
 
@@ -85,8 +89,13 @@ class Log:
         Raises:
             JournalError: something was (``data_removed``).
         """
-        missing = self._ask(lambda connection: log_planning.count_missing(connection, after, until))
-        if missing:
+
+        def answer(connection: Connection) -> int:
+            archived = count_archived(connection, after, until)
+            return log_planning.count_missing(connection, after, until) - archived
+
+        missing = self._ask(answer)
+        if missing > 0:
             raise JournalError(
                 f"of the envelopes at positions {after + 1} to {until}, {missing} were removed before they were read",
                 "keep envelopes longer ([journal] keep_settled_days), or go on without them by failOnDataLoss = false",
@@ -103,16 +112,25 @@ class Log:
         if after >= until:
             return []
 
-        def answer(connection: Connection) -> list[LogRange]:
+        def ranges(connection: Connection) -> list[LogRange]:
             parts = options.partitions
             if not parts:
                 items = log_planning.count_items(connection, type_id, after, until)
                 parts = max(cores, -(-items // PART_ITEMS))
             return log_planning.cut_log(connection, type_id, after, until, parts)
 
+        def answer(connection: Connection) -> list[LogRange | ArchivedFile]:
+            files = archived_files(connection, type_id, after, until)
+            while True:
+                found = ranges(connection)
+                # What is archived in between would be found twice, or not at all.
+                same, files = files, archived_files(connection, type_id, after, until)
+                if same == files:
+                    return [*files, *found]
+
         return [
-            Wanted(options.url, found, options.columns, options.retry_seconds, options.fail_on_data_loss)
-            for found in self._ask(answer)
+            Wanted(options.url, part, options.columns, options.retry_seconds, options.fail_on_data_loss)
+            for part in self._ask(answer)
         ]
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
@@ -123,12 +141,14 @@ class Log:
         return insist(Patience(self._options.retry_seconds), once)
 
 
-def _begin(connection: Connection, place: Place) -> int:
+def _begin(connection: Connection, type_id: int, place: Place) -> int:
+    head = log_planning.read_head(connection)
     if place is End.LATEST:
-        return log_planning.read_head(connection)
+        return head
     if place is End.EARLIEST:
-        first = log_planning.read_first(connection)
-        return log_planning.read_head(connection) if first is None else first - 1
+        archived = [file.positions[0] for file in archived_files(connection, type_id, 0, head)]
+        kept = log_planning.read_first(connection)
+        return min([*archived, head + 1 if kept is None else kept]) - 1
     return max(0, place - 1) if isinstance(place, int) else log_planning.position_before(connection, place)
 
 
@@ -139,3 +159,13 @@ def _end(connection: Connection, place: Place) -> int:
     if place is End.LATEST:
         return head
     return min(place, head) if isinstance(place, int) else log_planning.position_before(connection, place)
+
+
+def _end_of_files(files: Iterable[ArchivedFile], most_items: int, until: int) -> int:
+    """How far to read for so many archived items; a file is not read in pieces."""
+    total = 0
+    for file in files:
+        total += file.items
+        if total >= most_items:
+            return file.positions[-1]
+    return until

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from spark_worker.patience import Patience
+from xbus.broker.journal.archive_reading import ArchivedFile
 from xbus.broker.journal.bulk_reading import LoggedSegment, open_reader
 from xbus.broker.journal.log_planning import LogRange
 from xbus.broker.journal.ranges import GONE
@@ -16,21 +17,21 @@ class Wanted:
 
     Args:
         url: the database of the journal.
-        range: what is to be read.
+        part: what is to be read, of the journal or of a file of its archive.
         columns: which columns of it are wanted.
         retry_seconds: how long a database that is away is asked again.
         fail_on_data_loss: whether it is an error that something was removed meanwhile.
     """
 
     url: str = field(repr=False)
-    range: LogRange
+    part: LogRange | ArchivedFile
     columns: tuple[str, ...]
     retry_seconds: float
     fail_on_data_loss: bool
 
 
-def read_wanted(wanted: Wanted) -> Iterator[LoggedSegment]:
-    """The segments of a part of the log, in their order.
+def read_range(wanted: Wanted, part: LogRange) -> Iterator[LoggedSegment]:
+    """The segments of a range of the journal, in their order.
 
     Raises:
         JournalError: something was removed while it was read (``segments_gone``).
@@ -42,13 +43,13 @@ def read_wanted(wanted: Wanted) -> Iterator[LoggedSegment]:
             yield from reader.log_range(rest, wanted.columns)
 
     items = 0
-    for segment in resuming(wanted.range, attempt, Patience(wanted.retry_seconds), wanted.fail_on_data_loss):
+    for segment in resuming(part, attempt, Patience(wanted.retry_seconds), wanted.fail_on_data_loss):
         items += segment.items
         yield segment
-    if wanted.fail_on_data_loss and items != wanted.range.items:
+    if wanted.fail_on_data_loss and items != part.items:
         raise JournalError(
-            f"{wanted.range.items - items} items above position {wanted.range.after} were removed while they were read",
-            "see [journal] keep_settled_days, or go on without them by failOnDataLoss = false",
+            f"{part.items - items} items above position {part.after} were removed while they were read",
+            "read again, what was archived meanwhile is found there; failOnDataLoss = false leaves out what is gone",
             code=GONE,
         )
 

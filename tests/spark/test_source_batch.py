@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -129,3 +130,19 @@ def test_what_was_removed_is_left_out_or_told(log: SparkLog) -> None:
     with pytest.raises(Exception, match="1 were removed before they were read"):
         log.read(failOnDataLoss=True).collect()
     assert items_of(log.read(**{"from": 3}, failOnDataLoss=True)) == [b"3"]
+
+
+def test_what_was_archived_is_read_with_the_rest(
+    database_url: str, start_daemon: StartDaemon, spark: SparkSession, tmp_path: Path
+) -> None:
+    SparkLog.prepare(database_url)
+    log = SparkLog(start_daemon(database_url), spark)
+    items = numbered(range(4_000))
+    for first in range(0, 4_000, 1_000):
+        log.emit(items[first : first + 1_000])
+    log.archive(tmp_path / "archive", until=3)
+    assert items_of(log.read(failOnDataLoss=True)) == items
+    assert items_of(log.read(**{"from": 2}, to=3)) == items[1_000:3_000]
+    assert [row.asDict() for row in log.read(columns="index", to=1).agg({"index": "max"}).collect()] == [
+        {"max(index)": 999}
+    ]

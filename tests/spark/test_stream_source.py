@@ -126,3 +126,12 @@ def test_what_was_removed_before_it_was_read_ends_the_query(log: SparkLog, tmp_p
 def test_a_wrong_option_ends_the_query(log: SparkLog, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="'0' is less than 1"):
         run_to_the_end(log.read_stream(maxItemsPerTrigger=0), tmp_path / "checkpoint")
+
+
+def test_a_query_begins_in_the_archive(log: SparkLog, tmp_path: Path) -> None:
+    for number in range(1, 5):
+        log.emit([b"%d" % number])
+    log.archive(tmp_path / "archive", until=2)
+    collected = run_to_the_end(log.read_stream(maxItemsPerTrigger=2), tmp_path / "checkpoint")
+    assert collected.items == [b"1", b"2", b"3", b"4"]
+    assert collected.sizes == [2, 2]

@@ -1,16 +1,28 @@
 """A bus whose log Spark reads and writes in tests."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_worker.archive.archiver import Archiver
+from spark_worker.archive.copying import CopyFailed, copy_file
+from spark_worker.archive.run import begun
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.journal import looking
 from xbus import model
+from xbus.broker.journal.archive_plans import FilePlan
+from xbus.broker.journal.archive_segments import FileWritten
+from xbus.broker.journal.deliveries import read_cursors
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import Progress
+from xbus.clock import SystemClock
 from xbus.emitter import Emitter, Receipt
+from xbus.ids import Ids
 
 TYPES: dict[str, dict[str, list[str]]] = {"orders": {"store": []}, "notes": {"store": []}}
 
@@ -62,6 +74,18 @@ class SparkLog:
         given = {"front": self.daemon.front, "login": "emitter_1", "password": PASSWORD, "eventType": type_name}
         return {**given, **{name: str(value) for name, value in options.items()}}
 
+    def archive(self, folder: Path, until: int) -> None:
+        """Stop the broker, and move the envelopes up to a position into an archive."""
+        self.daemon.stop()
+        asyncio.run(_settle(self.daemon.url, until))
+        url, clock, ids = self.daemon.url, SystemClock(), Ids()
+        with begun(url, clock, ids) as run:
+            archiver = Archiver(
+                url, str(folder), run, lambda plans: [copy_file(url, plan) for plan in plans], clock, ids
+            )
+            report = archiver.archive(datetime.now(UTC))
+        assert report.envelopes == until
+
     def remove(self, position: int) -> None:
         """Remove an envelope as retention does."""
         envelope, event, segment = model.envelope, model.event, model.segment
@@ -72,6 +96,14 @@ class SparkLog:
             connection.execute(segment.delete().where(segment.c.event_id.in_(events)))
             connection.execute(event.delete().where(event.c.envelope_id == envelope_id))
             connection.execute(envelope.delete().where(envelope.c.id == envelope_id))
+
+
+async def _settle(url: str, until: int) -> None:
+    async with Journal.open(url, "broker") as journal:
+        cursors = await journal.read(read_cursors)
+        for cursor in cursors.values():
+            cursor.settle_range(1, until)
+        await journal.write(Progress(SystemClock().now(), list(cursors.values())))
 
 
 def items_of(frame: DataFrame) -> list[bytes]:
