@@ -79,11 +79,12 @@ class SparkLog:
         self.daemon.stop()
         asyncio.run(_settle(self.daemon.url, until))
         url, clock, ids = self.daemon.url, SystemClock(), Ids()
+
+        def copy(plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
+            return [copy_file(url, plan) for plan in plans]
+
         with begun(url, clock, ids) as run:
-            archiver = Archiver(
-                url, str(folder), run, lambda plans: [copy_file(url, plan) for plan in plans], clock, ids
-            )
-            report = archiver.archive(datetime.now(UTC))
+            report = Archiver(url, str(folder), run, copy, clock, ids).archive(datetime.now(UTC))
         assert report.envelopes == until
 
     def remove(self, position: int) -> None:
