@@ -19,7 +19,7 @@ from tests.support.showing import become, shown
 from tests.support.waiting import eventually
 from xbus import model
 from xbus.admin.cli import main
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.connection import reading, writing
 from xbus.emitter import Emitter
 
 GRAPH = {"numbers": {"halves": ["store"], "store": []}}
@@ -234,3 +234,34 @@ async def test_the_example_counts_large_and_small_events_alike(database_url: str
             await become(database_url, receipt.envelope_id, store_1="done")
             assert keeps.committed[receipt.envelope_id] == [(-1, {"name": f"{count} clients"})]
     assert attempts(database_url) == [("ready", None), ("ready", None)]
+
+
+async def test_what_is_replayed_is_made_anew_from_the_same_items(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url, SOON)
+    keeps, halves = Keeps(), Halves(sqlite_url)
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
+        receipt = await emit(daemon, send_numbers(200))
+        await become(sqlite_url, receipt.envelope_id, store_1="done")
+        again = await emit(daemon, lambda emitter: emitter.replay(receipt.envelope_id))
+        await become(sqlite_url, again, store_1="done")
+    assert keeps.committed == {receipt.envelope_id: halved(200), again: halved(200)}
+    first, second = halves.handed_over
+    assert (first.source, second.source) == (first.event_id, first.event_id)
+
+
+async def test_a_large_event_keeps_its_place_where_order_is_wanted(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, GRAPH)
+    with writing(sqlite_url) as connection:
+        connection.execute(sa.update(model.role).where(model.role.c.login == "store_1").values(ordered=True))
+    daemon = start_daemon(sqlite_url, SOON)
+    keeps, halves = Keeps(), Halves(sqlite_url)
+    halves.gate.clear()
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
+        large = await emit(daemon, send_numbers(200))
+        await halves.at_work.wait()
+        small = [await emit(daemon, send_numbers(2)) for _ in range(3)]
+        await become(sqlite_url, small[-1].envelope_id, store_1="held")
+        halves.gate.set()
+        await become(sqlite_url, small[-1].envelope_id, store_1="done")
+    assert list(keeps.committed) == [receipt.envelope_id for receipt in (large, *small)]

@@ -1,6 +1,7 @@
 """Broker and bulk workers die, are stopped, and start again while an output is made: it is delivered once, whole."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -8,12 +9,22 @@ from tests.acceptance.test_bulk import GRAPH, SOON, attempts, halved
 from tests.acceptance.test_sdk import Keeps, emit, send_numbers, serving
 from tests.acceptance.test_what_is_owed import xbus
 from tests.conftest import StartDaemon, StartProcess
+from tests.support import postgres
 from tests.support.bulk_worker import Halves
 from tests.support.bus import add_bus
 from tests.support.daemon import Daemon, Options
 from tests.support.processes import Process, module
 from tests.support.showing import become
 from tests.support.waiting import eventually
+
+EDITED = """
+[[event_type]]
+name = "numbers"
+[[event_type.node]]
+name = "other"
+service = "other"
+"""
+"""It leads to another consumer, without a worker."""
 
 SHORT_LEASE: Options = {"back": {**SOON["back"], "bulk_lease": 1}, "supervision": SOON["supervision"]}
 
@@ -173,3 +184,55 @@ async def test_a_program_that_is_killed_leaves_nothing_that_counts(
         async with serving(daemon, "halves_1", Halves(sqlite_url)):
             await become(sqlite_url, receipt.envelope_id, store_1="done")
     assert keeps.committed == {receipt.envelope_id: halved(200)}
+
+
+async def test_the_database_is_away_while_an_output_is_made(
+    url: str, cluster: postgres.Cluster, start_daemon: StartDaemon
+) -> None:
+    add_bus(url, GRAPH)
+    daemon = start_daemon(url, {**SHORT_LEASE, "back": {**SHORT_LEASE["back"], "bulk_lease": 3}})
+    keeps, halves = Keeps(), Halves(url)
+    halves.gate.clear()
+    async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
+        receipt = await emit(daemon, send_numbers(200))
+        await halves.at_work.wait()
+        await become(url, receipt.envelope_id, store_1="waiting")
+        await asyncio.to_thread(cluster.stop)
+        # Longer than the lease: that the worker lives is known without the database.
+        await asyncio.sleep(4)
+        await asyncio.to_thread(cluster.start)
+        halves.gate.set()
+        await become(url, receipt.envelope_id, store_1="done")
+        assert attempts(url) == [("ready", None)]
+
+        halves.gate.clear()
+        halves.at_work.clear()
+        again = await emit(daemon, send_numbers(200))
+        await halves.at_work.wait()
+        await asyncio.to_thread(cluster.stop)
+        halves.gate.set()
+        await eventually(lambda: "output_failed" in daemon.log or "attempt_unwritten" in daemon.log, "it was told")
+        await asyncio.to_thread(cluster.start)
+        await become(url, again.envelope_id, store_1="done")
+    assert keeps.committed == {receipt.envelope_id: halved(200), again.envelope_id: halved(200)}
+    assert [state for state, _ in attempts(url)] == ["ready", "failed", "ready"]
+
+
+async def test_a_graph_that_is_edited_takes_the_job_from_its_worker(
+    sqlite_url: str, start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    add_bus(sqlite_url, {**GRAPH, "others": {"other": []}})
+    daemon = start_daemon(sqlite_url, SOON)
+    keeps, halves = Keeps(), Halves(sqlite_url)
+    halves.gate.clear()
+    edited = tmp_path / "edited.toml"
+    edited.write_text(EDITED)
+    async with serving(daemon, "halves_1", halves), serving(daemon, "store_1", keeps):
+        receipt = await emit(daemon, send_numbers(200))
+        await halves.at_work.wait()
+        await become(sqlite_url, receipt.envelope_id, store_1="waiting")
+        applied = await xbus(daemon, "apply", edited, "--owed", "drop", "--yes")
+        assert applied.returncode == 0, applied.stderr + applied.stdout
+        await eventually(lambda: halves.cancelled == 1, "the job is cancelled")
+    assert keeps.committed == {}
+    assert attempts(sqlite_url) == [("abandoned", "unwanted")]

@@ -165,6 +165,11 @@ class Attempts:
         until = self._clock.now() + timedelta(seconds=self.lease)
         self._journal.write(RenewAttempt(attempt.id, until, progress)).add_done_callback(_log_failure)
 
+    def extend(self, seconds: float) -> None:
+        """Give all that is being made so much longer for a sign of life."""
+        for attempt in self.building():
+            attempt.deadline += seconds
+
     async def end(
         self,
         attempt: Attempt,

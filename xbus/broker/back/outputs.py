@@ -296,8 +296,13 @@ class Outputs:
     async def _watch(self) -> None:
         """For ever: give up what nobody is heard of, and break off what nobody wants."""
         forget_at = self._clock.monotonic() + FORGET_SECONDS
+        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(min(LOOK_SECONDS, self._attempts.lease / 4))
+            seconds = min(LOOK_SECONDS, self._attempts.lease / 4)
+            looked_at = loop.time()
+            await asyncio.sleep(seconds)
+            # While the broker itself stood still it heard nobody.
+            self._attempts.extend(loop.time() - looked_at - seconds)
             now = self._clock.monotonic()
             for attempt in self._attempts.building():
                 if attempt.deadline < now and attempt.report is None:
