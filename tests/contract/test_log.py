@@ -5,6 +5,7 @@ import hashlib
 import uuid
 
 import pytest
+import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal.catalog import read_graph
@@ -153,6 +154,31 @@ async def test_an_id_that_an_event_of_another_envelope_has_is_told(journal: Jour
     with pytest.raises(JournalError) as caught:
         await scribe.seal(other_id, 7, 7)
     assert not isinstance(caught.value, EventIdTaken)
+
+
+async def test_nothing_is_taken_behind_a_failure_whose_caller_is_not_told_yet(engine: sa.Engine) -> None:
+    """Else items would go into the event of the other envelope, which may be sealed."""
+    async with Journal(engine, "broker", max_pending_bytes=1) as journal:
+        scribe = await Scribe.of(journal)
+        attacked, started = scribe.start_envelope()
+        event_id, begun = scribe.start_event(attacked)
+        await asyncio.gather(started, begun)
+        other_id, other_started = scribe.start_envelope()
+        await other_started
+        behind: list[asyncio.Future[None]] = []
+
+        def send_on() -> None:
+            if not behind:
+                behind.append(scribe.append(other_id, event_id, 0, [b"x"]))
+
+        # The writer says that there is room in the same turn of the loop in which it has the failure.
+        journal.on_room(send_on)
+        event_type = scribe.catalog.event_types["notes"]
+        with pytest.raises(EventIdTaken):
+            await journal.write(StartEvent(event_id, other_id, 1, event_type.id, event_type.graph_id, 0))
+        with pytest.raises(EventIdTaken):
+            await behind[0]
+        await scribe.append(attacked, event_id, 0, [b"y"])
 
 
 @SIZES

@@ -269,7 +269,7 @@ class Committer:
         return True
 
     def forget_faults(self, known: int) -> None:
-        """Drop what every maker of calls knows by now."""
+        """Drop so many faults that the makers of all calls to come know of."""
         self._last_fault_of = {key: fault for key, fault in self._last_fault_of.items() if fault > known}
         self._taken_in = {key: taken for key, taken in self._taken_in.items() if key in self._last_fault_of}
 

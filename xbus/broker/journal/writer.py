@@ -185,7 +185,9 @@ class Writer:
                 if not self._undecided:
                     self._busy_since = None
                 self._tell(group, answers)
-                self._committer.forget_faults(self._faults_known)
+                if group:
+                    # What the first of them knew, all that come behind them know.
+                    self._committer.forget_faults(group[0].call.faults_known)
                 if _is_crowd(group):
                     time.sleep(CROWD_SECONDS)
         except BaseException as error:
@@ -223,7 +225,10 @@ class Writer:
     # -- on the loop -----------------------------------------------------------------------------------------------
 
     def _answer(self, group: Sequence[_Pending], answers: Sequence[Any], faults: int) -> None:
-        self._faults_known = faults
+        # Not before those who wait are told, which the loop does in its next turn: what is called until then is of
+        # somebody who can't know. It runs ahead of them, as they may go on as soon as they know.
+        assert self._loop is not None
+        self._loop.call_soon(self._know, faults)
         for pending, answer in zip(group, answers, strict=True):
             if answer is UNDECIDED:
                 continue
@@ -237,6 +242,9 @@ class Writer:
         if self._full and self._pending_bytes <= self._max_pending_bytes // 2:
             self._full = False
             self._on_room()
+
+    def _know(self, faults: int) -> None:
+        self._faults_known = faults
 
     def _end(self, died_of: BaseException | None, last: Sequence[_Pending]) -> None:
         assert self._ended is not None
