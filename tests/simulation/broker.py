@@ -25,7 +25,9 @@ from xbus.supervision.health import Health
 
 TIMEOUTS = Timeouts(start_event=5, send_item=5, end_event=5, end_envelope=5, stop_envelope=5)
 LIMITS = Limits(item_bytes=1_000, batch_bytes=5_000, envelope_items=1_000, envelope_bytes=100_000)
-SETTINGS = Settings(window_bytes=1_000, behind_after=3, worker_grace=1, reply_hold=10)
+SETTINGS = Settings(
+    window_bytes=1_000, behind_after=3, worker_grace=1, reply_hold=10, bulk_lease=10, register_timeout=3
+)
 REGISTER_SECONDS = 3.0
 REPLY_SECONDS = 10.0
 

@@ -122,6 +122,10 @@ class SimulatedJournal:
     def on_room(self, listener: Callable[[], None]) -> None:
         """There is always room."""
 
+    async def run(self, errand: Callable[..., T], /, *args: Any) -> T:
+        done: T = await self.write(lambda connection: errand(connection, *args))  # type: ignore[arg-type]
+        return done
+
     def write(self, write: Write) -> "asyncio.Future[Any]":
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if not self._is_dead:

@@ -11,10 +11,12 @@ from tests.simulation.network import STOPPED_SECONDS, Process
 from xbus.clock import Clock
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.base import Consumer, Recipient, Worker
+from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import Calls
 from xbus.recipient.desk import Desk
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch
+from xbus.recipient.jobs import Call, Jobs
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.dispatch import Dispatch
 
@@ -147,10 +149,14 @@ class Store(_Moody, Consumer):
 class _Service:
     """A recipient's API as it is reached by the network."""
 
-    def __init__(self, author: Recipient, choices: random.Random, is_stopped: Callable[[], bool], clock: Clock) -> None:
+    def __init__(
+        self, author: Recipient, choices: random.Random, is_stopped: Callable[[], bool], clock: Clock, call: Call
+    ) -> None:
         desk = cast(Desk, SimulatedDesk(choices, is_stopped))
         self._caller = b""
-        self.api = RecipientApi(author, Calls(author, desk), desk, clock, lambda: None, lambda: self._caller)
+        self.jobs = Jobs(author, call) if isinstance(author, BulkWorker) else None
+        calls = Calls(author, desk)
+        self.api = RecipientApi(author, calls, desk, clock, lambda: None, lambda: self._caller, self.jobs)
         self._dispatch = Dispatch(self.api)
 
     def handle(self, caller: bytes, verb: str, args: tuple[Any, ...]) -> Any:
@@ -161,11 +167,20 @@ class _Service:
 class SimulatedRecipient(Process):
     """A program that serves a role."""
 
-    def __init__(self, login: str, author: Callable[[Mood], Recipient], choices: random.Random, clock: Clock) -> None:
+    def __init__(
+        self, login: str, author: Callable[[Mood], Recipient], choices: random.Random, clock: Clock, call: Call
+    ) -> None:
         self.login = login
         self.mood = Mood()
         self.commits: list[Commit] = []
-        super().__init__(lambda: _Service(author(self.mood), choices, lambda: self.is_stopped, clock))
+        super().__init__(lambda: _Service(author(self.mood), choices, lambda: self.is_stopped, clock, call))
+
+    def kill(self) -> None:
+        jobs = self.served.jobs if isinstance(self.served, _Service) else None
+        for attempt_id in jobs.attempts if jobs is not None else ():
+            assert jobs is not None
+            jobs.forget(attempt_id)
+        super().kill()
 
     @property
     def api(self) -> RecipientApi:

@@ -19,16 +19,19 @@ class Variant:
         ordered: the logins of the roles that want order.
         own: whether the consumers stand for themselves.
         isolates: whether the bad items of some event types are parked alone.
+        bulk: whether workers take events of several items as a whole.
     """
 
     ordered: tuple[str, ...] = ("store_2",)
     own: bool = False
     isolates: bool = False
+    bulk: bool = False
 
     @classmethod
     def chosen(cls, choices: random.Random) -> "Variant":
         ordered = choices.choice((("store_2",), ("store_1", "store_2")))
-        return cls(ordered, own=choices.random() < 0.3, isolates=choices.random() < 0.5)
+        own, isolates = choices.random() < 0.3, choices.random() < 0.5
+        return cls(ordered, own, isolates, bulk=choices.random() < 0.5)
 
     def write(self, connection: sa.Connection) -> None:
         """Set a bus to this."""

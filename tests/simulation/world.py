@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tests.simulation.broker import SimulatedBroker
+from tests.simulation.bulk import BulkStamp, ReportLine
 from tests.simulation.emitters import Plan, Sent, SimulatedEmitter, unless_dead
 from tests.simulation.journal import Database
 from tests.simulation.loop import VirtualClock, VirtualLoop
@@ -67,9 +68,11 @@ class World:
         def author(mood: Mood) -> Recipient:
             if login in STORES:
                 return Store(self.choices, mood, self._recipients[login].commits, self.loop.time)
-            return Stamp(self.choices, mood)
+            return BulkStamp(self.choices, mood, self.database) if self.variant.bulk else Stamp(self.choices, mood)
 
-        return SimulatedRecipient(login, author, self.choices, self.clock)
+        role_id = next(role.id for role in self._catalog.roles.values() if role.login == login)
+        line = ReportLine(role_id, lambda: self.broker, self.choices, lambda: self._recipients[login].is_stopped)
+        return SimulatedRecipient(login, author, self.choices, self.clock, line.call)
 
     @property
     def logins(self) -> Sequence[str]:
