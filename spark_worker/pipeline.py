@@ -1,6 +1,8 @@
 """From the bytes of an event's items to the bytes that come of them: the same for large events and for small ones."""
 
 from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
@@ -14,6 +16,9 @@ from spark_worker.formats import Format
 from spark_worker.ordering import ordered
 from spark_worker.transforms import Context, Transform
 from xbus.recipient import Refusal
+
+TOLD_SECONDS = 10.0
+LOOK_SECONDS = 0.02
 
 MOST_NAMED = 1_000
 """How many items that don't fit the schema are named one by one."""
@@ -38,12 +43,24 @@ class Output:
         Raises:
             ItemsRefused: some did not; the first ones are named, with what is wrong with each.
         """
-        if self._counted is None or not (corrupt := self._counted.get["corrupt"]):
+        if self._counted is None or not (corrupt := self._number(self._counted)):
             return
         # Read again only now: as a rule there are none.
         found = self._parsed.where(sf.col(CORRUPT).isNotNull()).orderBy(INDEX).select(INDEX, CORRUPT, RAW)
         errors = [self._error(row[INDEX], row[CORRUPT], bytes(row[RAW])) for row in found.limit(MOST_NAMED).collect()]
         raise ItemsRefused(f"{corrupt} of the items do not fit the schema", errors)
+
+    def _number(self, counted: Observation) -> int:
+        """How many items did not fit, of those that were read."""
+        if "CollectMetrics" not in self.rows._jdf.queryExecution().executedPlan().toString():
+            return 0  # the transform makes nothing of the items, so none was read
+        jvm_side: Any = counted._jo
+        deadline = monotonic() + TOLD_SECONDS
+        while not jvm_side.future().isCompleted():  # Spark tells it beside the job, a moment later
+            if monotonic() > deadline:
+                return self._parsed.where(sf.col(CORRUPT).isNotNull()).count()
+            sleep(LOOK_SECONDS)
+        return int(counted.get.get("corrupt", 0))
 
     def _error(self, index: int | None, corrupt: str, data: bytes) -> ItemError:
         return ([] if index is None else [index], self._format.explain(data, corrupt))

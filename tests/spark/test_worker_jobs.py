@@ -217,6 +217,18 @@ def test_a_transform_may_take_items_that_do_not_fit(sqlite_url: str, make_jobs: 
     assert values(output) == [{"id": 0, "text": None}, {"id": None, "text": "no json"}]
 
 
+@pytest.mark.parametrize(
+    "transform",
+    [lambda items, context: context.spark.range(2), lambda items, context: items.where("false").select("id")],
+)
+def test_a_transform_need_not_look_at_its_items(sqlite_url: str, make_jobs: MakeJobs, transform: Transform) -> None:
+    put = put_event(sqlite_url, [item(0), b"no json"])
+
+    output = finished(sqlite_url, put, make_jobs(sqlite_url, transform).make(handover(put)))
+
+    assert values(output) in ([], [{"id": 0}, {"id": 1}])
+
+
 def failed(jobs: Jobs, put: Put) -> XbusError:
     with pytest.raises(Exception) as raised:  # noqa: PT011
         jobs.make(handover(put))
