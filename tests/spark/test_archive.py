@@ -2,12 +2,17 @@
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import uuid
-from datetime import UTC, datetime
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
@@ -16,6 +21,7 @@ from spark_worker.archive.command import on_spark
 from spark_worker.archive.reading import read_items
 from spark_worker.archive.run import begun
 from tests.support.journal import NOW, Scribe, add_small_bus, looking
+from tests.support.waiting import wait_until
 from xbus import model
 from xbus.broker.journal.archive_reading import archived_files
 from xbus.broker.journal.connection import reading
@@ -99,3 +105,48 @@ def test_the_commands(sqlite_url: str, tmp_path: Path) -> None:
     assert again.returncode == 1
     assert "is in the journal, not in an archive" in again.stderr
     assert xbus("restore", str(uuid.uuid4()), *where).returncode == 1
+
+
+def test_killed_in_the_midst_of_its_job(spark: SparkSession, sqlite_url: str, tmp_path: Path) -> None:
+    fill(sqlite_url)
+    config = tmp_path / "config.ini"
+    config.write_text(f"[database]\nsqlalchemy.dburi = {sqlite_url}\n[journal]\nkeep_settled_days = 0\n")
+    before = carried(spark, config)
+    assert sum(before.values()) == 3000
+
+    arguments = ["archive", "-c", str(config), "--before", "90d", "--to", str(tmp_path / "a"), "--master", "local[2]"]
+    command = [str(Path(sys.executable).with_name("xbus")), *arguments]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        noted = sa.select(sa.func.count()).select_from(model.archive_file)
+        wait_until(lambda: count(sqlite_url, noted) > 0, "a file is noted", timeout=300)
+        os.killpg(process.pid, signal.SIGKILL)
+
+    assert carried(spark, config) == before
+    clock, ids = LaterClock(), Ids()
+    with begun(sqlite_url, clock, ids) as run:
+        archiver = Archiver(sqlite_url, str(tmp_path / "a"), run, on_spark(spark, sqlite_url), clock, ids)
+        archiver.archive(datetime.now(UTC))
+
+    assert carried(spark, config) == before
+    assert count(sqlite_url, sa.select(sa.func.count()).select_from(model.segment)) == 0
+    files = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
+    assert sum(pq.ParquetFile(path).metadata.num_rows for path in files) == 3001
+
+
+class LaterClock(SystemClock):
+    """By so much that leases of now are over."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(minutes=1)
+
+
+def carried(spark: SparkSession, config: Path) -> dict[tuple[int, int, bytes], int]:
+    """How often the source has each flight: by position, index and item."""
+    reader = spark.read.format("xbus").option("config", str(config)).option("eventType", "flights")
+    rows = reader.load().select("position", "index", "data").collect()
+    return Counter((row["position"], row["index"], bytes(row["data"])) for row in rows)
+
+
+def count(url: str, statement: sa.Select[Any]) -> int:
+    with reading(url) as connection:
+        return int(connection.execute(statement).scalar_one())
