@@ -33,6 +33,7 @@ class Runner:
         self._patience = patience
         self._clock = clock
         self._threads = ThreadPoolExecutor(thread_name_prefix="job")
+        self._endings: set[asyncio.Future[None]] = set()
 
     async def run(self, tag: str, work: Callable[[], Answer], tell: Callable[[float], None]) -> Answer:
         """Have a job done.
@@ -51,10 +52,10 @@ class Runner:
             await self._watch(job, tag, tell)
             return job.result()
         except asyncio.CancelledError:
-            await self._end(job, tag)
+            await self._ended(job, tag)
             raise
         except Exception as error:
-            await self._end(job, tag)
+            await self._ended(job, tag)
             raise of_job(error) from error
 
     def close(self) -> None:
@@ -91,6 +92,13 @@ class Runner:
             return is_alive(self._session), executors(self._session) > 0, fraction(self._session, tag)
         except Exception:  # py4j: the JVM just went away; the next look tells so
             return is_alive(self._session), False, 0.0
+
+    async def _ended(self, job: "asyncio.Future[Answer]", tag: str) -> None:
+        """Wait for its end. Whoever does not care to wait may be cancelled once more: the job is ended all the same."""
+        ending = asyncio.ensure_future(self._end(job, tag))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        await asyncio.shield(ending)
 
     async def _end(self, job: "asyncio.Future[Answer]", tag: str) -> None:
         """Cancel until the job has ended: what it begins after a cancellation is not touched by that."""

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import psutil
 import pytest
 
 from tests.conftest import StartDaemon, StartProcess
@@ -35,6 +36,7 @@ def double(items, context):
 def slow(items, context):
     def wait(number):
         if not os.path.exists({gate!r}):
+            open({gate!r} + "." + str(os.getpid()), "w").close()
             time.sleep(0.05)
         return number
     return items.withColumn("id", sf.udf(wait, "int", useArrow=False)("id"))
@@ -103,6 +105,11 @@ async def registered(process: Process, times: int = 1) -> None:
     there = lambda: process.text.count("recipient_registered") >= times or not process.runs  # noqa: E731
     await eventually(there, "the worker is registered", SECONDS)
     assert process.runs, process.text
+
+
+def at_work(gate: Path) -> list[int]:
+    """The processes that have worked on items in the transform ``slow``."""
+    return [int(path.name.rpartition(".")[2]) for path in gate.parent.glob(f"{gate.name}.*")]
 
 
 def order(number: int) -> bytes:
@@ -184,6 +191,7 @@ async def test_a_job_goes_on_while_the_broker_starts_anew(
         await registered(worker)
         envelope_id = await emit(daemon, [order(number) for number in range(20_000)])
         await told(daemon, "%", "recipient", "list")
+        await eventually(lambda: at_work(gate), "items are worked on", SECONDS)
         daemon.kill()
         daemon.start()
         gate.touch()
@@ -203,13 +211,14 @@ async def test_the_job_of_an_envelope_that_is_dropped_is_ended(
     async with serving(daemon, "store_1", store):
         await registered(worker)
         dropped = await emit(daemon, [order(number) for number in range(20_000)])
+        await eventually(lambda: at_work(gate), "items are worked on", SECONDS)
         await told(daemon, "%", "recipient", "list")
     # Only a role that nobody serves can be detached.
     xbus(daemon, "recipient", "detach", "store_1", "--yes", "--reason", "a test")
-    await eventually(lambda: "output_cancelled" in worker.text, "the job was ended", SECONDS)
-    xbus(daemon, "recipient", "attach", "store_1", "--reason", "a test")
+    await eventually(lambda: "output_cancelled" in worker.text, "the worker gives it up", SECONDS)
+    await eventually(lambda: not any(map(psutil.pid_exists, at_work(gate))), "the job was ended", SECONDS)
+    xbus(daemon, "recipient", "attach", "store_1")
     async with serving(daemon, "store_1", store):
-        # The gate is shut still: were the job before not really ended, this one would not get its turn.
         after = await emit(daemon, [order(number) for number in range(60)])
         await eventually(lambda: after in store.committed, "the next one was delivered", SECONDS)
     assert dropped not in store.committed
@@ -225,7 +234,7 @@ async def test_another_worker_takes_over_from_one_that_was_killed(
     async with serving(daemon, "store_1", store):
         await registered(first)
         envelope_id = await emit(daemon, [order(number) for number in range(2_000)])
-        await told(daemon, "%", "recipient", "list")
+        await eventually(lambda: at_work(gate), "items are worked on", SECONDS)
         second = start_worker(daemon, "rules:slow", login="spark_2")
         await registered(second)
         first.kill()
@@ -273,3 +282,28 @@ async def test_on_a_cluster_it_leaves_the_bus_while_the_cluster_is_gone(
 
     assert store.committed[large] == store.committed[waiting] == doubled(300)
     assert store.committed[small] == doubled(20)
+
+
+@pytest.mark.cluster
+async def test_a_job_survives_an_executor_that_is_killed(
+    database_url: str,
+    start_daemon: StartDaemon,
+    start_worker: StartWorker,
+    spark_cluster: Cluster,
+    gate: Path,
+) -> None:
+    add_bus(database_url, GRAPH)
+    daemon = start_daemon(database_url)
+    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.cores.max=2")
+    worker = start_worker(daemon, "rules:slow", "--master", spark_cluster.url, *conf)
+    store = Keeps()
+    async with serving(daemon, "store_1", store):
+        await registered(worker)
+        envelope_id = await emit(daemon, [order(number) for number in range(2_000)])
+        await eventually(lambda: at_work(gate), "items are worked on", SECONDS)
+        spark_cluster.executors()[0].kill()
+        gate.touch()
+        await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
+
+    assert [value["id"] for _, value in store.committed[envelope_id]] == list(range(2_000))
+    assert daemon.log.count("output_begun") == 1

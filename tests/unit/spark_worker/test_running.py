@@ -81,6 +81,23 @@ async def test_a_job_that_is_not_wanted_is_cancelled_and_awaited(spark: Pretende
     assert set(spark.tags) == {"the tag"}
 
 
+async def test_it_is_ended_also_when_nobody_waits_for_that(spark: Pretended, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = asyncio.Event(), threading.Event()
+    job = asyncio.create_task(runner().run("the tag", lambda: ended.wait(20), lambda _: begun.set()))
+    await begun.wait()
+
+    for _ in range(2):
+        job.cancel()
+        await asyncio.sleep(0.05)
+    assert job.cancelled()
+
+    before = len(spark.tags)
+    async with asyncio.timeout(20):
+        while len(spark.tags) <= before:
+            await asyncio.sleep(0.01)
+    ended.set()
+
+
 async def test_what_it_raises_is_classed(spark: Pretended) -> None:
     def broken() -> None:
         raise ValueError("no such airline")
