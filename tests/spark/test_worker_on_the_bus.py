@@ -154,16 +154,10 @@ def xbus(daemon: Daemon, *arguments: str) -> str:
 
 
 async def told(daemon: Daemon, text: str, *arguments: str) -> None:
-    """Wait until a command of ``xbus`` prints a text."""
-    printed = ""
-
-    async def is_told() -> bool:
-        nonlocal printed
-        printed = await asyncio.to_thread(xbus, daemon, *arguments)
-        return text in printed
-
+    """Wait until a command of ``xbus`` prints a text; before that it may find nothing to print."""
+    command: list[str | Path] = [script("xbus"), *arguments, "-c", daemon.config]
     async with asyncio.timeout(SECONDS):
-        while not await is_told():
+        while text not in (await asyncio.to_thread(run, *command)).stdout:
             await asyncio.sleep(0.2)  # a turn between two looks; the time-out above is what fails
 
 
