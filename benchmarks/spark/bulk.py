@@ -15,7 +15,7 @@ from benchmarks.programs.running import running
 from benchmarks.spark.enriching import SCHEMA
 from tests.support import spark as support
 from tests.support.daemon import Daemon
-from tests.support.memory import peak_mib
+from tests.support.memory import peak_mib, resident_mib
 from tests.support.processes import Process, script
 from tests.support.waiting import wait_until
 from xbus import model
@@ -49,13 +49,15 @@ class BulkRun:
         seconds: from its hand-over to the worker until its output was ready.
         items: how many its output has.
         digest: the hash of them all, in their order.
-        broker_mib: the most memory that the broker has taken until then.
+        idle_mib: the broker's memory before a recipient came.
+        peak_mib: the most that it has taken until the end.
     """
 
     seconds: float
     items: int
     digest: str
-    broker_mib: float
+    idle_mib: float
+    peak_mib: float
 
 
 def transform(url: str, warm_items: int, items: int, master: str, settings: Sequence[str] = ()) -> BulkRun:
@@ -69,11 +71,12 @@ def transform(url: str, warm_items: int, items: int, master: str, settings: Sequ
     set_up(url, BUS)
     add_backlog(url, 1, warm_items)
     add_backlog(url, 1, items, after=1)
-    with running_bus(url, BUS) as daemon, spark_worker(daemon, master, settings) as worker:
-        with running("consumer", daemon.back):
+    with running_bus(url, BUS) as daemon:
+        idle = resident_mib(daemon.pid)
+        with spark_worker(daemon, master, settings) as worker, running("consumer", daemon.back):
             wait_until(lambda: _is_over(url, worker), "the output of the last event is ready", MOST_SECONDS)
-        broker_mib = peak_mib(daemon.pid)
-    return _measured(url, broker_mib)
+            peak = peak_mib(daemon.pid)
+    return BulkRun(*_measured(url), idle, peak)
 
 
 @contextmanager
@@ -117,7 +120,7 @@ def _is_over(url: str, worker: Process) -> bool:
     return len(attempts) > 1 and all(attempt.state == AttemptState.READY for attempt in attempts)
 
 
-def _measured(url: str, broker_mib: float) -> BulkRun:
+def _measured(url: str) -> tuple[float, int, str]:
     warm, measured = _attempts(url)
     began = max(measured.started_at, warm.ended_at)
     digest = hashlib.sha256()
@@ -125,4 +128,4 @@ def _measured(url: str, broker_mib: float) -> BulkRun:
         for part in cut_output(connection, measured.id, 1):
             for segment in reader.segments(part):
                 digest.update(segment.data)
-    return BulkRun((measured.ended_at - began).total_seconds(), measured.items, digest.hexdigest(), broker_mib)
+    return (measured.ended_at - began).total_seconds(), measured.items, digest.hexdigest()
