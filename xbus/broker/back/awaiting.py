@@ -9,6 +9,7 @@ from xbus.broker.back.attempts import Output
 from xbus.broker.back.failures import RecipientFailed
 from xbus.broker.back.isolating import Isolating
 from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.order import Order
 from xbus.broker.back.outcomes import Outcomes, Serving
 from xbus.broker.back.registry import Registry
 from xbus.broker.journal.catalog import Catalog, RoleEntry
@@ -37,6 +38,7 @@ class Awaiting:
         ledger: where their rows are moved.
         registry: who is there.
         outcomes: decides what becomes of those whose output can't be made.
+        order: which roles want order.
         isolating: which bad items are parked alone.
         catalog: the configuration as it is now.
     """
@@ -46,12 +48,14 @@ class Awaiting:
         ledger: Ledger,
         registry: Registry,
         outcomes: Outcomes,
+        order: Order,
         isolating: Isolating,
         catalog: Callable[[], Catalog],
     ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._outcomes = outcomes
+        self._order = order
         self._isolating = isolating
         self._catalog = catalog
         self._waiting: dict[tuple[int, UUID], _Waiting] = {}
@@ -92,11 +96,12 @@ class Awaiting:
     def wake(self, output: Output) -> None:
         """Let go on what waits for an output: it is ready, or others are to be asked."""
         for waiting in self._for(output):
-            self.let_go(waiting.row)
+            self.let_go(waiting.envelope, waiting.row)
 
-    def let_go(self, row: Delivery) -> None:
+    def let_go(self, envelope: LogEnvelope, row: Delivery) -> None:
         """Have a delivery that waits come again: what it still needs is found out then."""
-        self._ledger.move(row, fate.after_output(row))
+        # Whether its role wants order may have changed while it waited.
+        self._ledger.move(row, fate.after_output(self._order.keyed(row, envelope)))
         self.on_retry(row.role_id)
 
     async def failed(self, output: Output, failure: RecipientFailed) -> None:

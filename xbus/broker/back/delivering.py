@@ -121,7 +121,7 @@ class Delivering:
         self._under_way = UnderWay()
         isolating = Isolating(self._log, catalog)
         self._runs = Runs(self.ledger, supplies, muster, self._outcomes, self._order, isolating, self._under_way, tasks)
-        self._awaiting = Awaiting(self.ledger, registry, self._outcomes, isolating, catalog)
+        self._awaiting = Awaiting(self.ledger, registry, self._outcomes, self._order, isolating, catalog)
         self.ledger.on_move = self._moved
         attempts = Attempts(journal, self._log, clock, random, settings.bulk_lease)
         self.outputs = Outputs(

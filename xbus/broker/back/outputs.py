@@ -354,7 +354,7 @@ class Outputs:
         if building:
             self._awaiting.take_up(envelope, row, building)
         else:
-            self._awaiting.let_go(row)
+            self._awaiting.let_go(envelope, row)
 
     def stop(self) -> None:
         """Ask nobody any more; workers go on with what they have."""
