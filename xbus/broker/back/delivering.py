@@ -21,6 +21,7 @@ from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
 from xbus.broker.back.order import Order
 from xbus.broker.back.outcomes import Outcomes
+from xbus.broker.back.output_needs import OutputNeeds
 from xbus.broker.back.output_reports import OutputReports
 from xbus.broker.back.outputs import Outputs
 from xbus.broker.back.pace import Pace
@@ -136,7 +137,8 @@ class Delivering:
             catalog,
             settings.register_timeout,
         )
-        supplies.course_of = self.outputs.course
+        needs = OutputNeeds(attempts, self._log, slots, catalog)
+        supplies.course_of = needs.course
         self.reports = OutputReports(journal, attempts, self.outputs, self._output_ready)
         deliveries = Deliveries(
             self._log,
@@ -150,6 +152,7 @@ class Delivering:
             self._order,
             self._runs,
             self._under_way,
+            needs,
             self.outputs,
             self._awaiting,
             worker_grace=settings.worker_grace,
@@ -181,6 +184,7 @@ class Delivering:
         muster.on_behind = self.lanes.split
         self.lanes.on_caught_up = muster.caught_up
         registry.watch(probing)
+        registry.watch(needs)
         registry.watch(self.outputs)
         registry.watch(self.lanes)
         registry.watch(self._rows)

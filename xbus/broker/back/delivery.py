@@ -12,6 +12,7 @@ from xbus.broker.back.log import Log
 from xbus.broker.back.muster import Muster
 from xbus.broker.back.order import Order
 from xbus.broker.back.outcomes import Outcomes
+from xbus.broker.back.output_needs import OutputNeeds
 from xbus.broker.back.outputs import Outputs
 from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
@@ -41,7 +42,8 @@ class Deliveries:
         order: which envelopes have to wait for others of their ordering key.
         runs: begun here.
         under_way: what is being brought to whom.
-        outputs: what bulk workers make, which is to be ready before consumers are started for it.
+        needs: which outputs are to be ready before consumers are started.
+        outputs: has bulk workers make them.
         awaiting: the deliveries that wait for that.
         worker_grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
     """
@@ -59,6 +61,7 @@ class Deliveries:
         order: Order,
         runs: Runs,
         under_way: UnderWay,
+        needs: OutputNeeds,
         outputs: Outputs,
         awaiting: Awaiting,
         *,
@@ -75,6 +78,7 @@ class Deliveries:
         self._order = order
         self._runs = runs
         self._under_way = under_way
+        self._needs = needs
         self._outputs = outputs
         self._awaiting = awaiting
         self._worker_grace = worker_grace
@@ -94,7 +98,7 @@ class Deliveries:
         # All at once: the grace is for the envelope, not for each of its recipients.
         found = await asyncio.gather(*(self._missing_worker(envelope, recipient) for recipient in recipients))
         for recipient, missing in zip(recipients, found, strict=True):
-            lacking = await self._outputs.lacking(envelope, recipient.role.service) if missing is None else ()
+            lacking = await self._needs.lacking(envelope, recipient.role.service) if missing is None else ()
             if missing is None and not lacking:
                 going.append(recipient)
             elif self._is_due(recipient, envelope):
@@ -146,13 +150,13 @@ class Deliveries:
         """The worker services between an envelope's emitter and a recipient, but for those that have done their work or
         are at it."""
         wanted = {recipient.role.service}
-        plain = {event.graph_id for event in envelope.events if not self._outputs.is_known(event)}
+        plain = {event.graph_id for event in envelope.events if not self._needs.is_known(event)}
         services = {
             service for each in plain for service in (await self._log.graph(each)).leading_to(wanted).worker_services
         }
-        for event in filter(self._outputs.is_known, envelope.events):
+        for event in filter(self._needs.is_known, envelope.events):
             part = (await self._log.graph(event.graph_id)).leading_to(wanted)
-            services |= self._outputs.services(event, part)
+            services |= self._needs.services(event, part)
         return sorted(services)
 
     def _carry_on_holds(self, envelope: LogEnvelope) -> None:
@@ -184,7 +188,7 @@ class Deliveries:
         """
         was_held = row.state is DeliveryState.HELD
         supplies = self._supplies if was_held else await self._supplies_for(envelope, recipient)
-        lacking = await self._outputs.lacking(envelope, recipient.role.service, supplies.overlaid_events)
+        lacking = await self._needs.lacking(envelope, recipient.role.service, supplies.overlaid_events)
         if lacking:
             if self._may_get_by_row(recipient, envelope):
                 self._have_made(envelope, lacking, row, self._order.keyed(row, envelope))

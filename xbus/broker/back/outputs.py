@@ -2,26 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 from xbus.broker.back.attempts import Attempt, Attempts, Output
 from xbus.broker.back.awaiting import Awaiting
-from xbus.broker.back.course import Course, bulk_nodes
 from xbus.broker.back.failures import FailureClass, RecipientFailed, no_output, own_fault
 from xbus.broker.back.log import Log
+from xbus.broker.back.output_needs import worker_for
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
-from xbus.broker.back.slots import Absent, AnyOf, Slots, This
+from xbus.broker.back.slots import Absent, Slots, This
 from xbus.broker.journal.bulk_standing import read_awaiting
 from xbus.broker.journal.catalog import Catalog
 from xbus.broker.journal.log import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import Delivery
 from xbus.clock import Clock
-from xbus.graph import Graph, Node
+from xbus.graph import Graph
 from xbus.states import AttemptState
 
 log = logging.getLogger(__name__)
@@ -79,7 +78,6 @@ class Outputs:
         self._running: set[asyncio.Task[None]] = set()
         self._failing: set[Output] = set()
         self._unwanted: dict[Output, float] = {}
-        self._bulk: set[Recipient] = set()
 
     # -- who comes and goes ----------------------------------------------------------------------------------------
 
@@ -87,7 +85,6 @@ class Outputs:
         """A bulk worker goes on with what it makes; what it has forgotten is to be made anew."""
         if recipient.abilities.bulk_items is None or not recipient.role.worker:
             return
-        self._bulk.add(recipient)
         for attempt in self._attempts.building():
             if attempt.role_id != recipient.role.id:
                 continue
@@ -100,7 +97,6 @@ class Outputs:
 
     def left(self, recipient: Recipient) -> None:
         """It may come back and go on: what it makes is lost only when its lease is over."""
-        self._bulk.discard(recipient)
 
     def _is_forgotten(self, recipient: Recipient, attempt: Attempt) -> bool:
         told = recipient.abilities.bulk_attempts
@@ -117,66 +113,6 @@ class Outputs:
                 await attempt.over.wait()
             finally:
                 self._give_back(recipient)
-
-    # -- what deliveries need --------------------------------------------------------------------------------------
-
-    async def lacking(
-        self, envelope: LogEnvelope, service: str, overlaid: Collection[UUID] = ()
-    ) -> list[tuple[LogEvent, Output]]:
-        """The outputs that a consumer service needs of an envelope and that are not ready, as far as they can be made
-        now: those behind them are lacking as soon as they are ready.
-
-        Args:
-            overlaid: the events that it is to get otherwise than they were sent: they take the ordinary path.
-        """
-        found: list[tuple[LogEvent, Output]] = []
-        for event in envelope.events:
-            if event.event_id not in overlaid and self._may_be_bulk(event):
-                graph = await self._log.graph(event.graph_id)
-                part = graph.leading_to({service})
-                found += [(event, output) for output in self._lacking(event, graph) if output.node in part.nodes]
-        return found
-
-    def is_known(self, event: LogEvent) -> bool:
-        """Whether any output of an event is being made, or is there."""
-        return event.event_id in self._attempts
-
-    def _may_be_bulk(self, event: LogEvent) -> bool:
-        """Whether it is worth a look at its graph; of most events it is not."""
-        event_type = self._catalog().event_types.get(event.type_name)
-        if event_type is not None and event_type.immediate_reply:
-            return False
-        is_large = any(recipient.abilities.takes_whole(event.items) for recipient in self._bulk)
-        return is_large or self.is_known(event)
-
-    def _lacking(self, event: LogEvent, graph: Graph) -> list[Output]:
-        outputs = {
-            name: Output(event.event_id, event.graph_id, name)
-            for name in bulk_nodes(graph, lambda node: self._is_bulk(event, node))
-        }
-        return [
-            output
-            for name, output in outputs.items()
-            if not self._attempts.is_ready(output)
-            and all(self._attempts.is_ready(outputs[parent]) for parent in graph.parents(name))
-        ]
-
-    def _is_bulk(self, event: LogEvent, node: Node) -> bool:
-        known = self._attempts.get(Output(event.event_id, event.graph_id, node.name))
-        return known is not None or self._slots.is_present(_worker_for(event, node.service))
-
-    def course(self, event: LogEvent, graph: Graph) -> Course:
-        """What is left of a part of an event's graph behind the outputs that are ready."""
-        return self._behind(event, graph, AttemptState.READY)
-
-    def services(self, event: LogEvent, graph: Graph) -> frozenset[str]:
-        """The worker services of a part of an event's graph that are still to be asked: neither that whose output is
-        there, nor that which makes it."""
-        return self._behind(event, graph, AttemptState.READY, AttemptState.BUILDING).graph.worker_services
-
-    def _behind(self, event: LogEvent, graph: Graph, *states: AttemptState) -> Course:
-        known = [attempt for attempt in self._attempts.of_event(event) if attempt.state in states]
-        return Course.behind(graph, {attempt.output.node: attempt.id for attempt in known})
 
     def made_by(self, recipient: Recipient) -> list[Attempt]:
         """What a recipient makes just now."""
@@ -209,7 +145,7 @@ class Outputs:
     async def _make(self, envelope: LogEnvelope, event: LogEvent, output: Output) -> None:
         try:
             graph = await self._log.graph(output.graph_id)
-            (worker,) = await self._slots.take([_worker_for(event, graph.nodes[output.node].service)])
+            (worker,) = await self._slots.take([worker_for(event, graph.nodes[output.node].service)])
         except Absent:
             self._awaiting.wake(output)
             return
@@ -367,7 +303,3 @@ class Outputs:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
-
-
-def _worker_for(event: LogEvent, service: str) -> AnyOf:
-    return AnyOf(service, lambda recipient: recipient.abilities.takes_whole(event.items))
