@@ -34,7 +34,7 @@ def forward(spark: SparkSession, config: str, checkpoint: str) -> StreamingQuery
         .writeStream.format("xbus")
         .option("config", config)
         .option("eventType", "capitals")
-        .option("login", "capitals_emitter")
+        .option("login", "emitter_1")
         .option("password", "password")
         .option("checkpointLocation", checkpoint)
         .trigger(processingTime="1 second")
