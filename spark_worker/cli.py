@@ -17,8 +17,6 @@ from xbus.admin.program import config_option, exit_code, load_config
 from xbus.admin.secret import password_file_option, password_of
 from xbus.errors import ConfigurationError, XbusError
 
-log = logging.getLogger(__name__)
-
 EXIT_CODES = (
     "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
     "names with its cure, with 2 when the command line is wrong. A cluster that is away is waited for."
@@ -72,6 +70,7 @@ def main(
     try:
         config = load_config(config_path)
         logs.set_up(config.logging)
+        logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each connection
         chosen = Options(
             config=config,
             back_url=back_url or reachable(config.zmq.backsocket, "back"),

@@ -107,6 +107,16 @@ async def registered(process: Process, times: int = 1) -> None:
     assert process.runs, process.text
 
 
+@asynccontextmanager
+async def running(cluster: Cluster) -> AsyncIterator[None]:
+    """A cluster inside the block; recipients of this process are served while it starts and ends."""
+    await asyncio.to_thread(cluster.__enter__)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(cluster.kill)
+
+
 def at_work(gate: Path) -> list[int]:
     """The processes that have worked on items in the transform ``slow``."""
     return [int(path.name.rpartition(".")[2]) for path in gate.parent.glob(f"{gate.name}.*")]
@@ -262,7 +272,7 @@ async def test_on_a_cluster_it_leaves_the_bus_while_the_cluster_is_gone(
     worker = start_worker(daemon, "rules:double", "--master", cluster.url, *conf)
     store = Keeps()
     async with serving(daemon, "store_1", store):
-        with cluster:
+        async with running(cluster):
             await registered(worker)
             large = await emit(daemon, [order(number) for number in range(300)])
             small = await emit(daemon, [order(number) for number in range(20)])
@@ -270,7 +280,7 @@ async def test_on_a_cluster_it_leaves_the_bus_while_the_cluster_is_gone(
         await eventually(lambda: "cluster_gone" in worker.text, "it noticed", SECONDS)
         await told(daemon, "absent", "recipient", "list")
         waiting = await emit(daemon, [order(number) for number in range(300)])
-        with cluster:
+        async with running(cluster):
             await registered(worker, times=2)
             await eventually(lambda: waiting in store.committed, "what waited was delivered", SECONDS)
 
