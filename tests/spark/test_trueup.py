@@ -12,7 +12,10 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from spark_worker.trueup import command
+from tests.conftest import StartDaemon
+from tests.support.bus import PASSWORD
 from tests.support.journal import Scribe, add_small_bus, looking
+from tests.support.spark_log import SparkLog
 from xbus.admin.program import Program
 from xbus.broker.journal.journal import Journal
 
@@ -49,15 +52,17 @@ def config(sqlite_url: str, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def checksum(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checksum]:
+    run = on_session(spark, config, monkeypatch)
+    yield lambda *arguments: run("--type", "notes", *arguments)
+    spark.catalog.clearCache()
+
+
+def on_session(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch) -> Checksum:
+    """``xbus checksum`` with that configuration, on the session of the tests."""
     monkeypatch.setattr(command, "open_session", lambda *_: spark)
     monkeypatch.setattr(command, "close_session", lambda _: None)
     program = Program(commands={"checksum": command.checksum})
-
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(program, ["checksum", "-c", str(config), "--type", "notes", *arguments])
-
-    yield run
-    spark.catalog.clearCache()
+    return lambda *arguments: CliRunner().invoke(program, ["checksum", "-c", str(config), *arguments])
 
 
 def verdict(result: Result) -> dict[str, Any]:
@@ -109,40 +114,27 @@ def test_a_table(checksum: Checksum, tmp_path: Path) -> None:
     assert "name one by --table" in checksum(*where).output
 
 
-def test_what_is_missing_is_emitted(checksum: Checksum, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[str, bytes]] = []
-
-    class FakeEmitter:
-        """Notes what is sent; each of its parts is itself."""
-
-        def __init__(self, *_: str) -> None:
-            self.type = ""
-
-        def __enter__(self) -> "FakeEmitter":
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-        def envelope(self) -> "FakeEmitter":
-            return self
-
-        def event(self, type_name: str) -> "FakeEmitter":
-            self.type = type_name
-            return self
-
-        def send(self, item: bytes) -> None:
-            sent.append((self.type, item))
-
-    monkeypatch.setattr(command, "Emitter", FakeEmitter)
-    monkeypatch.setenv("XBUS_PASSWORD", "secret")
+def test_what_is_missing_is_emitted(
+    spark: SparkSession,
+    sqlite_url: str,
+    start_daemon: StartDaemon,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    SparkLog.prepare(sqlite_url)
+    log = SparkLog(start_daemon(sqlite_url), spark)
+    log.emit([json.dumps(row).encode() for row in ROWS[:8]])
     (tmp_path / "all.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    run = on_session(spark, log.daemon.config, monkeypatch)
+    monkeypatch.setenv("XBUS_PASSWORD", PASSWORD)
+    where = ("--type", "orders", "--against", str(tmp_path / "all.jsonl"), "--key", "id", "--json")
 
-    done = checksum("--against", str(tmp_path / "all.jsonl"), "--key", "id", "--emit-missing", "--login", "north")
+    assert verdict(run(*where))["missing"] == 2
+    first = verdict(run(*where, "--emit-missing", "--login", "emitter_1", "--url", log.daemon.front))
+    again = verdict(run(*where, "--emit-missing", "--login", "emitter_1", "--url", log.daemon.front))
 
-    assert done.exit_code == 0, done.output
-    assert sorted((type_name, json.loads(item)["id"]) for type_name, item in sent) == [("notes", 8), ("notes", 9)]
-    assert [json.loads(item) for _, item in sent] == [ROWS[json.loads(item)["id"]] for _, item in sent]
-    assert "per cent correct" in done.output
+    assert (first["missing"], first["emitted"]) == (2, 2)
+    assert (again["missing"], again["incorrect"], again["per_cent"], again["emitted"]) == (0, 0, 100.0, 0)
 
 
 @pytest.mark.parametrize(

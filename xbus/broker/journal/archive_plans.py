@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.archive_runs import WRITING
-from xbus.broker.journal.needed import FOR_ARCHIVE, Candidate, settled_among
+from xbus.broker.journal.needed import FOR_ARCHIVE, Candidate, owed_ranges, settled_among
 
 PAGE_ENVELOPES = 500
 """How many envelopes are looked at in one read."""
@@ -26,7 +26,7 @@ class Round:
         file_bytes: of the segments' data in one file, about; one event is never cut.
     """
 
-    envelopes: int = 5_000
+    envelopes: int = 2_000
     data_bytes: int = 512 * 1024 * 1024
     file_bytes: int = 64 * 1024 * 1024
 
@@ -74,14 +74,23 @@ def read_archivable(connection: sa.Connection, after: int, until: datetime, want
     Args:
         after: a position; what is taken lies above it.
     """
+    owed = owed_ranges(connection)
     taken: list[Candidate] = []
     while len(taken) < wanted.envelopes and sum(each.data_bytes or 0 for each in taken) < wanted.data_bytes:
-        page = _candidates(connection, after, until)
+        page = _candidates(connection, _behind(owed, after), until)
         if not page:
             break
         after = page[-1].position
         taken += settled_among(connection, page, FOR_ARCHIVE)
     return _events(connection, _fitting(taken, wanted))
+
+
+def _behind(owed: Sequence[tuple[int, int]], after: int) -> int:
+    """The end of what somebody is owed from ``after`` on; ``after`` itself where nobody is owed what comes next."""
+    for first, last in owed:
+        if first <= after + 1 <= last:
+            after = last
+    return after
 
 
 def _candidates(connection: sa.Connection, after: int, until: datetime) -> list[Candidate]:
