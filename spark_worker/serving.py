@@ -15,7 +15,7 @@ from spark_worker.formats import make_format
 from spark_worker.job import Jobs, Place
 from spark_worker.pipeline import Pipeline
 from spark_worker.running import Runner
-from spark_worker.session import close_session, executors, is_alive, is_local, master_of, open_session
+from spark_worker.session import close_session, executors, is_alive, is_local, master_of, may_have_none, open_session
 from spark_worker.transforms import Transform
 from spark_worker.worker import SparkWorker
 from xbus.config import Config
@@ -122,7 +122,7 @@ async def _watch(session: SparkSession, patience: float, leave: asyncio.Event) -
 
 def _is_there(session: SparkSession) -> bool:
     try:
-        return is_local(master_of(session)) or executors(session) > 0
+        return is_local(master_of(session)) or may_have_none(session) or executors(session) > 0
     except Exception:  # py4j's many: there is no JVM to ask
         return False
 

@@ -130,6 +130,11 @@ def executors(session: SparkSession) -> int:
     return known if is_local(master_of(session)) else known - 1
 
 
+def may_have_none(session: SparkSession) -> bool:
+    """Whether it is in order that an idle application has no executor: they come with the work."""
+    return session.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+
+
 def close_session(session: SparkSession) -> None:
     """End the application; nothing is raised where its JVM is gone already."""
     with suppress(Exception):
