@@ -16,6 +16,7 @@ from tests.support.daemon import Daemon, Options
 from tests.support.processes import Process, module
 from tests.support.showing import become
 from tests.support.waiting import eventually
+from xbus.recipient import Envelope
 
 EDITED = """
 [[event_type]]
@@ -27,6 +28,13 @@ service = "other"
 """It leads to another consumer, without a worker."""
 
 SHORT_LEASE: Options = {"back": {**SOON["back"], "bulk_lease": 1}, "supervision": SOON["supervision"]}
+
+
+class KeepsAgain(Keeps):
+    """What a crash left without an answer may come again, the same as before."""
+
+    def commit(self, envelope: Envelope) -> None:
+        assert self.committed.setdefault(envelope.id, envelope.state["items"]) == envelope.state["items"]
 
 
 def program(start_process: StartProcess, daemon: Daemon, login: str, gate: str) -> Process:
@@ -60,7 +68,7 @@ async def test_a_job_outlives_the_broker(end: str, database_url: str, start_daem
 async def test_the_broker_is_killed_again_and_again(database_url: str, start_daemon: StartDaemon) -> None:
     add_bus(database_url, {"numbers": {"first": ["second"], "second": ["store"], "store": []}})
     daemon = start_daemon(database_url, SHORT_LEASE)
-    keeps, first, second = Keeps(), Halves(database_url), Halves(database_url)
+    keeps, first, second = KeepsAgain(), Halves(database_url), Halves(database_url)
     async with (
         serving(daemon, "store_1", keeps),
         serving(daemon, "first_1", first),

@@ -131,7 +131,9 @@ class Run:
         await together(*(recipient.stop_envelope(self._envelope_id) for recipient in recipients))
 
     async def _deliver(self, event: LogEvent, settled: Callable[[Recipient], None], *, is_last: bool) -> None:
-        may_commit = is_last and not self._workers and not self._ahead and len(self._consumers) == 1
+        # A consumer that has lost an earlier event meanwhile must not commit the last one alone: it would pass for all.
+        is_all = is_last and not self._begun and not self._ahead
+        may_commit = is_all and not self._workers and len(self._consumers) == 1
         stream = await self._carry_out_event(event, may_commit=may_commit)
         for consumer in stream.committed if stream is not None else ():
             self._note_committed(consumer, settled)
