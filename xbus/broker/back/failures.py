@@ -46,6 +46,9 @@ LEAVING_CODES = ("recipient_stopping", "connection_superseded")
 
 ABSENT_CODES = (*LEAVING_CODES, "envelope_stopped")
 
+FORGOTTEN_CODES = ("envelope_unknown", "event_unknown")
+"""Answers of a recipient that has lost what it was given before, as by a restart: that is no word about the content."""
+
 
 @dataclass(frozen=True, slots=True)
 class ItemError:
@@ -129,7 +132,8 @@ class RecipientFailed(Exception):
 def failure_of_call(role_id: int, verb: str, event_id: UUID | None, error: XbusError) -> RecipientFailed:
     """A failure from what the call raised."""
     failure_class = FailureClass.TRANSIENT
-    if isinstance(error, Refused) or error.code == BAD_ANSWER:
+    is_refused = isinstance(error, Refused) and error.code not in FORGOTTEN_CODES
+    if is_refused or error.code == BAD_ANSWER:
         failure_class = FailureClass.PERMANENT
     elif error.code in ABSENT_CODES:
         failure_class = FailureClass.ABSENT
