@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from spark_worker.archive.reading import read_items
 from spark_worker.source.arrow import arrow_batches
 from spark_worker.source.journal import Log
 from spark_worker.source.options import BatchOptions
@@ -53,5 +52,8 @@ def read_batches(wanted: Wanted | None, schema: pa.Schema) -> Iterator[pa.Record
 
 
 def _archived(file: ArchivedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    # Each process that plans or reads begins with its imports: what reads Parquet is seldom needed.
+    from spark_worker.archive.reading import read_items
+
     for batch in read_items(file, schema.names):
         yield pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
