@@ -7,11 +7,9 @@ from spark_worker.options import Options
 from spark_worker.source.columns import COLUMNS, parse_columns
 from spark_worker.source.places import End, Place, parse_place
 
-KNOWN = (
-    *("config", "eventType", "columns", "partitions", "failOnDataLoss", "retrySeconds"),
-    *("from", "to"),
-    *("startingPosition", "maxItemsPerTrigger"),
-)
+COMMON = ("config", "eventType", "columns", "partitions", "failOnDataLoss", "retrySeconds")
+OF_BATCH = (*COMMON, "from", "to")
+OF_STREAM = (*COMMON, "startingPosition", "maxItemsPerTrigger")
 
 RETRY_SECONDS = 60.0
 
@@ -73,7 +71,7 @@ def batch_options(given: Mapping[str, str], columns: tuple[str, ...]) -> BatchOp
     Raises:
         ConfigurationError: an option is missing, unknown or can't be used.
     """
-    options = _checked(given)
+    options = _checked(given, OF_BATCH)
     return BatchOptions(
         *_common(options, columns, fail_on_data_loss=False),
         begin=parse_place("from", options.text("from", End.EARLIEST)),
@@ -91,7 +89,7 @@ def stream_options(given: Mapping[str, str], columns: tuple[str, ...]) -> Stream
     Raises:
         ConfigurationError: an option is missing, unknown or can't be used.
     """
-    options = _checked(given)
+    options = _checked(given, OF_STREAM)
     return StreamOptions(
         *_common(options, columns, fail_on_data_loss=True),
         start=parse_place("startingPosition", options.text("startingPosition", End.EARLIEST)),
@@ -109,9 +107,9 @@ def chosen_columns(given: Mapping[str, str]) -> tuple[str, ...]:
     return parse_columns(text) if text else tuple(COLUMNS)
 
 
-def _checked(given: Mapping[str, str]) -> Options:
+def _checked(given: Mapping[str, str], known: tuple[str, ...]) -> Options:
     options = Options(given)
-    options.refuse_others(KNOWN)
+    options.refuse_others(known)
     return options
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from spark_worker.patience import Patience
-from xbus.broker.journal.archive_reading import ArchivedFile
+from spark_worker.patience import Patience, insist
+from xbus.broker.journal.archive_reading import ArchivedFile, archived_files
 from xbus.broker.journal.bulk_reading import LoggedSegment, open_reader
+from xbus.broker.journal.connection import reading
 from xbus.broker.journal.log_planning import LogRange
 from xbus.broker.journal.ranges import GONE
 from xbus.errors import JournalError, JournalUnavailable
@@ -34,7 +35,8 @@ def read_range(wanted: Wanted, part: LogRange) -> Iterator[LoggedSegment]:
     """The segments of a range of the journal, in their order.
 
     Raises:
-        JournalError: something was removed while it was read (``segments_gone``).
+        JournalError: something was removed, or moved into the archive or out of it, while it was read
+            (``segments_gone``).
         JournalUnavailable: the database was away for too long.
     """
 
@@ -46,12 +48,34 @@ def read_range(wanted: Wanted, part: LogRange) -> Iterator[LoggedSegment]:
     for segment in resuming(part, attempt, Patience(wanted.retry_seconds), wanted.fail_on_data_loss):
         items += segment.items
         yield segment
-    if wanted.fail_on_data_loss and items != part.items:
+    if items != part.items:
+        _check_difference(wanted, part, items)
+
+
+def _check_difference(wanted: Wanted, part: LogRange, items: int) -> None:
+    """What was removed may be left out where that is wanted; what only lies elsewhere by now may not."""
+    if items > part.items:
+        raise JournalError(
+            f"{items - part.items} items above position {part.after} were restored while they were read",
+            "read again: they would be there twice",
+            code=GONE,
+        )
+    if wanted.fail_on_data_loss or _is_archived(wanted, part):
         raise JournalError(
             f"{part.items - items} items above position {part.after} were removed while they were read",
             "read again, what was archived meanwhile is found there; failOnDataLoss = false leaves out what is gone",
             code=GONE,
         )
+
+
+def _is_archived(wanted: Wanted, part: LogRange) -> bool:
+    """Whether something of a range is in the archive."""
+
+    def question() -> bool:
+        with reading(wanted.url) as connection:
+            return bool(archived_files(connection, part.type_id, part.after, part.until))
+
+    return insist(Patience(wanted.retry_seconds), question)
 
 
 def resuming(

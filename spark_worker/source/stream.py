@@ -10,9 +10,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from spark_worker.source.batch import read_batches
-from spark_worker.source.journal import Log
+from spark_worker.source.journal import REMOVED, Log
 from spark_worker.source.options import StreamOptions
 from spark_worker.source.progress import Progress
+from xbus.errors import JournalError
 
 Offset: TypeAlias = dict[str, int]
 """How far a query has come, as Spark keeps it in its checkpoint. ``position``: everything up to it has been read;
@@ -55,10 +56,33 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._log.head()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Where the next micro-batch ends; ``start`` where there is nothing to read."""
+        """Where the next micro-batch ends; ``start`` where there is nothing to read.
+
+        Raises:
+            JournalError: the log ends before what was read of it (``data_removed``).
+        """
+        after = start["position"]
         until = self._log.head() if self._target is None else self._target
+        if until < max(after, start["since"]):
+            self._check_end(after, start["since"])
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return offset(self._progress.next_end(start["position"], until, most), start["since"])
+        end = self._progress.next_end(after, until, most)
+        if end == after and self._target is not None:
+            # Each run passes all that is there: what it left the next might find removed, and take it for a loss.
+            end = max(after, until)
+        return offset(end, start["since"])
+
+    def _check_end(self, after: int, since: int) -> None:
+        """What is sealed at positions that a query has passed it would never read."""
+        head = self._log.head()
+        begins_later = self._options.start == after + 1
+        if self._options.fail_on_data_loss and (head < since or (head < after and not begins_later)):
+            raise JournalError(
+                f"the query has read up to position {max(after, since)}, and the log ends at {head}: "
+                "it is another one, or an older copy",
+                "begin anew with another checkpointLocation",
+                code=REMOVED,
+            )
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The parts of a micro-batch, which are read side by side."""

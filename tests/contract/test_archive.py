@@ -18,18 +18,22 @@ from spark_worker.archive.archiver import Archiver, Report
 from spark_worker.archive.copying import CopyFailed, copy_file, read_segments
 from spark_worker.archive.restoring import restore
 from spark_worker.archive.run import begun
+from spark_worker.source.journal import Log
+from spark_worker.source.options import SourceOptions
+from spark_worker.source.reading import Wanted, read_range
 from tests.support.attempts import event_of, make_output
 from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe, add_small_bus, looking
 from xbus import model
 from xbus.broker.journal.archive_plans import FilePlan, Round
-from xbus.broker.journal.archive_reading import archived_files, read_whereabouts
+from xbus.broker.journal.archive_reading import ArchivedFile, archived_files, read_whereabouts
 from xbus.broker.journal.archive_segments import FileWritten
 from xbus.broker.journal.connection import reading
 from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import read_log
-from xbus.broker.journal.log_planning import read_type_id
+from xbus.broker.journal.log_planning import LogRange, read_type_id
+from xbus.broker.journal.ranges import GONE
 from xbus.broker.journal.retention import Step, prune_settled, read_stored_bytes
 from xbus.broker.journal.statements.repeating import repeat
 from xbus.broker.journal.writes import Progress, Receipt
@@ -206,6 +210,50 @@ def test_what_was_restored_is_the_same_to_the_last_byte(bus: Bus) -> None:
         assert [len(envelope.events) for envelope in read_log(connection, 0, 100)] == [3, 3, 3, 3, 3, 1, 3, 1]
         types = connection.execute(sa.select(model.event_type.c.id)).scalars().all()
         assert [archived_files(connection, type_id, 0, 100) for type_id in types] == [[]] * len(types)
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_a_reader_in_whose_midst_something_is_archived_says_so(bus: Bus, fail_on_data_loss: bool) -> None:
+    [wanted] = plan(bus, fail_on_data_loss)
+    bus.archive()
+    with pytest.raises(JournalError, match="22 items above position 2 were removed") as caught:
+        read_part(wanted)
+    assert caught.value.code == GONE
+    [again] = plan(bus, fail_on_data_loss)
+    assert isinstance(again.part, ArchivedFile)
+
+
+def test_a_reader_in_whose_midst_something_is_restored_does_not_give_it_twice(bus: Bus) -> None:
+    bus.archive()
+    bus.restore(envelope_at(bus, 2))
+    bus.restore(envelope_at(bus, 4))
+    archived, wanted = plan(bus, False, after=1, until=4)
+    assert isinstance(archived.part, ArchivedFile)
+    assert archived.part.positions == (3,)
+    assert read_part(wanted) == wanted.part.items
+    bus.restore(envelope_at(bus, 3))
+    with pytest.raises(JournalError, match="22 items above position 1 were restored") as caught:
+        read_part(wanted)
+    assert caught.value.code == GONE
+
+
+def envelope_at(bus: Bus, position: int) -> uuid.UUID:
+    wanted = sa.select(model.envelope.c.id).where(model.envelope.c.position == position)
+    with reading(bus.url) as connection:
+        found: uuid.UUID = connection.execute(wanted).scalar_one()
+        return found
+
+
+def plan(bus: Bus, fail_on_data_loss: bool, after: int = 2, until: int = 3) -> list[Wanted]:
+    """The parts in which the notes of some positions are read."""
+    options = SourceOptions(bus.url, "notes", ("data",), 1, 60.0, fail_on_data_loss)
+    return Log(options).plan(after, until, 1)
+
+
+def read_part(wanted: Wanted) -> int:
+    """How many items a part of the journal gives."""
+    assert isinstance(wanted.part, LogRange)
+    return sum(segment.items for segment in read_range(wanted, wanted.part))
 
 
 def test_a_repeat_brings_what_it_repeats(bus: Bus) -> None:

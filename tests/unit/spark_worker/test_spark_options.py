@@ -81,6 +81,14 @@ def test_bad_options_are_told(config: str, given: dict[str, str], cause: str) ->
         stream_options({"config": config, "eventType": "orders", **given}, ALL)
 
 
+def test_an_option_of_the_other_reader_is_not_passed_over(config: str) -> None:
+    given = {"config": config, "eventType": "orders"}
+    with pytest.raises(ConfigurationError, match="there is no option startingposition"):
+        batch_options({**given, "startingPosition": "7"}, ALL)
+    with pytest.raises(ConfigurationError, match="there is no option from"):
+        stream_options({**given, "from": "7"}, ALL)
+
+
 def test_columns_come_as_they_are_named() -> None:
     assert chosen_columns({"columns": "data, position"}) == ("data", "position")
     assert chosen_columns({}) == ALL
