@@ -14,6 +14,8 @@ import sqlalchemy as sa
 from tests.support.attempts import adopt, begin, end, event_of, make_output, write_part
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal import adoption, side_files
+from xbus.broker.journal.binary_copy import END, HEADER, pack_row, read_row
+from xbus.broker.journal.bulk_cleaning import find_stray_files
 from xbus.broker.journal.bulk_outputs import BEGINNING, check_output, read_attempt, read_attempts, read_output
 from xbus.broker.journal.bulk_writing import NOT_BUILDING, PartSummary, open_part, output_hash
 from xbus.broker.journal.journal import Journal
@@ -261,6 +263,43 @@ async def test_a_damaged_side_file_is_told(shared_url: str, shared_journal: Jour
     with pytest.raises(JournalError, match="broken off"):
         await adopt(shared_journal, attempt_id)
     assert await items_of(shared_journal, attempt_id) == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("field", "value"), [(0, b"short"), (3, b""), (4, None), (6, b"short")])
+async def test_a_side_file_of_other_rows_is_told(
+    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, field: int, value: bytes | None
+) -> None:
+    folder = side_folder(shared_url)
+    assert folder is not None
+    await write(shared_url, attempt_id, [[b"a"]])
+    path = side_files.path_of(folder, attempt_id, 0)
+    with path.open("rb") as file:
+        file.seek(len(HEADER))
+        fields = read_row(file)
+    assert fields is not None
+    fields[field] = value
+    path.write_bytes(b"".join([HEADER, *pack_row(fields), END]))
+    with pytest.raises(JournalError, match="broken off"):
+        await adopt(shared_journal, attempt_id)
+    assert await items_of(shared_journal, attempt_id) == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_side_files_that_the_broker_may_not_see_are_told(
+    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID
+) -> None:
+    folder = side_folder(shared_url)
+    assert folder is not None
+    folder.mkdir()
+    (folder / str(attempt_id)).write_text("no folder")
+    with pytest.raises(JournalUnavailable, match="side file"):
+        await adopt(shared_journal, attempt_id)
+    (folder / str(attempt_id)).unlink()
+    folder.rmdir()
+    folder.write_text("no folder")
+    with pytest.raises(JournalUnavailable, match="side file"):
+        await shared_journal.read(find_stray_files)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

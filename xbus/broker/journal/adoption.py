@@ -3,9 +3,9 @@
 It may be broken off and begun again at any step: what is there already tells where it goes on.
 """
 
+import struct
 from contextlib import closing
 from pathlib import Path
-from struct import Struct
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -23,8 +23,8 @@ STEP_BYTES = 4 * 1024 * 1024
 STEP_ROWS = 2_000
 
 _INSERT = f"INSERT INTO bulk_segment ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-_INTEGER = Struct("!i")
-_BIG_INTEGER = Struct("!q")
+_INTEGER = struct.Struct("!i")
+_BIG_INTEGER = struct.Struct("!q")
 
 
 class Adoption:
@@ -109,17 +109,14 @@ class Adoption:
         return True
 
     def _row(self, fields: list[bytes | None], part: int, number: int) -> tuple[object, ...]:
-        if len(fields) != len(COLUMNS) or None in fields[:-1]:
+        place = [self._attempt_id.bytes, _INTEGER.pack(part), _INTEGER.pack(number)]
+        if len(fields) != len(COLUMNS) or fields[:3] != place:
             raise broken_off()
-        attempt_id, in_part, in_place, items, data, digest, first_index, sources = fields
-        assert attempt_id
-        assert items
-        assert first_index
-        if (
-            UUID(bytes=attempt_id) != self._attempt_id
-            or in_part != _INTEGER.pack(part)
-            or in_place != _INTEGER.pack(number)
-        ):
+        items, data, digest, first_index, sources = fields[3:]
+        if data is None or digest is None or items is None or first_index is None:
             raise broken_off()
-        count, first = _INTEGER.unpack(items)[0], _BIG_INTEGER.unpack(first_index)[0]
+        try:
+            count, first = _INTEGER.unpack(items)[0], _BIG_INTEGER.unpack(first_index)[0]
+        except struct.error:
+            raise broken_off() from None
         return (self._attempt_id.hex, part, number, count, data, digest, first, sources)

@@ -35,11 +35,12 @@ def path_of(folder: Path, attempt_id: UUID, part: int) -> Path:
 
 
 def parts_of(folder: Path, attempt_id: UUID) -> list[int]:
-    """The parts of an attempt that are there, in order."""
-    try:
-        names = os.listdir(folder / str(attempt_id))
-    except FileNotFoundError:
-        return []
+    """The parts of an attempt that are there, in order.
+
+    Raises:
+        JournalUnavailable: the folder can't be read.
+    """
+    names = _names_in(folder / str(attempt_id))
     stems = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 
@@ -94,12 +95,22 @@ def _sync_folder(folder: Path) -> None:
 
 
 def attempts_with_files(folder: Path) -> list[UUID]:
-    """The attempts that left files, whatever became of them."""
-    try:
-        found = [parse_uuid(name) for name in os.listdir(folder)]
-    except FileNotFoundError:
-        return []
+    """The attempts that left files, whatever became of them.
+
+    Raises:
+        JournalUnavailable: the folder can't be read.
+    """
+    found = [parse_uuid(name) for name in _names_in(folder)]
     return [attempt_id for attempt_id in found if attempt_id is not None]
+
+
+def _names_in(folder: Path) -> list[str]:
+    """What there is in a folder; nothing where that is not there."""
+    with disk_errors():
+        try:
+            return os.listdir(folder)
+        except FileNotFoundError:
+            return []
 
 
 def remove(folder: Path, attempt_id: UUID) -> None:
