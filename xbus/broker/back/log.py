@@ -8,7 +8,7 @@ from uuid import UUID
 
 import xbus.broker.journal.catalog as catalog
 from xbus.broker.back.batch import Batch, join_small
-from xbus.broker.journal.bulk_outputs import BEGINNING, read_output
+from xbus.broker.journal.bulk_outputs import BEGINNING, read_attempt, read_output
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import LogEnvelope, LogEvent, read_at, read_head, read_log, read_segments
 from xbus.errors import JournalError, JournalUnavailable
@@ -108,9 +108,18 @@ class Log:
             index = segments[-1].first_index + segments[-1].items
 
     async def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
-        """What an attempt of a bulk worker made, in the order of its segments."""
+        """What an attempt of a bulk worker made, in the order of its segments.
+
+        Raises:
+            JournalError: some of it was removed, as by an archive: what is left must not pass for the whole.
+        """
         after = BEGINNING
+        items = 0
         while segments := await self.read(read_output, attempt_id, after, PAGE_BYTES):
             for segment in segments:
                 yield Batch.of_output(segment)
+                items += segment.items
             after = segments[-1].place
+        attempt = await self.read(read_attempt, attempt_id)
+        if attempt is None or attempt.items != items:
+            raise JournalError(f"the output of attempt {attempt_id} misses items: {items} are there")
