@@ -86,7 +86,8 @@ class Outputs:
         if recipient.abilities.bulk_items is None or not recipient.role.worker:
             return
         for attempt in self._attempts.building():
-            if attempt.role_id != recipient.role.id:
+            # One that was said to be ready is its worker's no longer: only what is found there counts.
+            if attempt.role_id != recipient.role.id or attempt.report is not None:
                 continue
             if self._is_forgotten(recipient, attempt):
                 cause = "its worker has started anew and does not make it any more"
@@ -133,7 +134,8 @@ class Outputs:
 
     def _made(self, output: Output, task: "asyncio.Task[None]") -> None:
         """Nobody sees to an output any more; who has come to wait for it meanwhile is looked at anew."""
-        del self._making[output]
+        if self._making.get(output) is task:
+            del self._making[output]
         if not task.cancelled():
             self._look_again(output)
 
@@ -251,20 +253,29 @@ class Outputs:
                 await self._attempts.forget_removed()
 
     async def _break_off_unwanted(self, now: float) -> None:
-        building = {attempt.output: attempt for attempt in self._attempts.building() if attempt.report is None}
+        building = [attempt.output for attempt in self._attempts.building() if attempt.report is None]
         unwanted = [output for output in {*building, *self._making} if not self._awaiting.is_wanted(output)]
         self._unwanted = {output: self._unwanted.get(output, now) for output in unwanted}
-        for output, since in self._unwanted.items():
-            if now - since < UNWANTED_SECONDS:
+        for output in [output for output, since in self._unwanted.items() if now - since >= UNWANTED_SECONDS]:
+            # Ending another one may have taken a while: it may be wanted, ready or over by now.
+            if self._awaiting.is_wanted(output):
                 continue
-            if output in building:
-                attempt = building[output]
-                log.info("output not wanted", extra={"action": "output_unwanted", "attempt_id": attempt.id})
-                cause = "nobody is owed it any more"
-                await self._attempts.end(attempt, AttemptState.ABANDONED, code="unwanted", cause=cause)
-                self._break_off(attempt)
-            elif self._attempts.get(output) is None:
-                self._making[output].cancel()
+            attempt = self._attempts.get(output)
+            if attempt is None:
+                # Who comes to wait for it from now on has it made anew.
+                making = self._making.pop(output, None)
+                if making is not None:
+                    making.cancel()
+            elif attempt.is_building and attempt.report is None:
+                await self._give_up(attempt)
+
+    async def _give_up(self, attempt: Attempt) -> None:
+        """Break off what nobody wants; who comes to wait for it just then has it made anew."""
+        log.info("output not wanted", extra={"action": "output_unwanted", "attempt_id": attempt.id})
+        cause = "nobody is owed it any more"
+        await self._attempts.end(attempt, AttemptState.ABANDONED, code="unwanted", cause=cause)
+        self._break_off(attempt)
+        self._look_again(attempt.output)
 
     # -- starting and stopping -------------------------------------------------------------------------------------
 

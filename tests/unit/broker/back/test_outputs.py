@@ -1,5 +1,6 @@
 """Outputs of bulk workers, in the back over a journal in memory: asked for, waited for, and what becomes of them."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -15,7 +16,9 @@ from xbus import model
 from xbus.broker.back import lanes, outputs
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.recipient import Abilities
+from xbus.broker.journal.bulk_outputs import check_output
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import EndAttempt, Write
 from xbus.errors import Failed, Refused
 from xbus.rpc.codec import pack_items
 
@@ -298,6 +301,83 @@ async def test_what_nobody_waits_for_is_broken_off(journal: Journal) -> None:
         broker.pass_time(4)
         await broker.until(lambda: "xbus.stop_output" in broker.script.verbs("names_1"))
         assert not broker.back.reports.renew(role_id(broker), attempt_id, 0.5)
+
+
+async def test_who_comes_to_wait_while_it_is_broken_off_has_it_made_anew(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1", BULK)
+        await broker.register("store_1")
+        await broker.put(*LARGE, type_name="flights")
+        await asked(broker)
+        await broker.until_rows({"store_1": ("waiting", 0, "output_not_ready")})
+    async with running(journal) as broker:
+        await broker.register("names_1", BULK)
+        await broker.register("store_1")
+        awaiting, attempts = broker.back._delivering._awaiting, broker.back.outputs._attempts
+        waiting, write = dict(awaiting._waiting), attempts._write
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def slow(what: Write) -> Any:
+            if isinstance(what, EndAttempt):
+                begun.set()
+                await may_end.wait()
+            return await write(what)
+
+        monkeypatch.setattr(attempts, "_write", slow)
+        awaiting.retain([])
+        await broker.until(lambda: broker.back.outputs._unwanted)
+        broker.pass_time(4)
+        await broker.until(begun.is_set)
+        awaiting._waiting.update(waiting)
+        may_end.set()
+        assert await ready(broker, await asked(broker), [b"A"])
+        await broker.until(lambda: broker.items("store_1") == [b"A"])
+
+
+async def test_what_was_said_to_be_ready_is_not_lost_with_its_worker(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1", BULK)
+        await broker.register("store_1")
+        await broker.put(*LARGE, type_name="flights")
+        attempt_id = await asked(broker)
+        await broker.until_rows({"store_1": ("waiting", 0, "output_not_ready")})
+        read = journal.read
+        begun, may_check = asyncio.Event(), asyncio.Event()
+
+        async def slow(statement: Any, *args: Any) -> Any:
+            if statement is check_output:
+                begun.set()
+                await may_check.wait()
+            return await read(statement, *args)
+
+        monkeypatch.setattr(journal, "read", slow)
+        report = asyncio.create_task(ready(broker, attempt_id, [b"A"]))
+        await begun.wait()
+        await broker.leave("names_1")
+        broker.pass_time(20)
+        anew = Abilities(batches=True, envelopes=1, bulk_items=3, bulk_attempts=frozenset())
+        await broker.register("names_1", anew)
+        may_check.set()
+        assert await report
+        await broker.until(lambda: broker.items("store_1") == [b"A"])
+
+
+async def test_what_is_left_of_an_output_does_not_pass_for_the_whole(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("names_1", BULK)
+        await broker.register("store_1")
+        await broker.put(*LARGE, type_name="flights")
+        assert await ready(broker, await asked(broker), [b"A"])
+        await broker.until(lambda: broker.items("store_1") == [b"A"])
+        await broker.until_rows({})
+        await journal.run(lambda connection: connection.execute(sa.delete(model.bulk_segment)) and None)
+        await broker.register("store_2")
+        await broker.until_rows({"store_2": ("parked", 1, "internal_error")})
+    assert "end_envelope" not in broker.script.verbs("store_2")
 
 
 async def test_a_worker_makes_as_much_at_once_as_it_has_slots(journal: Journal) -> None:
