@@ -87,6 +87,8 @@ class Attempts:
         self._clock = clock
         self._random = random
         self._by_id: dict[UUID, Attempt] = {}
+        # Those that are ready become many over the years, and these are looked at every second.
+        self._building: dict[UUID, Attempt] = {}
         self._of_event: defaultdict[UUID, dict[Output, Attempt]] = defaultdict(dict)
 
     async def load(self) -> None:
@@ -123,7 +125,7 @@ class Attempts:
 
     def building(self) -> list[Attempt]:
         """Those that are being made."""
-        return [attempt for attempt in self._by_id.values() if attempt.is_building]
+        return [attempt for attempt in self._building.values() if attempt.is_building]
 
     def is_ready(self, output: Output) -> bool:
         """Whether an output is there."""
@@ -199,6 +201,7 @@ class Attempts:
             attempt.is_ending = False
         attempt.state = state if was_building else AttemptState.ABANDONED
         attempt.items = items
+        self._building.pop(attempt.id, None)
         if attempt.state is not AttemptState.READY:
             self._drop(attempt)
         attempt.over.set()
@@ -223,6 +226,8 @@ class Attempts:
 
     def _add(self, attempt: Attempt) -> None:
         self._by_id[attempt.id] = attempt
+        if attempt.state is AttemptState.BUILDING:
+            self._building[attempt.id] = attempt
         self._of_event[attempt.output.event_id][attempt.output] = attempt
 
     def _drop(self, attempt: Attempt) -> None:
