@@ -71,7 +71,8 @@ class SparkWorker(BulkWorker):
         job = self._run(f"xbus-event-{uuid4()}", lambda: self._jobs.answer(spool, *ids, event.type_name), tell)
         table = await _unless_stopped(asyncio.create_task(job), event.envelope)
         spool.remove()
-        return items_of(table, spool.several)
+        # Heartbeats go on meanwhile.
+        return await asyncio.to_thread(items_of, table, spool.several)
 
     def commit(self, envelope: Envelope) -> None:
         """Nothing is left to do but to tidy up."""
