@@ -16,7 +16,7 @@ from xbus.broker.journal.archive_runs import Leftover
 from xbus.broker.journal.archive_segments import FileWritten
 from xbus.broker.journal.connection import Connection, reading
 from xbus.clock import Clock
-from xbus.errors import JournalError
+from xbus.errors import JournalError, XbusError
 from xbus.ids import Ids
 
 PAUSE_SECONDS = 0.02
@@ -155,7 +155,7 @@ class Archiver:
     def _give_up(self, plans: Sequence[FilePlan]) -> None:
         try:
             self._run.discard([Leftover(plan.file_id, plan.location) for plan in plans])
-        except (OSError, JournalError):
+        except (OSError, XbusError):
             # They stay noted: the next run removes them.
             return
 

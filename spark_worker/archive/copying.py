@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_worker.archive import storage
-from spark_worker.archive.reading import may_hold
+from spark_worker.archive.reading import may_hold, opened
 from spark_worker.archive.rows import SCHEMA, SEGMENT_COLUMNS, rebuilt, segment_rows
 from xbus.broker.journal.archive_plans import FilePlan, PlannedEvent
 from xbus.broker.journal.archive_records import differs
@@ -116,8 +116,9 @@ def read_segments(location: str, position: int | None = None) -> Iterator[Segmen
 
     Raises:
         OSError: it can't be read.
+        JournalError: it is damaged (``archive_differs``).
     """
-    with storage.read(location) as source, pq.ParquetFile(source) as file:
+    with opened(location) as file:
         for group in range(file.num_row_groups):
             if position is not None and not may_hold(file, group, position, position):
                 continue

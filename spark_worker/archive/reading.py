@@ -1,6 +1,7 @@
 """Archived items as Arrow batches, for whoever reads them beside those of the journal."""
 
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,21 @@ from spark_worker.archive.rows import ITEM_COLUMNS, SCHEMA
 from xbus.broker.journal.archive_reading import ArchivedFile
 
 BATCH_ROWS = 50_000
+
+
+@contextmanager
+def opened(location: str) -> Iterator[pq.ParquetFile]:
+    """A file of an archive, for as long as the block takes.
+
+    Raises:
+        OSError: it can't be read.
+        JournalError: it is damaged (``archive_differs``).
+    """
+    try:
+        with storage.read(location) as source, pq.ParquetFile(source) as file:
+            yield file
+    except pa.ArrowException as error:
+        raise storage.damaged(location, str(error)) from error
 
 
 def read_items(file: ArchivedFile, columns: Collection[str] = ITEM_COLUMNS) -> Iterator[pa.RecordBatch]:
@@ -28,7 +44,7 @@ def read_items(file: ArchivedFile, columns: Collection[str] = ITEM_COLUMNS) -> I
     names = [name for name in ITEM_COLUMNS if name in columns]
     wanted = pa.array(file.positions, type=pa.int64())
     found = 0
-    with storage.read(file.location) as source, pq.ParquetFile(source) as parquet:
+    with opened(file.location) as parquet:
         for group in range(parquet.num_row_groups):
             if not may_hold(parquet, group, file.positions[0], file.positions[-1]):
                 continue

@@ -1,7 +1,8 @@
 """A run: what holds the place of the one command that archives or restores, and keeps its lease."""
 
+import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Concatenate, ParamSpec, TypeVar
@@ -13,6 +14,8 @@ from xbus.broker.journal.connection import Connection, writing
 from xbus.clock import Clock
 from xbus.errors import XbusError
 from xbus.ids import Ids
+
+log = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=30)
 
@@ -44,6 +47,22 @@ class Run:
             archive_runs.renew_run(connection, self.run_id, self._clock.now() + LEASE)
             return work(connection, *args, **kwargs)
 
+    def clear(self, leftovers: Sequence[archive_runs.Leftover]) -> None:
+        """Remove what dead runs left; what can't be reached now stays known, counts for nothing and stops nobody."""
+        removed = []
+        for file in leftovers:
+            try:
+                storage.remove(file.location)
+                removed.append(file.file_id)
+            except (OSError, XbusError) as error:
+                log.warning(
+                    "%s, which a run that was broken off left, can't be removed now (%s)",
+                    *(file.location, error),
+                    extra={"action": "leftover"},
+                )
+        if removed:
+            self.step(archive_runs.forget_files, removed)
+
     def discard(self, files: "list[archive_runs.Leftover]") -> None:
         """Remove files that don't count, and forget them then.
 
@@ -68,7 +87,7 @@ def begun(url: str, clock: Clock, ids: Ids) -> Iterator[Run]:
         leftovers = archive_runs.begin_run(connection, run.run_id, clock.now(), clock.now() + LEASE)
     try:
         with _kept_alive(run):
-            run.discard(leftovers)
+            run.clear(leftovers)
             yield run
     finally:
         with writing(url) as connection:

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,20 @@ from xbus.errors import ConfigurationError, JournalError
 LOCAL = "file://"
 
 
+_LOCAL_ONE_SLASH = re.compile(r"file:(?=/(?!/))")
+
+
 def absolute(place: str) -> str:
-    """The whole address of a folder or URI that a person named."""
-    return place if "://" in place else str(Path(place).absolute())
+    """The whole address of a folder or URI that a person named.
+
+    Raises:
+        ConfigurationError: the URI names a kind of storage, and no place there.
+    """
+    if "://" not in place:
+        return str(Path(_LOCAL_ONE_SLASH.sub("", place, 1)).absolute())
+    if not place.partition("://")[2].strip("/"):
+        raise ConfigurationError(f"{place} names no place", "write it like s3://bucket/archive")
+    return place
 
 
 def below(place: str, relative: str) -> str:
@@ -81,7 +93,11 @@ def remove(location: str) -> None:
     """
     local = _local_path(location)
     if local is not None:
-        local.unlink(missing_ok=True)
+        try:
+            local.unlink(missing_ok=True)
+        except NotADirectoryError:
+            # What should have been a folder is a file: nothing was ever written there.
+            return
         for part in local.parent.glob(f".{glob.escape(local.name)}.*.part"):
             part.unlink(missing_ok=True)
         return

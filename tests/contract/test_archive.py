@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
+from spark_worker.archive import storage
 from spark_worker.archive.archiver import Archiver, Report
 from spark_worker.archive.copying import CopyFailed, copy_file, read_segments
+from spark_worker.archive.reading import read_items
 from spark_worker.archive.restoring import restore
 from spark_worker.archive.run import begun
 from spark_worker.source.journal import Log
@@ -322,6 +324,25 @@ def test_a_file_that_differs_is_not_taken(bus: Bus) -> None:
     assert bus.files() == []
 
 
+def test_a_file_that_was_damaged_is_told(bus: Bus) -> None:
+    bus.archive()
+    with reading(bus.url) as connection:
+        [file, *_] = archived_files(connection, type_of_notes(connection), 0, 1)
+    path = Path(file.location)
+    for content in (path.read_bytes()[:-100], b""):
+        path.write_bytes(content)
+        for read in (lambda: bus.restore(envelope_at(bus, 1)), lambda: list(read_items(file))):
+            with pytest.raises(JournalError, match="is damaged") as caught:
+                read()
+            assert caught.value.code == "archive_differs"
+
+
+def type_of_notes(connection: sa.Connection) -> int:
+    found = read_type_id(connection, "notes")
+    assert found is not None
+    return found
+
+
 def test_storage_that_takes_nothing_leaves_all_as_it_was(bus: Bus) -> None:
     bus.folder.write_text("no folder")
     before = bus.segments()
@@ -330,6 +351,30 @@ def test_storage_that_takes_nothing_leaves_all_as_it_was(bus: Bus) -> None:
         bus.archive()
 
     assert (caught.value.code, bus.segments()) == ("archive_failed", before)
+    with reading(bus.url) as connection:
+        assert connection.execute(sa.select(model.archive_file)).all() == []
+
+
+def test_what_a_dead_run_left_and_can_not_be_removed_now_stops_nobody(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*_: object) -> None:
+        raise OSError("the storage is away")
+
+    before = bus.carried()
+    with monkeypatch.context() as patch, pytest.raises(JournalError):
+        patch.setattr(storage, "publish", away)
+        patch.setattr(storage, "remove", away)
+        bus.archive()
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "remove", away)
+        bus.archive()
+    assert "which a run that was broken off left, can't be removed now (the storage is away)" in caplog.text
+    assert (bus.carried(), bus.live()) == (before, [])
+    bus.restore(envelope_at(bus, 1))
+    with reading(bus.url) as connection:
+        states = set(connection.execute(sa.select(model.archive_file.c.state)).scalars())
+    assert states == {"kept"}
 
 
 def test_one_run_at_a_time(bus: Bus) -> None:
