@@ -36,7 +36,7 @@ test: $(VENV)/.installed-dev
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 test-spark: $(VENV)/.installed-dev
-	$(IN_VENV) pytest -o faulthandler_timeout=600 tests/spark $(ARGS)
+	$(IN_VENV) pytest -o faulthandler_timeout=600 tests/spark -m "not bench" $(ARGS)
 
 test-old: $(VENV)/.installed-dev
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -o faulthandler_timeout=600 tests/old $(ARGS)

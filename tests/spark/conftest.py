@@ -11,6 +11,7 @@ from tests.support.spark import Cluster
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "bench: measures with next to nothing, which takes minutes all the same")
     config.addinivalue_line("markers", "cluster: needs a standalone cluster of Spark, a master and two workers")
 
 

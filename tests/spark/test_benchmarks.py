@@ -16,6 +16,8 @@ main(sys.argv[1], "sqlite", TINY)
 """
 MOST_SECONDS = 600.0
 
+pytestmark = pytest.mark.bench
+
 
 @pytest.mark.parametrize(
     ("scenario", "names"),
