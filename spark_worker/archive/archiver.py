@@ -101,7 +101,9 @@ class Archiver:
                 stays so, and all else is in the journal as it was.
             OSError: a file can't be removed.
         """
-        self._step("retire", archive_records.retire_restored, until, self._clock.now())
+        while self._step("retire", archive_records.retire_restored, until, self._clock.now()):
+            # Again: one may go as soon as what repeats it has gone.
+            continue
         total = Report(removed_bytes=self._remove())
         while True:
             # Again from the start: an envelope may go as soon as what repeats it has gone.

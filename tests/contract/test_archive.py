@@ -282,6 +282,17 @@ def test_what_was_restored_goes_again_later_without_being_written_again(bus: Bus
     assert (bus.carried(), bus.live(), bus.files()) == (before, [], files)
 
 
+def test_a_repeat_that_was_restored_goes_again_with_what_it_repeats(bus: Bus) -> None:
+    before = bus.carried()
+    bus.archive()
+    files = bus.files()
+    assert len(bus.restore(envelope_at(bus, 7))) == 2
+
+    bus.archive()
+
+    assert (bus.carried(), bus.live(), bus.segments(), bus.files()) == (before, [], [], files)
+
+
 async def test_what_somebody_needs_stays_where_it_is(bus: Bus) -> None:
     with looking(bus.url) as connection:
         connection.execute(sa.update(model.cursor).values(position=3))
