@@ -33,7 +33,7 @@ def explain_json(data: bytes, schema: StructType) -> str:
     try:
         value = json.loads(data.decode())
     except UnicodeDecodeError:
-        return "the item is not text in UTF-8"
+        return "the item is not JSON: it is not text in UTF-8 (what the bus packs itself is msgpack: --format msgpack)"
     except (ValueError, RecursionError) as error:
         return f"the item is not JSON: {error}"
     if not isinstance(value, dict):

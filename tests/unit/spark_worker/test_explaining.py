@@ -14,6 +14,8 @@ from pyspark.sql.types import (
 
 from spark_worker.explaining import explain_json
 
+HINT = "what the bus packs itself is msgpack: --format msgpack"
+
 SCHEMA = StructType(
     [
         StructField("id", IntegerType(), nullable=False),
@@ -29,7 +31,7 @@ SCHEMA = StructType(
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        (b"\xff", "the item is not text in UTF-8"),
+        (b"\xff", f"the item is not JSON: it is not text in UTF-8 ({HINT})"),
         (b'{"id": 1', "the item is not JSON: Expecting ',' delimiter: line 1 column 9 (char 8)"),
         (b"[1]", "the item is a list, not an object"),
         (b"null", "the item is null, not an object"),
