@@ -1,10 +1,12 @@
 """How far a job is, and how it is ended: by the tag that all its Spark jobs bear."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+MOST_SHOWN = 0.99
 
 
 @contextmanager
@@ -32,14 +34,27 @@ def cancel(session: SparkSession, tag: str) -> None:
 def fraction(session: SparkSession, tag: str) -> float:
     """How much of a job's tasks are done, from 0 to 1, of those that are known so far."""
     tracker: Any = session.sparkContext._jsc.sc().statusTracker()
-    done = total = 0
-    for job_id in tracker.getJobIdsForTag(tag):
-        job = tracker.getJobInfo(job_id)
-        if job.isEmpty():
-            continue
-        for stage_id in job.get().stageIds():
-            stage = tracker.getStageInfo(stage_id)
-            if stage.isDefined():
-                total += stage.get().numTasks()
-                done += stage.get().numCompletedTasks()
-    return done / total if total else 0.0
+    return share(_tasks(tracker, job_id) for job_id in tracker.getJobIdsForTag(tag))
+
+
+def _tasks(tracker: Any, job_id: int) -> tuple[int, int]:
+    """How many tasks of a Spark job are done, and how many it has."""
+    job = tracker.getJobInfo(job_id)
+    stage_ids = () if job.isEmpty() else job.get().stageIds()
+    stages = [stage.get() for stage in map(tracker.getStageInfo, stage_ids) if stage.isDefined()]
+    return sum(stage.numCompletedTasks() for stage in stages), sum(stage.numTasks() for stage in stages)
+
+
+def share(jobs: Iterable[tuple[int, int]]) -> float:
+    """How far Spark's jobs are together, from 0 to less than 1: only their end tells that nothing follows.
+
+    A job of a single task, such as the reading of a small table that is joined, comes before the others and says
+    nothing of how far they are.
+
+    Args:
+        jobs: of each, how many tasks are done, and how many it has.
+    """
+    known = [(done, total) for done, total in jobs if total > 1]
+    if not known:
+        return 0.0
+    return min(sum(done for done, _ in known) / sum(total for _, total in known), MOST_SHOWN)
