@@ -1,6 +1,7 @@
 """Why an item does not fit a schema, in words: for the few that a person will look at. Pure."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql.types import (
@@ -45,6 +46,19 @@ def explain_json(data: bytes, schema: StructType) -> str:
                 return f"field {field.name} is missing"
         elif not _fits(found, field.dataType):
             return f"field {field.name}: {_shown(found)} is not {_article(field.dataType.simpleString())}"
+    return f"the item does not fit the schema {schema.simpleString()}"
+
+
+def explain_lack(row: Mapping[str, Any], schema: StructType) -> str:
+    """Which field that must be there an item lacks.
+
+    Args:
+        row: the item, which is of the right kind otherwise.
+        schema: the fields that were wanted.
+    """
+    for field in schema:
+        if not field.nullable and row.get(field.name) is None:
+            return f"field {field.name} is missing"
     return f"the item does not fit the schema {schema.simpleString()}"
 
 

@@ -13,10 +13,11 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from spark_worker.columns import CORRUPT, DATA, INDEX, RAW, is_own
-from spark_worker.explaining import explain_json
+from spark_worker.explaining import explain_json, explain_lack
 from spark_worker.packing import packed, unpacked
 from xbus.errors import ConfigurationError
 from xbus.recipient import Refusal
+from xbus.rpc.codec import unpack
 
 NAMES = ("json", "msgpack", "csv", "bytes")
 
@@ -119,7 +120,7 @@ class Msgpack(Format):
 
     def explain(self, data: bytes, corrupt: str) -> str:
         lacking = corrupt in ("", data.decode("utf-8", "replace"))
-        return super().explain(data, corrupt) if lacking else corrupt
+        return explain_lack(unpack(data), self.schema) if lacking else corrupt
 
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
         return packed(sf.struct(*map(_quoted, columns)))

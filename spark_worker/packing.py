@@ -92,7 +92,7 @@ def _one_by_one(maps: list[dict[str, Any]], causes: list[str | None], fields: di
             try:
                 pa.array([value], kind)
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                causes[place] = causes[place] or f"field {name}: {str(value)[:60]!r} is not a {kind}"
+                causes[place] = causes[place] or f"field {name}: {str(value)[:60]!r} is not of the type {kind}"
                 value = None
             values.append(value)
         columns.append(pa.array(values, kind))

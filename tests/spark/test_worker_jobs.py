@@ -340,10 +340,10 @@ def test_formats_there_and_back(
 @pytest.mark.parametrize(
     ("name", "bad", "said"),
     [
-        ("msgpack", msgpack.packb({"id": "x"}), "field id: 'x' is not a int32"),
+        ("msgpack", msgpack.packb({"id": "x"}), "field id: 'x' is not of the type int32"),
         ("msgpack", msgpack.packb([1]), "it is a list of msgpack, not a map"),
         ("msgpack", b"\xc1", "it is not msgpack"),
-        ("msgpack", msgpack.packb({}), "does not fit the schema"),
+        ("msgpack", msgpack.packb({}), "field id is missing"),
         ("csv", b"x", "does not fit the schema"),
         ("json", b'{"id": 1.5}', "field id: 1.5 is not an int"),
         ("json", b"", "the item is not JSON"),

@@ -12,7 +12,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from spark_worker.explaining import explain_json
+from spark_worker.explaining import explain_json, explain_lack
 
 HINT = "what the bus packs itself is msgpack: --format msgpack"
 
@@ -58,3 +58,8 @@ def test_a_long_value_is_cut() -> None:
 
 def test_where_no_fault_is_seen_the_schema_is_named() -> None:
     assert explain_json(b'{"id": 1}', SCHEMA).startswith("the item does not fit the schema struct<id:int,")
+
+
+@pytest.mark.parametrize("row", [{}, {"id": None, "name": "a"}], ids=["not there", "null"])
+def test_a_map_that_lacks_a_field_is_told_which(row: dict[str, object]) -> None:
+    assert explain_lack(row, SCHEMA) == "field id is missing"
