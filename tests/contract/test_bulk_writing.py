@@ -17,11 +17,11 @@ from xbus.broker.journal import adoption, side_files
 from xbus.broker.journal.binary_copy import END, HEADER, pack_row, read_row
 from xbus.broker.journal.bulk_cleaning import find_stray_files
 from xbus.broker.journal.bulk_outputs import BEGINNING, check_output, read_attempt, read_attempts, read_output
+from xbus.broker.journal.bulk_totals import MISMATCH
 from xbus.broker.journal.bulk_writing import NOT_BUILDING, PartSummary, open_part, output_hash
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention import read_stored_bytes
 from xbus.broker.journal.side_files import folder_of
-from xbus.broker.journal.statements.bulk import MISMATCH
 from xbus.broker.journal.writes import EndAttempt, RenewAttempt
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items, unpack_items

@@ -63,11 +63,11 @@ class OutputNeeds:
 
     def _may_be_bulk(self, event: LogEvent) -> bool:
         """Whether it is worth a look at its graph; of most events it is not."""
-        event_type = self._catalog().event_types.get(event.type_name)
-        if event_type is not None and event_type.immediate_reply:
-            return False
         is_large = any(recipient.abilities.takes_whole(event.items) for recipient in self._bulk)
-        return is_large or self.is_known(event)
+        if not is_large and not self.is_known(event):
+            return False
+        event_type = self._catalog().event_types.get(event.type_name)
+        return event_type is None or not event_type.immediate_reply
 
     def _lacking(self, event: LogEvent, graph: Graph) -> list[Output]:
         outputs = {

@@ -13,15 +13,13 @@ from xbus.broker.back.attempts import Attempt, Attempts
 from xbus.broker.back.failures import RecipientFailed, failure_of_report, no_output
 from xbus.broker.back.outputs import Outputs
 from xbus.broker.journal.adoption import Adoption
-from xbus.broker.journal.bulk_outputs import Totals, check_output
+from xbus.broker.journal.bulk_outputs import check_output
+from xbus.broker.journal.bulk_totals import MISMATCH, Totals
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.states import AttemptState
 
 log = logging.getLogger(__name__)
-
-MISMATCH = "output_mismatch"
-"""The code of the failure of an output that is not what its worker says."""
 
 
 class OutputReports:

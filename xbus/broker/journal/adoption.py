@@ -11,7 +11,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.binary_copy import HEADER, broken_off, read_row
+from xbus.broker.journal.binary_copy import BIG_INTEGER, HEADER, INTEGER, broken_off, read_row
 from xbus.broker.journal.bulk_writing import COLUMNS
 from xbus.broker.journal.side_files import disk_errors, folder_of, parts_of, path_of
 from xbus.errors import JournalError
@@ -23,8 +23,6 @@ STEP_BYTES = 4 * 1024 * 1024
 STEP_ROWS = 2_000
 
 _INSERT = f"INSERT INTO bulk_segment ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-_INTEGER = struct.Struct("!i")
-_BIG_INTEGER = struct.Struct("!q")
 
 
 class Adoption:
@@ -109,14 +107,14 @@ class Adoption:
         return True
 
     def _row(self, fields: list[bytes | None], part: int, number: int) -> tuple[object, ...]:
-        place = [self._attempt_id.bytes, _INTEGER.pack(part), _INTEGER.pack(number)]
+        place = [self._attempt_id.bytes, INTEGER.pack(part), INTEGER.pack(number)]
         if len(fields) != len(COLUMNS) or fields[:3] != place:
             raise broken_off()
         items, data, digest, first_index, sources = fields[3:]
         if data is None or digest is None or items is None or first_index is None:
             raise broken_off()
         try:
-            count, first = _INTEGER.unpack(items)[0], _BIG_INTEGER.unpack(first_index)[0]
+            count, first = INTEGER.unpack(items)[0], BIG_INTEGER.unpack(first_index)[0]
         except struct.error:
             raise broken_off() from None
         return (self._attempt_id.hex, part, number, count, data, digest, first, sources)

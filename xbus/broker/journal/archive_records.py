@@ -40,7 +40,9 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
+class Content:
+    """An event of an envelope that is to be hashed."""
+
     type_name: str
     items: int
     hashes: Sequence[bytes]
@@ -110,7 +112,7 @@ def _spoiled(plans: Sequence[FilePlan], needed: set[UUID]) -> set[UUID]:
 def _check(connection: sa.Connection, envelope_ids: Sequence[UUID], copied: Mapping[UUID, EventCopied]) -> int:
     """Make sure that what was copied is what the receipts say; how many items it is."""
     event = model.event.c
-    content: dict[UUID, list[_Content]] = {envelope_id: [] for envelope_id in envelope_ids}
+    content: dict[UUID, list[Content]] = {envelope_id: [] for envelope_id in envelope_ids}
     rows = connection.execute(
         sa.select(event.envelope_id, event.id, model.event_type.c.name)
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
@@ -119,7 +121,7 @@ def _check(connection: sa.Connection, envelope_ids: Sequence[UUID], copied: Mapp
     )
     for envelope_id, event_id, type_name in rows:
         copy = copied.get(event_id)
-        content[envelope_id].append(_Content(type_name, copy.items if copy else 0, copy.hashes if copy else ()))
+        content[envelope_id].append(Content(type_name, copy.items if copy else 0, copy.hashes if copy else ()))
     envelope = model.envelope.c
     receipts = sa.select(envelope.id, envelope["items"], envelope.hash).where(envelope.id.in_(envelope_ids))
     total = 0

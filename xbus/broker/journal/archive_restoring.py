@@ -1,6 +1,5 @@
 """Putting archived envelopes back into the log, so that they can be repeated and delivered as any other."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -8,7 +7,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.archive_records import differs
+from xbus.broker.journal.archive_records import Content, differs
 from xbus.broker.journal.segments import content_hash
 from xbus.errors import Refused
 
@@ -35,13 +34,6 @@ class Archived:
     envelope_id: UUID
     events: tuple[ArchivedEvent, ...]
     origins: tuple[UUID, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Content:
-    type_name: str
-    items: int
-    hashes: Sequence[bytes]
 
 
 def read_archived(connection: sa.Connection, envelope_id: UUID) -> Archived:
@@ -105,7 +97,7 @@ def finish_restore(connection: sa.Connection, envelope_id: UUID, now: datetime) 
     connection.execute(restored.values(restored_at=now, removed_at=None))
 
 
-def _content(connection: sa.Connection, envelope_id: UUID) -> list[_Content]:
+def _content(connection: sa.Connection, envelope_id: UUID) -> list[Content]:
     event, segment = model.event.c, model.segment.c
     rows = connection.execute(
         sa.select(event.number, model.event_type.c.name, segment["items"], segment.hash)
@@ -120,4 +112,4 @@ def _content(connection: sa.Connection, envelope_id: UUID) -> list[_Content]:
         if segment_hash is not None:
             counts.append(items)
             hashes.append(bytes(segment_hash))
-    return [_Content(type_name, sum(counts), hashes) for type_name, counts, hashes in found.values()]
+    return [Content(type_name, sum(counts), hashes) for type_name, counts, hashes in found.values()]

@@ -15,6 +15,10 @@ END = struct.pack("!h", -1)
 
 Field: TypeAlias = bytes | None
 
+INTEGER = struct.Struct("!i")
+BIG_INTEGER = struct.Struct("!q")
+"""Fields of these types."""
+
 _COUNT = struct.Struct("!h")
 _LENGTH = struct.Struct("!i")
 _NULL = _LENGTH.pack(-1)

@@ -8,6 +8,9 @@ import sqlalchemy as sa
 
 from xbus import model
 
+MISMATCH = "output_mismatch"
+"""The code of the error of an output that is not what its worker says it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:

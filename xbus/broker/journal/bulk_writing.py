@@ -7,7 +7,6 @@ when the attempt is given up, no part can be written any more.
 import contextlib
 import hashlib
 import io
-import struct
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.binary_copy import END, HEADER, pack_row
+from xbus.broker.journal.binary_copy import BIG_INTEGER, END, HEADER, INTEGER, pack_row
 from xbus.broker.journal.connection import reading
 from xbus.broker.journal.database import create_engine, journal_errors
 from xbus.broker.journal.side_files import NewFile, folder_of, new_file, path_of
@@ -31,9 +30,6 @@ COLUMNS = ("attempt_id", "part", "number", "items", "data", "hash", "first_index
 _COPY = f"COPY bulk_segment ({', '.join(COLUMNS)}) FROM STDIN (FORMAT binary)"
 COPY_BYTES = 4 * 1024 * 1024
 COPY_CHUNK_BYTES = 1024 * 1024
-
-_INTEGER = struct.Struct("!i")
-_BIG_INTEGER = struct.Struct("!q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +149,8 @@ class PartWriter:
             raise ValueError(f"{len(sources)} bytes of sources are not those of {items} items")
         digest = hashlib.sha256(data).digest()
         fields = (
-            *(self._attempt_id.bytes, _INTEGER.pack(self._part), _INTEGER.pack(len(self._hashes))),
-            *(_INTEGER.pack(items), data, digest, _BIG_INTEGER.pack(first_index if sources is None else 0), sources),
+            *(self._attempt_id.bytes, INTEGER.pack(self._part), INTEGER.pack(len(self._hashes))),
+            *(INTEGER.pack(items), data, digest, BIG_INTEGER.pack(first_index if sources is None else 0), sources),
         )
         self._target.write(pack_row(fields))
         self._items += items
@@ -229,7 +225,7 @@ def _take_place(connection: sa.Connection, attempt_id: UUID, part: int) -> None:
     """Be the only one who writes this part, and remove what is there of it."""
     connection.exec_driver_sql(_SETTINGS)
     # A task that Spark gave up may still be at work: what comes first is waited for, and then replaced.
-    lock = int.from_bytes(hashlib.sha256(attempt_id.bytes + _INTEGER.pack(part)).digest()[:8], "big", signed=True)
+    lock = int.from_bytes(hashlib.sha256(attempt_id.bytes + INTEGER.pack(part)).digest()[:8], "big", signed=True)
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
     _let_pass(connection.execute(_ATTEMPT_STATE, {"attempt_id": attempt_id}).scalar_one_or_none(), attempt_id)
     segment = model.bulk_segment

@@ -7,7 +7,6 @@ leaves a transaction open.
 import io
 import re
 import sqlite3
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
-from xbus.broker.journal.binary_copy import unpack_rows
+from xbus.broker.journal.binary_copy import BIG_INTEGER, INTEGER, unpack_rows
 from xbus.broker.journal.database import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.errors import ConfigurationError
 
@@ -128,15 +127,13 @@ class _Postgres:
         ]
 
 
-_INTEGER = struct.Struct("!i")
-_BIG_INTEGER = struct.Struct("!q")
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 _FROM_POSTGRES: Mapping[str, Callable[[bytes], Any]] = {
-    "i": lambda field: _INTEGER.unpack(field)[0],
-    "q": lambda field: _BIG_INTEGER.unpack(field)[0],
+    "i": lambda field: INTEGER.unpack(field)[0],
+    "q": lambda field: BIG_INTEGER.unpack(field)[0],
     "u": lambda field: UUID(bytes=field),
     "b": lambda field: field,
     "s": bytes.decode,
-    "t": lambda field: _EPOCH + timedelta(microseconds=_BIG_INTEGER.unpack(field)[0]),
+    "t": lambda field: _EPOCH + timedelta(microseconds=BIG_INTEGER.unpack(field)[0]),
 }

@@ -9,13 +9,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from xbus import model
 from xbus.broker.journal import writes
-from xbus.broker.journal.bulk_totals import read_totals
+from xbus.broker.journal.bulk_totals import MISMATCH, read_totals
 from xbus.broker.journal.statements.common import remember
 from xbus.errors import JournalError
 from xbus.states import ATTEMPT_MOVES, AttemptState, check_move
-
-MISMATCH = "output_mismatch"
-"""The code of the error of an output that is not what its worker says it is."""
 
 _INSERTS = {
     # There may be one already that counts: the unique index decides, whoever else writes.
