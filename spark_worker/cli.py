@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from spark_worker.formats import NAMES
+from spark_worker.formats import NAMES, check_schema
 from spark_worker.serving import Options, serve_for_ever
 from spark_worker.session import parsed_settings
 from spark_worker.transforms import Transform, load_function, load_sql
@@ -70,6 +70,7 @@ def main(
     try:
         config = load_config(config_path)
         logs.set_up(config.logging)
+        check_schema(items_format, schema)
         logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each connection
         chosen = Options(
             config=config,

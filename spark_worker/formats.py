@@ -152,24 +152,34 @@ def make_format(name: str, schema: str) -> Format:
     Raises:
         ConfigurationError: they don't go together, or the schema is none.
     """
+    check_schema(name, schema)
+    if name == "bytes":
+        return Bytes(StructType([]))
+    kinds: dict[str, type[Format]] = {"json": Json, "csv": Csv, "msgpack": Msgpack}
+    return kinds[name](parsed_schema(schema))
+
+
+def check_schema(name: str, schema: str) -> None:
+    """Make sure that there are columns where there must be some, which can be told without Spark.
+
+    Raises:
+        ConfigurationError: there are none, or some of what has none.
+    """
     if name == "bytes":
         if schema:
             raise ConfigurationError("items in the format bytes have no columns", "leave --schema out")
-        return Bytes(StructType([]))
-    kinds: dict[str, type[Format]] = {"json": Json, "csv": Csv, "msgpack": Msgpack}
-    return kinds[name](parsed_schema(name, schema))
+    elif not schema.strip():
+        raise ConfigurationError(
+            f"items in the format {name} need a schema", "give --schema, such as 'id INT NOT NULL, name STRING'"
+        )
 
 
-def parsed_schema(name: str, schema: str) -> StructType:
+def parsed_schema(schema: str) -> StructType:
     """The columns in a line of DDL; there must be a Spark session, which parses it.
 
     Raises:
         ConfigurationError: it is none, or takes a name that is not free.
     """
-    if not schema.strip():
-        raise ConfigurationError(
-            f"items in the format {name} need a schema", "give --schema, such as 'id INT NOT NULL, name STRING'"
-        )
     try:
         parsed: DataType = StructType.fromDDL(schema)
     except PySparkException as error:

@@ -57,6 +57,8 @@ def test_options_are_handed_on(started: list[Options], arguments: list[str]) -> 
         (["--transform", "module:function"], "there must be one transform: give either --transform or --sql"),
         (["--conf", "spark.a"], "--conf spark.a is not key=value"),
         (["--option", "=b"], "--option =b is not key=value"),
+        (["--schema", ""], "items in the format json need a schema"),
+        (["--format", "bytes"], "items in the format bytes have no columns"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
