@@ -1,0 +1,46 @@
+"""What a person may see of Spark's work, in plans, pages and errors, holds no password."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_worker.data_source import XbusDataSource
+from spark_worker.reading import read_ranges
+from spark_worker.writing import write_parts
+from xbus.broker.journal.ranges import SegmentRange
+
+SECRET = "hunter2"
+URL = f"postgresql+psycopg2://xbus:{SECRET}@127.0.0.1:1/xbus"
+
+
+def plans(spark: SparkSession) -> str:
+    """The plans of all that was carried out, as Spark's pages show them."""
+    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
+    shown = [executions.apply(number) for number in range(executions.size())]
+    return "\n".join(each.details() + each.physicalPlanDescription() for each in shown)
+
+
+def rows(spark: SparkSession) -> DataFrame:
+    return spark.range(3).selectExpr("id AS _index", "CAST('x' AS BINARY) AS data")
+
+
+def test_the_address_of_the_journal_is_not_shown(spark: SparkSession, tmp_path: Path) -> None:
+    items = read_ranges(spark, URL, [SegmentRange(uuid.uuid4(), False, 0, 0, 1)])
+    assert SECRET not in items._jdf.queryExecution().toString()
+    with pytest.raises(Exception, match="JournalUnavailable") as read:
+        items.collect()
+    with pytest.raises(Exception, match="JournalUnavailable") as written:
+        write_parts(rows(spark), URL, uuid.uuid4(), 1000, tmp_path)
+    assert SECRET not in f"{read.value} {written.value} {plans(spark)}"
+    assert "xbus_parts" in plans(spark)
+
+
+def test_the_password_of_an_emitter_is_not_shown(spark: SparkSession) -> None:
+    spark.dataSource.register(XbusDataSource)
+    options = {"front": "tcp://127.0.0.1:1", "login": "emitter_1", "password": SECRET, "eventType": "notes"}
+    sink = rows(spark).write.format("xbus").mode("append").options(**options, retrySeconds="0.1")
+    with pytest.raises(Exception, match=r"xbus\.errors") as failed:
+        sink.save()
+    assert SECRET not in f"{failed.value} {plans(spark)}"
