@@ -109,14 +109,18 @@ class Options:
             )
         return load(Path(path))
 
-    def refuse_others(self, known: Iterable[str]) -> None:
+    def refuse_others(self, known: Iterable[str], silent: Iterable[str] = ()) -> None:
         """Let known options pass: a name written wrong would else be without effect.
+
+        Args:
+            known: what may be given.
+            silent: the same, of which the error says nothing.
 
         Raises:
             ConfigurationError: another one is given.
         """
         names = sorted(known)
-        unknown = self._given.keys() - {name.lower() for name in names}
+        unknown = self._given.keys() - {name.lower() for name in (*names, *silent)}
         if unknown:
             raise ConfigurationError(
                 f"there is no option {min(unknown)}", f"the options are {', '.join(names)}", code=CODE

@@ -13,6 +13,14 @@ from xbus.errors import ConfigurationError
 
 PASSWORD_VARIABLE = "XBUS_PASSWORD"
 
+KNOWN = (
+    *("config", "front", "login", "password", "eventType"),
+    *("key", "orderingKey", "stagingDir", "inlineBytes", "retrySeconds"),
+)
+
+OF_SPARK = ("checkpointLocation", "path", "queryName")
+"""What Spark itself hands over."""
+
 INLINE_BYTES = 256 * 1024
 """A task that stages no more than this needs no file: its rows travel with its message to the driver."""
 
@@ -83,6 +91,7 @@ def stream_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOpt
 
 def _read(given: Mapping[str, str], schema: StructType) -> SinkOptions:
     options = Options(given)
+    options.refuse_others(KNOWN, OF_SPARK)
     _check_data(schema)
     return SinkOptions(
         options.text("front") or options.configuration().zmq.frontsocket,

@@ -11,7 +11,9 @@ from xbus.errors import CallError, Refused
 log = logging.getLogger(__name__)
 
 KEY_REUSED = "key_reused"
-CONTENT_DIFFERS = "content_differs"
+OTHER_CONTENT = ("content_differs", "count_mismatch", "event_closed")
+"""The codes with which the bus refuses what differs from what an open envelope of the same key holds: its items, their
+number, or more of them behind their end."""
 
 
 def send(options: SinkOptions, staging: Staging, staged: Sequence[Staged], key: str) -> Receipt | None:
@@ -37,10 +39,10 @@ def send(options: SinkOptions, staging: Staging, staged: Sequence[Staged], key: 
         try:
             return _send(emitter, options, staging, ordered, key)
         except Refused as refusal:
-            if refusal.code != CONTENT_DIFFERS or not key:
+            if refusal.code not in OTHER_CONTENT or not key:
                 raise
-            # A driver that died left the envelope open, with rows that came in another order: now it is cancelled, and
-            # nobody has seen anything of it.
+            # A driver that died left the envelope open, with rows that came in another order, or with other ones: now
+            # it is cancelled, and nobody has seen anything of it.
             return _send(emitter, options, staging, ordered, key)
 
 

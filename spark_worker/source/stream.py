@@ -3,12 +3,14 @@
 import os
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from spark_worker.options import bad_option
 from spark_worker.source.batch import read_batches
 from spark_worker.source.journal import REMOVED, Log
 from spark_worker.source.options import StreamOptions
@@ -44,7 +46,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Where a new query begins."""
+        """Where a new query begins.
+
+        Raises:
+            ConfigurationError: at a moment that is still to come: what was sealed before it would come too.
+        """
+        start = self._options.start
+        if isinstance(start, datetime) and start > datetime.now(UTC):
+            raise bad_option("startingPosition", start.isoformat(), "is still to come")
         return offset(self._log.begin(self._options.start), self._log.head())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

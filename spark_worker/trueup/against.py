@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_worker.session import first_line
+from spark_worker.failures import brief
 from xbus.broker.journal.foreign import read_foreign
 from xbus.errors import ConfigurationError, XbusError
 
 SQL = ("sqlite", "postgresql")
 """What the URLs begin with that SQLAlchemy reads."""
+
+OF_THE_BUS = f"{XbusError.__module__}."
+"""Stands in what Spark tells of an error that our data source raised."""
 
 
 @contextmanager
@@ -34,9 +38,15 @@ def data_set(spark: SparkSession, address: str, table: str, schema: str) -> Iter
     with tempfile.TemporaryDirectory(prefix="xbus-checksum-") as folder:
         try:
             yield _read(spark, address, table, schema, Path(folder))
-        except (PySparkException, pa.ArrowException, OSError) as error:
+        except (PySparkException, Py4JJavaError, pa.ArrowException, OSError) as error:
+            if OF_THE_BUS in str(error):
+                raise XbusError(
+                    f"what the bus carried can't be read ({brief(error)})",
+                    "see that --type, --from and --to are right, and that the database runs",
+                    code="unreadable_log",
+                ) from error
             raise XbusError(
-                f"{address.partition('?')[0]} can't be read or compared ({first_line(error)})",
+                f"{address.partition('?')[0]} can't be read or compared ({brief(error)})",
                 "see that it is there and has the columns that are asked for",
                 code="unreadable_data",
             ) from error

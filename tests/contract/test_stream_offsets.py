@@ -1,5 +1,7 @@
 """How far a stream of Spark has come, in a log that grows, loses what is old, or is another one; on every database."""
 
+from datetime import UTC, datetime, timedelta
+
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
@@ -12,7 +14,7 @@ from spark_worker.source.stream import LogStreamReader, Offset, offset
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.journal import Journal
-from xbus.errors import JournalError
+from xbus.errors import ConfigurationError, JournalError
 
 ALL = ReadAllAvailable()
 SCHEMA = pa.schema([("data", pa.binary())])
@@ -85,3 +87,9 @@ async def test_a_query_may_begin_behind_the_end(log: Log) -> None:
     for _ in range(3):
         await log.put()
     assert reader.latestOffset(start, ALL) == offset(4, 1)
+
+
+def test_a_query_does_not_begin_at_a_moment_to_come(log: Log) -> None:
+    with pytest.raises(ConfigurationError, match="is still to come"):
+        log.reader(start=datetime.now(UTC) + timedelta(days=1)).initialOffset()
+    assert log.reader(start=datetime(2020, 1, 1, tzinfo=UTC)).initialOffset() == offset(0, 0)

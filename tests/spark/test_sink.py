@@ -82,7 +82,7 @@ def pump(log: SparkLog, checkpoint: Path, staging: Path, **options: object) -> N
     """Carry all orders that are there over to notes, a micro-batch for each envelope."""
     writer = log.read_stream(maxItemsPerTrigger=1, columns="data").writeStream.format("xbus")
     writer = writer.options(**log.sink(stagingDir=staging, **options)).option("checkpointLocation", str(checkpoint))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    writer.queryName(f"pump {checkpoint}").trigger(availableNow=True).start().awaitTermination()
 
 
 @pytest.mark.parametrize("inline", [1, 1_000_000], ids=["in files", "in messages"])
@@ -100,8 +100,9 @@ def test_a_batch_that_is_done_again_is_not_sent_again(log: SparkLog, tmp_path: P
     log.emit([b"a", b"b"])
     log.emit([b"c"])
     pump(log, tmp_path / "checkpoint", tmp_path / "staging", inlineBytes=inline)
-    for _ in range(2):
-        assert forget_last_batch(tmp_path / "checkpoint") == 1
+    # The second time it is one without rows, which passed what the query itself has sent.
+    for batch in (1, 2):
+        assert forget_last_batch(tmp_path / "checkpoint") == batch
         pump(log, tmp_path / "checkpoint", tmp_path / "staging", inlineBytes=inline)
     assert items_of(log.read("notes")) == [b"a", b"b", b"c"]
     log.emit([b"d"])

@@ -157,3 +157,21 @@ def test_what_can_not_be_compared(checksum: Checksum, tmp_path: Path, arguments:
 def test_a_file_that_is_not_there(checksum: Checksum, tmp_path: Path) -> None:
     done = checksum("--against", str(tmp_path / "nothing.parquet"), "--key", "id")
     assert (done.exit_code, "can't be read or compared" in done.output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--type", "nothing"), "what the bus carried can't be read (Refused: there is no event type 'nothing'"),
+        (("--from", "soon"), "option from: 'soon' is neither a position"),
+    ],
+)
+def test_what_is_wrong_with_the_bus_is_not_said_of_the_data(
+    checksum: Checksum, tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    (tmp_path / "one.jsonl").write_text('{"id": 1}\n')
+
+    done = checksum("--against", str(tmp_path / "one.jsonl"), "--key", "id", *arguments)
+
+    assert done.exit_code == 1
+    assert told in done.output

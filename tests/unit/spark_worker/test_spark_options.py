@@ -142,3 +142,11 @@ def test_what_a_writer_can_not_do_is_told() -> None:
         stream_sink_options({**SINK, "key": "day 1"}, DATA)
     with pytest.raises(ConfigurationError, match="option login is missing"):
         batch_sink_options({"front": "tcp://127.0.0.1:1984"}, DATA, False)
+
+
+def test_an_option_of_a_writer_that_is_none_is_told() -> None:
+    with pytest.raises(ConfigurationError, match="there is no option kye"):
+        batch_sink_options({**SINK, "kye": "day 1"}, DATA, False)
+    with pytest.raises(ConfigurationError, match="there is no option ordringkey"):
+        stream_sink_options({**SINK, "ordringKey": "a"}, DATA)
+    stream_sink_options({**SINK, "checkpointLocation": "/here", "queryName": "mine"}, DATA)
