@@ -70,8 +70,8 @@ class Jobs:
         Raises:
             Exception: whatever went wrong; ``failures.of_job`` tells what it means.
         """
-        if not handover.items or not (ranges := self._ranges(handover)):
-            return _made([])
+        # Of no items, too, something may be made: their number, for one.
+        ranges = self._ranges(handover) if handover.items else []
         context = self._context(handover.envelope_id, handover.event_id, handover.type_name)
         items = read_ranges(self.session, self._place.url, ranges)
         output = self._pipeline.output(items, context, handover.items, JOURNAL)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as sf
@@ -19,6 +20,9 @@ from xbus.recipient import Refusal
 
 TOLD_SECONDS = 10.0
 LOOK_SECONDS = 0.02
+
+UNKNOWN_SOURCE = "ExistingRDD"
+"""In Spark's plans, a scan of rows that may have been made of the items, where the plan does not say so."""
 
 MOST_NAMED = 1_000
 """How many items that don't fit the schema are named one by one."""
@@ -36,6 +40,7 @@ class Output:
     _parsed: DataFrame
     _format: Format
     _counted: Observation | None
+    _was_read: bool
 
     def check(self) -> None:
         """Make sure, once the rows were read, that all items fitted the schema.
@@ -52,15 +57,26 @@ class Output:
 
     def _number(self, counted: Observation) -> int:
         """How many items did not fit, of those that were read."""
-        if "CollectMetrics" not in self.rows._jdf.queryExecution().executedPlan().toString():
+        plan = self.rows._jdf.queryExecution().executedPlan().toString()
+        if self._was_read or UNKNOWN_SOURCE in plan:
+            # What was counted first may be a few items only, as by take(1), and nothing is counted twice.
+            return self._count()
+        if "CollectMetrics" not in plan:
             return 0  # the transform makes nothing of the items, so none was read
         jvm_side: Any = counted._jo
         deadline = monotonic() + TOLD_SECONDS
         while not jvm_side.future().isCompleted():  # Spark tells it beside the job, a moment later
             if monotonic() > deadline:
-                return self._parsed.where(sf.col(CORRUPT).isNotNull()).count()
+                return self._count()
             sleep(LOOK_SECONDS)
-        return int(counted.get.get("corrupt", 0))
+        try:
+            return int(counted.get["corrupt"])
+        except (Py4JJavaError, KeyError):
+            return self._count()  # Spark saw on its way that nothing comes out, and dropped the rest with the number
+
+    def _count(self) -> int:
+        """How many items do not fit, of all."""
+        return self._parsed.where(sf.col(CORRUPT).isNotNull()).count()
 
     def _error(self, index: int | None, corrupt: str, data: bytes) -> ItemError:
         return ([] if index is None else [index], self._format.explain(data, corrupt))
@@ -100,7 +116,7 @@ class Pipeline:
         named = {ENVELOPE: sf.lit(str(context.envelope_id)), EVENT: sf.lit(str(context.event_id))}
         made = self._transformed(observed.drop(RAW).withColumns(named), context)
         rows = self.items_format.encode(ordered(made, self.order_by, number, source))
-        return Output(rows, parsed, self.items_format, counted)
+        return Output(rows, parsed, self.items_format, counted, _was_read(counted, context))
 
     def _observed(self, parsed: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The rows that the transform sees, and the number of those that it does not.
@@ -128,3 +144,17 @@ class Pipeline:
         if INDEX in kinds and not isinstance(kinds[INDEX], IntegralType):
             raise Refusal(f"the transform made {INDEX} a {kinds[INDEX].simpleString()}: keep it as it came, or drop it")
         return made
+
+
+def _was_read(counted: Observation | None, context: Context) -> bool:
+    """Whether the transform itself had Spark read items, as by ``count()`` or ``take(1)``."""
+    if counted is None:
+        return False
+    # What ran is told beside the jobs, a moment later.
+    session: Any = context.spark._jsparkSession
+    told: Any = counted._jo
+    try:
+        session.sparkContext().listenerBus().waitUntilEmpty(int(1000 * TOLD_SECONDS))
+    except Py4JJavaError:
+        return True  # too busy to tell: reading once more is safe
+    return bool(told.future().isCompleted())

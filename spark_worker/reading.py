@@ -24,8 +24,10 @@ def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange]) -> Da
     Args:
         spark: the session.
         url: the journal's database, where the executors reach it.
-        ranges: in order; at least one.
+        ranges: in order.
     """
+    if not ranges:
+        return spark.createDataFrame([], DDL)
     spark.dataSource.register(JournalItems)
     packed = b64encode(pickle.dumps(ranges)).decode()
     # The name of the option makes Spark hide its value, which may hold a password, wherever it shows options.

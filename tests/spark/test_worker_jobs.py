@@ -229,6 +229,46 @@ def test_a_transform_need_not_look_at_its_items(sqlite_url: str, make_jobs: Make
     assert values(output) in ([], [{"id": 0}, {"id": 1}])
 
 
+def peeking(items: DataFrame, context: Context) -> DataFrame:
+    assert items.take(1)
+    return items
+
+
+def by_way_of_an_rdd(items: DataFrame, context: Context) -> DataFrame:
+    return context.spark.createDataFrame(items.rdd, items.schema)
+
+
+def checkpointed(items: DataFrame, context: Context) -> DataFrame:
+    return items.localCheckpoint()
+
+
+@pytest.mark.parametrize("transform", [peeking, by_way_of_an_rdd, checkpointed])
+def test_items_that_do_not_fit_are_named_whatever_the_transform_reads_by_itself(
+    sqlite_url: str, make_jobs: MakeJobs, transform: Transform
+) -> None:
+    """Spark counts once: what is counted first may be a few items, and not the last ones."""
+    put = put_event(sqlite_url, [*map(item, range(40)), b"no json"], per_segment=10)
+
+    with pytest.raises(Refusal, match="1 of the items do not fit the schema") as raised:
+        make_jobs(sqlite_url, transform).make(handover(put))
+
+    assert [indices for indices, _ in raised.value.errors] == [[40]]
+
+
+def none_of_a_name(items: DataFrame, context: Context) -> DataFrame:
+    return items.where("price > 1e9").dropDuplicates(["name"])
+
+
+def test_a_transform_that_moves_its_items_may_leave_none(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    """Spark sees on its way that nothing is left, and drops steps of its plan."""
+    jobs = make_jobs(sqlite_url, none_of_a_name)
+    well, ill = put_event(sqlite_url, map(item, range(40))), put_event(sqlite_url, [item(0), b"no json"])
+
+    assert jobs.make(handover(well)).items == 0
+    with pytest.raises(Refusal, match="1 of the items"):
+        jobs.make(handover(ill))
+
+
 def failed(jobs: Jobs, put: Put) -> XbusError:
     with pytest.raises(Exception) as raised:  # noqa: PT011
         jobs.make(handover(put))
@@ -377,10 +417,27 @@ def test_a_schema_that_is_none_is_told_at_the_start(spark: SparkSession, name: s
         make_format(name, schema)
 
 
-def test_an_event_without_items_has_an_empty_output(sqlite_url: str, make_jobs: MakeJobs) -> None:
-    put = put_event(sqlite_url, [])
+def numbered(items: DataFrame, context: Context) -> DataFrame:
+    return items.agg(sf.count("*").alias("n"))
 
-    assert make_jobs(sqlite_url).make(handover(put)).items == 0
+
+def without_repeats(items: DataFrame, context: Context) -> DataFrame:
+    return items.dropDuplicates(["name"])
+
+
+@pytest.mark.parametrize(
+    ("transform", "made"), [(same, []), (numbered, [b'{"n":0}']), (without_repeats, [])], ids=["same", "n", "repeats"]
+)
+def test_of_no_items_it_makes_the_same_both_ways(
+    sqlite_url: str, make_jobs: MakeJobs, tmp_path: Path, transform: Transform, made: list[bytes]
+) -> None:
+    put = put_event(sqlite_url, [])
+    jobs = make_jobs(sqlite_url, transform)
+    spool = Spool(tmp_path / "a.spool")
+    spool.finish()
+
+    assert jobs.answer(spool, put.envelope_id, put.event_id, "flights")["data"].to_pylist() == made
+    assert [data for _, data in finished(sqlite_url, put, jobs.make(handover(put)))] == made
 
 
 def dear_and_moved(items: DataFrame, context: Context) -> DataFrame:
