@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from xbus.errors import CallError, Failed, JournalUnavailable, Refused
-from xbus.recipient.bulk import BulkWorker, Handover
+from xbus.recipient.bulk import BulkWorker, Handover, Made
 from xbus.recipient.refusal import Refusal
 
 logger = logging.getLogger(__name__)
@@ -144,9 +144,10 @@ class Jobs:
             if job.is_stopping:
                 stopped = _failure("transient", "envelope_stopped", "the envelope was stopped")
                 await self._tell(job, "xbus.output_failed", stopped)
-        except Exception:
-            # It must not be held for being made; the lease tells the broker.
-            logger.exception("an output was lost", extra=_extra("output_lost", job))
+        except Exception as error:
+            # What can't be told, as an index that is no number: without a word the broker would wait for the lease.
+            logger.exception("what came of an output can't be told", extra=_extra("recipient_failed", job))
+            await self._tell(job, "xbus.output_failed", _fault(error))
         finally:
             keeping.cancel()
             self._jobs.pop(job.handover.attempt_id, None)
@@ -154,7 +155,7 @@ class Jobs:
     async def _outcome(self, job: Job) -> tuple[str, Told]:
         """The verb that tells what came of it, and what it tells."""
         try:
-            made = await self._worker.make_output(job.handover, job.tell)
+            told = _told(await self._worker.make_output(job.handover, job.tell))
         except Refusal as refusal:
             _log("output_refused", "the recipient refused an event", job, refusal)
             return "xbus.output_failed", _failure("permanent", refusal.code, refusal.cause, refusal.errors)
@@ -168,9 +169,9 @@ class Jobs:
             return "xbus.output_failed", _failure("transient", "cancelled", "something else broke it off")
         except Exception as error:
             logger.exception("the recipient's code failed", extra=_extra("recipient_failed", job))
-            return "xbus.output_failed", _failure("permanent", "recipient_failed", f"{type(error).__name__}: {error}")
+            return "xbus.output_failed", _fault(error)
         job.tell(1.0)
-        return "xbus.output_ready", {"items": made.items, "bytes": made.data_bytes, "hash": made.hash}
+        return "xbus.output_ready", told
 
     async def _keep(self, job: Job) -> None:
         """Renew the lease until it is broken off, as soon as the broker says that nobody wants it."""
@@ -207,6 +208,22 @@ class Jobs:
             if not answer["accepted"]:
                 _log("output_unwanted", "nobody waits for what is told of an output", job)
             return
+
+
+def _told(made: object) -> Told:
+    """What the broker is told of an output that is made.
+
+    Raises:
+        TypeError: the author's code returned something else.
+    """
+    match made:
+        case Made(items=int(items), data_bytes=int(data_bytes), hash=bytes(digest)):
+            return {"items": items, "bytes": data_bytes, "hash": digest}
+    raise TypeError(f"make_output returned {made!r:.200}, not a Made of two numbers and bytes")
+
+
+def _fault(error: Exception) -> Told:
+    return _failure("permanent", "recipient_failed", f"{type(error).__name__}: {error}")
 
 
 def _failure(kind: str, code: str, message: str, errors: Sequence[tuple[list[int], str]] = ()) -> Told:

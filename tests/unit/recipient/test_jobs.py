@@ -126,6 +126,26 @@ async def test_what_is_raised_has_a_class(error: Exception, kind: str, code: str
     assert (told["class"], told["code"], told["errors"]) == (kind, code, errors)
 
 
+@pytest.mark.parametrize("made", [None, (2, 20, b"hash"), Made(2, 20, "hash")])  # type: ignore[arg-type]
+async def test_what_is_no_output_is_a_fault_of_the_program(made: Any) -> None:
+    case = Case()
+    case.worker.outcome.set_result(made)
+    await case.until(lambda: case.broker.told("xbus.output_failed"))
+    (told,) = case.broker.told("xbus.output_failed")
+    assert (told["class"], told["code"]) == ("permanent", "recipient_failed")
+    assert told["message"].startswith("TypeError: make_output returned")
+    assert not case.broker.told("xbus.output_ready")
+
+
+async def test_what_can_not_be_told_is_a_fault_of_the_program() -> None:
+    """The broker would wait for the lease, again and again."""
+    case = Case()
+    case.broker.answers["xbus.output_failed"] = [TypeError("can not serialize 'object' object"), {"accepted": True}]
+    case.worker.outcome.set_exception(Refusal("no", [object()]))  # type: ignore[list-item]
+    await case.until(lambda: not case.jobs.attempts)
+    assert case.broker.told("xbus.output_failed")[-1]["message"].startswith("TypeError: can not serialize")
+
+
 async def test_a_refusal_of_very_much_is_cut() -> None:
     case = Case()
     refusal = Refusal("x" * 5_000, range(5_000))
