@@ -11,12 +11,19 @@ MOST_SHOWN = 0.99
 
 @contextmanager
 def tagged(session: SparkSession, tag: str) -> Iterator[None]:
-    """Everything that this thread has Spark do inside the block bears the tag."""
+    """Everything that this thread has Spark do inside the block bears the tag.
+
+    Kinds of jobs share the cores evenly, so that a small event need not wait for the end of a large one.
+
+    Args:
+        tag: the kind of job, a colon, and what it is known by.
+    """
     context = session.sparkContext
     # In a thread that has none, Spark looks for data sources everywhere but in this session.
     jvm: Any = context._jvm
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
     context.addJobTag(tag)
+    context.setLocalProperty("spark.scheduler.pool", tag.partition(":")[0])
     try:
         yield
     finally:

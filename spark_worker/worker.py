@@ -46,7 +46,7 @@ class SparkWorker(BulkWorker):
 
     async def make_output(self, handover: Handover, progress: Callable[[float], None]) -> Made:
         """Have the executors read the event and write its output."""
-        tag = f"xbus-attempt-{handover.attempt_id}"
+        tag = f"xbus-attempt:{handover.attempt_id}"
         return await self._run(tag, lambda: self._jobs.make(handover), progress)
 
     def on_event_start(self, event: Event) -> None:
@@ -68,7 +68,7 @@ class SparkWorker(BulkWorker):
         def tell(fraction: float) -> None:
             event.progress(int(100 * fraction), 100)
 
-        job = self._run(f"xbus-event-{uuid4()}", lambda: self._jobs.answer(spool, *ids, event.type_name), tell)
+        job = self._run(f"xbus-event:{uuid4()}", lambda: self._jobs.answer(spool, *ids, event.type_name), tell)
         table = await _unless_stopped(asyncio.create_task(job), event.envelope)
         spool.remove()
         # Heartbeats go on meanwhile.

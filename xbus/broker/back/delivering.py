@@ -131,7 +131,6 @@ class Delivering:
             self._log,
             registry,
             slots,
-            supplies.give_back,
             clock,
             tasks,
             catalog,

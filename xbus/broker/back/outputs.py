@@ -11,10 +11,9 @@ from xbus.broker.back.attempts import Attempt, Attempts, Output
 from xbus.broker.back.awaiting import Awaiting
 from xbus.broker.back.failures import FailureClass, RecipientFailed, no_output, own_fault
 from xbus.broker.back.log import Log
-from xbus.broker.back.output_needs import worker_for
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
-from xbus.broker.back.slots import Absent, Slots, This
+from xbus.broker.back.slots import Absent, AnyOf, Slots, This
 from xbus.broker.journal.bulk_standing import read_awaiting
 from xbus.broker.journal.catalog import Catalog
 from xbus.broker.journal.log import LogEnvelope, LogEvent
@@ -43,8 +42,7 @@ class Outputs:
         awaiting: the deliveries that wait for them.
         log: where graphs are read.
         registry: who is there.
-        slots: who is free; a worker's slot is taken while it makes an output.
-        give_back: gives a slot back, as soon as its recipient has answered everything.
+        slots: who takes anything at all now.
         clock: measures leases.
         tasks: where it is waited for workers.
         catalog: the configuration as it is now.
@@ -58,7 +56,6 @@ class Outputs:
         log: Log,
         registry: Registry,
         slots: Slots[Recipient],
-        give_back: Callable[[Recipient], None],
         clock: Clock,
         tasks: asyncio.TaskGroup,
         catalog: Callable[[], Catalog],
@@ -69,7 +66,8 @@ class Outputs:
         self._log = log
         self._registry = registry
         self._slots = slots
-        self._give_back = give_back
+        # Apart from the slots for events that are sent, whose runs hold consumers: a long job must not keep those.
+        self._makers: Slots[Recipient] = Slots()
         self._clock = clock
         self._tasks = tasks
         self._catalog = catalog
@@ -85,6 +83,7 @@ class Outputs:
         """A bulk worker goes on with what it makes; what it has forgotten is to be made anew."""
         if recipient.abilities.bulk_items is None or not recipient.role.worker:
             return
+        self._makers.add(recipient, recipient.role.service, recipient.abilities.envelopes)
         for attempt in self._attempts.building():
             # One that was said to be ready is its worker's no longer: only what is found there counts.
             if attempt.role_id != recipient.role.id or attempt.report is not None:
@@ -98,6 +97,7 @@ class Outputs:
 
     def left(self, recipient: Recipient) -> None:
         """It may come back and go on: what it makes is lost only when its lease is over."""
+        self._makers.remove(recipient)
 
     def _is_forgotten(self, recipient: Recipient, attempt: Attempt) -> bool:
         told = recipient.abilities.bulk_attempts
@@ -109,11 +109,11 @@ class Outputs:
 
     async def _hold_slot(self, recipient: Recipient, attempt: Attempt) -> None:
         with suppress(Absent):
-            await self._slots.take([This(recipient)])
+            await self._makers.take([This(recipient)])
             try:
                 await attempt.over.wait()
             finally:
-                self._give_back(recipient)
+                self._makers.free(recipient)
 
     def made_by(self, recipient: Recipient) -> list[Attempt]:
         """What a recipient makes just now."""
@@ -147,7 +147,7 @@ class Outputs:
     async def _make(self, envelope: LogEnvelope, event: LogEvent, output: Output) -> None:
         try:
             graph = await self._log.graph(output.graph_id)
-            (worker,) = await self._slots.take([worker_for(event, graph.nodes[output.node].service)])
+            (worker,) = await self._makers.take([self._maker(event, graph.nodes[output.node].service)])
         except Absent:
             self._awaiting.wake(output)
             return
@@ -163,7 +163,14 @@ class Outputs:
             log.exception("an output was not asked for", extra={"action": "output_died"})
             await self._awaiting.failed(output, own_fault(error))
         finally:
-            self._give_back(worker)
+            self._makers.free(worker)
+
+    def _maker(self, event: LogEvent, service: str) -> AnyOf:
+        """Any worker that makes an output; of one in trouble nothing is wanted but what it is probed with."""
+        return AnyOf(
+            service,
+            lambda worker: worker.abilities.takes_whole(event.items) and self._slots.is_present(This(worker)),
+        )
 
     async def _hand_over(
         self, worker: Recipient, envelope: LogEnvelope, event: LogEvent, attempt: Attempt, graph: Graph

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -392,3 +393,17 @@ async def test_a_worker_makes_as_much_at_once_as_it_has_slots(journal: Journal) 
         assert len(handovers(broker)) == 2
         assert await ready(broker, handovers(broker)[0]["attempt_id"], [b"A"])
         await asked(broker, 3)
+
+
+async def test_who_makes_an_output_takes_events_that_are_sent_all_the_same(journal: Journal) -> None:
+    """Else a run that needs the worker would hold its consumers for as long as the job takes."""
+    async with running(journal) as broker:
+        await broker.register("names_1", replace(BULK, envelopes=1))
+        await broker.register("store_1")
+        await broker.put(*LARGE, type_name="flights")
+        attempt_id = await asked(broker)
+        await broker.put(b"a", b"b", type_name="flights")
+        await broker.put(b"note")
+        await broker.until(lambda: broker.items("store_1") == [b"a", b"b", b"note"])
+        assert await ready(broker, attempt_id, [b"A"])
+        await broker.until(lambda: broker.items("store_1") == [b"a", b"b", b"note", b"A"])
