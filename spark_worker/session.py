@@ -16,6 +16,7 @@ from spark_worker.java import use_java
 SETTINGS: Mapping[str, str] = {
     "spark.driver.memory": "1g",
     "spark.scheduler.mode": "FAIR",
+    "spark.speculation": "false",  # two tasks of one part would write it twice
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "32",

@@ -23,12 +23,18 @@ def absolute(place: str) -> str:
     """The whole address of a folder or URI that a person named.
 
     Raises:
-        ConfigurationError: the URI names a kind of storage, and no place there.
+        ConfigurationError: the URI names a kind of storage and no place there, or holds a password, which would be kept
+            in the journal and shown.
     """
     if "://" not in place:
         return str(Path(_LOCAL_ONE_SLASH.sub("", place, 1)).absolute())
     if not place.partition("://")[2].strip("/"):
         raise ConfigurationError(f"{place} names no place", "write it like s3://bucket/archive")
+    if "@" in place.partition("://")[2].partition("/")[0]:
+        raise ConfigurationError(
+            "the place holds a key or password, which all would see who look at the archive",
+            "give it by the storage's own means, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        )
     return place
 
 

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -115,6 +116,9 @@ class Staging:
         return [found.base_name for found in self._files.get_file_info(selector)]
 
     def _new_file(self, folder: Sequence[str], partition: int) -> str:
+        if isinstance(self._files, fs.LocalFileSystem):
+            # Items are nobody else's business, and the folder may be one that all share.
+            Path(self._root).mkdir(mode=0o700, parents=True, exist_ok=True)
         path = "/".join((self._root, *folder))
         self._files.create_dir(path, recursive=True)
         # A task that is done again, or twice at a time, must not touch what the other one wrote.

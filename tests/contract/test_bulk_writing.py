@@ -266,7 +266,7 @@ async def test_a_damaged_side_file_is_told(shared_url: str, shared_journal: Jour
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize(("field", "value"), [(0, b"short"), (3, b""), (4, None), (6, b"short")])
+@pytest.mark.parametrize(("field", "value"), [(0, b"short"), (3, b""), (4, None), (4, b"\xc4\x01b"), (6, b"short")])
 async def test_a_side_file_of_other_rows_is_told(
     shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, field: int, value: bytes | None
 ) -> None:

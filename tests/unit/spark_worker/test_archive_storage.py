@@ -31,3 +31,9 @@ def test_a_place_that_is_none_is_told(place: str) -> None:
 def test_what_a_uri_says_stays_at_its_end() -> None:
     assert below("s3://bucket/archive/?region=eu", "a/b") == "s3://bucket/archive/a/b?region=eu"
     assert below("/srv/archive", "a/b") == "/srv/archive/a/b"
+
+
+def test_a_place_bears_no_password() -> None:
+    with pytest.raises(ConfigurationError, match="password") as caught:
+        absolute("s3://key:secret@bucket/archive")
+    assert "secret" not in str(caught.value)

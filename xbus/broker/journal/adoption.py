@@ -3,6 +3,7 @@
 It may be broken off and begun again at any step: what is there already tells where it goes on.
 """
 
+import hashlib
 import struct
 from contextlib import closing
 from pathlib import Path
@@ -111,7 +112,7 @@ class Adoption:
         if len(fields) != len(COLUMNS) or fields[:3] != place:
             raise broken_off()
         items, data, digest, first_index, sources = fields[3:]
-        if data is None or digest is None or items is None or first_index is None:
+        if data is None or items is None or first_index is None or hashlib.sha256(data).digest() != digest:
             raise broken_off()
         try:
             count, first = INTEGER.unpack(items)[0], BIG_INTEGER.unpack(first_index)[0]
