@@ -14,12 +14,12 @@ from spark_worker.pipeline import Pipeline
 from spark_worker.reading import JOURNAL, read_ranges
 from spark_worker.session import is_local, master_of
 from spark_worker.spool import SPOOL, Spool, read_spool
-from spark_worker.transfer import check_items
+from spark_worker.transfer import Limits, check_items
 from spark_worker.transforms import Context, References
 from spark_worker.writing import write_parts
 from xbus.broker.journal.bulk_writing import PartSummary, output_hash
 from xbus.broker.journal.connection import reading
-from xbus.broker.journal.ranges import SegmentRange, cut_event, cut_output
+from xbus.broker.journal.ranges import SegmentRange, cut_event, cut_output, read_items
 from xbus.recipient import Refusal
 from xbus.recipient.bulk import Handover, Made
 
@@ -74,9 +74,9 @@ class Jobs:
         ranges = self._ranges(handover) if handover.items else []
         context = self._context(handover.envelope_id, handover.event_id, handover.type_name)
         items = read_ranges(self.session, self._place.url, ranges)
-        output = self._pipeline.output(items, context, handover.items, JOURNAL)
-        place = self._place
-        parts = write_parts(output.rows, place.url, handover.attempt_id, place.max_item_bytes, place.folder)
+        limits = Limits(self._place.max_item_bytes, self._items(handover))
+        output = self._pipeline.output(items, context, limits.items, JOURNAL)
+        parts = write_parts(output.rows, self._place.url, handover.attempt_id, limits, self._place.folder)
         output.check()
         return _made(parts)
 
@@ -92,7 +92,7 @@ class Jobs:
         context = self._context(envelope_id, event_id, type_name)
         parts = min(self._parts(spool.items), self._cores)
         items = read_spool(self.session, spool, parts, inline=not is_local(master_of(self.session)))
-        output = self._pipeline.output(items, context, spool.items, SPOOL)
+        output = self._pipeline.output(items, context, spool.end, SPOOL)
         table = output.rows.toArrow()
         output.check()
         if table.nbytes > MOST_ANSWERED_BYTES:
@@ -102,13 +102,20 @@ class Jobs:
             )
         for batch in table.to_batches():
             if len(batch):
-                check_items(batch.column(DATA), batch.column(INDEX), self._place.max_item_bytes)
+                check_items(batch.column(DATA), batch.column(INDEX), Limits(self._place.max_item_bytes, spool.end))
         return table
 
     def _ranges(self, handover: Handover) -> list[SegmentRange]:
         cut = cut_output if handover.is_output else cut_event
         with reading(self._place.url) as connection:
             return cut(connection, handover.source, self._parts(handover.items))
+
+    def _items(self, handover: Handover) -> int:
+        """How many items the event has; what another worker made of it bears the places of those."""
+        if not handover.is_output:
+            return handover.items
+        with reading(self._place.url) as connection:
+            return read_items(connection, handover.event_id)
 
     def _parts(self, items: int) -> int:
         return max(PARTS_PER_CORE * self._cores, math.ceil(items / PART_ITEMS))

@@ -35,6 +35,8 @@ class Spool:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.items = 0
+        self.end = 0
+        """Beyond the highest index: where items are left out it is more than there are."""
         self.several: dict[int, list[int]] = {}
         """Of items that were made of several: by the first of their indices, all of them."""
         self._file: BinaryIO = path.open("xb")
@@ -91,6 +93,7 @@ class Spool:
     def _piece(self, batch: Batch) -> Piece:
         items = list(batch)
         data = pack_items(batch.data)
+        self.end = max(self.end, 1 + max((index for item in items for index in item.indices), default=-1))
         if all(item.is_original for item in items) and items:
             return Piece(len(items), data, items[0].index, None)
         self.several |= {item.index: item.indices for item in items if len(item.indices) > 1}

@@ -39,6 +39,19 @@ class Items(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What an item of an output may be.
+
+    Args:
+        max_item_bytes: the largest item that the bus takes.
+        items: how many items the event has: an item is made of one of these, or of none in particular.
+    """
+
+    max_item_bytes: int
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """A segment that is to be written; ``sources`` as in ``model.bulk_segment``."""
 
@@ -77,12 +90,12 @@ def _batch(indexes: list[pa.Array], datas: list[bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([index, pa.array(datas, pa.binary())], schema=SCHEMA)
 
 
-def pieces(made: Iterable[pa.RecordBatch], max_item_bytes: int) -> Iterator[Piece]:
+def pieces(made: Iterable[pa.RecordBatch], limits: Limits) -> Iterator[Piece]:
     """What a partition of the output is as segments.
 
     Args:
         made: batches of ``_index`` and ``data``.
-        max_item_bytes: the largest item that the bus takes.
+        limits: what the items may be.
 
     Raises:
         BadOutput: a row can't be an item.
@@ -91,7 +104,7 @@ def pieces(made: Iterable[pa.RecordBatch], max_item_bytes: int) -> Iterator[Piec
         data, index = batch.column(DATA), batch.column(INDEX)
         if len(data) == 0:
             continue
-        check_items(data, index, max_item_bytes)
+        check_items(data, index, limits)
         sources = pc.fill_null(index, NO_INDEX)
         start = 0
         for datas in cut(data.to_pylist(), SEGMENT_BYTES):
@@ -99,22 +112,36 @@ def pieces(made: Iterable[pa.RecordBatch], max_item_bytes: int) -> Iterator[Piec
             start += len(datas)
 
 
-def check_items(data: pa.Array, index: pa.Array, max_item_bytes: int) -> None:
+def check_items(data: pa.Array, index: pa.Array, limits: Limits) -> None:
     """Let rows pass that can be items.
 
     Raises:
-        BadOutput: one is null, or too large.
+        BadOutput: one is null, or too large, or made of an item that the event does not have.
     """
     if data.null_count:
         place = index[pc.index(pc.is_null(data), True).as_py()].as_py()
         raise BadOutput(f"an item made by the transform is null{_of(place)}")
     largest = pc.max(pc.binary_length(data)).as_py()
-    if largest + ITEM_HEADER_BYTES > max_item_bytes:
+    if largest + ITEM_HEADER_BYTES > limits.max_item_bytes:
         place = index[pc.index(pc.binary_length(data), largest).as_py()].as_py()
         raise BadOutput(
-            f"an item made by the transform{_of(place)} takes {largest} bytes, more than the {max_item_bytes} of "
-            "[front] max_item_bytes"
+            f"an item made by the transform{_of(place)} takes {largest} bytes, more than the "
+            f"{limits.max_item_bytes} of [front] max_item_bytes"
         )
+    _check_index(index, limits.items)
+
+
+def _check_index(index: pa.Array, items: int) -> None:
+    """Let rows pass that are made of items that there are: by others a failure would be sought at the wrong item."""
+    ends = pc.min_max(index)  # nulls, of rows made of no item in particular, are passed over
+    if index.null_count == len(index) or 0 <= ends["min"].as_py() <= ends["max"].as_py() < items:
+        return
+    wrong = next(end for end in (ends["min"].as_py(), ends["max"].as_py()) if not 0 <= end < items)
+    known = f"items 0 to {items - 1}" if items else "no items"
+    raise BadOutput(
+        f"an item made by the transform has the {INDEX} {wrong}, and the event has {known}: keep {INDEX} as it came, "
+        "or set it to null where a row is made of no item in particular"
+    )
 
 
 def _of(place: int | None) -> str:

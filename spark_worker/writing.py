@@ -12,20 +12,20 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
 
-from spark_worker.transfer import pieces
+from spark_worker.transfer import Limits, pieces
 from xbus.broker.journal.bulk_writing import PartSummary, open_part
 
 FORMAT = "xbus_parts"
 
 
-def write_parts(made: DataFrame, url: str, attempt_id: UUID, max_item_bytes: int, folder: Path) -> list[PartSummary]:
+def write_parts(made: DataFrame, url: str, attempt_id: UUID, limits: Limits, folder: Path) -> list[PartSummary]:
     """Write rows of ``_index`` and ``data`` as the output of an attempt, each partition as a part of that number.
 
     Args:
         made: partition by partition in order.
         url: the journal's database, where the executors reach it.
         attempt_id: whose output it is.
-        max_item_bytes: the largest item that the bus takes.
+        limits: what the items may be.
         folder: of this machine, for what the parts say of themselves.
 
     Returns:
@@ -33,8 +33,9 @@ def write_parts(made: DataFrame, url: str, attempt_id: UUID, max_item_bytes: int
     """
     made.sparkSession.dataSource.register(JournalParts)
     summary = folder / f"{attempt_id}.parts"
-    options = {"url": url, "attempt": str(attempt_id), "limit": str(max_item_bytes), "summary": str(summary)}
-    made.write.format(FORMAT).options(**options).mode("append").save()
+    options = {"url": url, "attempt": str(attempt_id), "summary": str(summary)}
+    most = {"bytes": str(limits.max_item_bytes), "items": str(limits.items)}
+    made.write.format(FORMAT).options(**options, **most).mode("append").save()
     parts: list[PartSummary] = pickle.loads(summary.read_bytes())
     summary.unlink()
     return sorted(parts, key=lambda part: part.part)
@@ -56,23 +57,24 @@ class JournalParts(DataSource):
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         options = self.options
-        return PartsWriter(options["url"], UUID(options["attempt"]), int(options["limit"]), Path(options["summary"]))
+        limits = Limits(int(options["bytes"]), int(options["items"]))
+        return PartsWriter(options["url"], UUID(options["attempt"]), limits, Path(options["summary"]))
 
 
 class PartsWriter(DataSourceArrowWriter):
     """Writes each partition by a connection of its own, in one transaction."""
 
-    def __init__(self, url: str, attempt_id: UUID, max_item_bytes: int, summary: Path) -> None:
+    def __init__(self, url: str, attempt_id: UUID, limits: Limits, summary: Path) -> None:
         self._url = url
         self._attempt_id = attempt_id
-        self._max_item_bytes = max_item_bytes
+        self._limits = limits
         self._summary = summary
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = TaskContext.get()
         assert task is not None
         with open_part(self._url, self._attempt_id, task.partitionId()) as part:
-            for piece in pieces(iterator, self._max_item_bytes):
+            for piece in pieces(iterator, self._limits):
                 part.write(piece.items, piece.data, piece.first_index, piece.sources)
         return Written(part.written)
 

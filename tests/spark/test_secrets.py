@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_worker.data_source import XbusDataSource
 from spark_worker.reading import read_ranges
+from spark_worker.transfer import Limits
 from spark_worker.writing import write_parts
 from xbus.broker.journal.ranges import SegmentRange
 
@@ -32,7 +33,7 @@ def test_the_address_of_the_journal_is_not_shown(spark: SparkSession, tmp_path: 
     with pytest.raises(Exception, match="JournalUnavailable") as read:
         items.collect()
     with pytest.raises(Exception, match="JournalUnavailable") as written:
-        write_parts(rows(spark), URL, uuid.uuid4(), 1000, tmp_path)
+        write_parts(rows(spark), URL, uuid.uuid4(), Limits(1000, 3), tmp_path)
     assert SECRET not in f"{read.value} {written.value} {plans(spark)}"
     assert "xbus_parts" in plans(spark)
 

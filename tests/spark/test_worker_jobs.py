@@ -417,6 +417,51 @@ def test_a_schema_that_is_none_is_told_at_the_start(spark: SparkSession, name: s
         make_format(name, schema)
 
 
+def beyond(items: DataFrame, context: Context) -> DataFrame:
+    return items.withColumn("_index", sf.col("_index") + 1000)
+
+
+def before(items: DataFrame, context: Context) -> DataFrame:
+    return items.withColumn("_index", sf.col("_index") - 1).repartition(2)
+
+
+def spooled(folder: Path, *batches: Batch) -> Spool:
+    spool = Spool(folder / "a.spool")
+    for batch in batches:
+        spool.add(batch)
+    spool.finish()
+    return spool
+
+
+@pytest.mark.parametrize(("transform", "said"), [(beyond, "_index 10"), (before, "_index -1")])
+def test_a_place_that_the_event_does_not_have_is_refused_both_ways(
+    sqlite_url: str, make_jobs: MakeJobs, tmp_path: Path, transform: Transform, said: str
+) -> None:
+    items = [item(number) for number in range(60)]
+    put = put_event(sqlite_url, items)
+    jobs = make_jobs(sqlite_url, transform)
+
+    large = failed(jobs, put)
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        jobs.answer(spooled(tmp_path, Batch(items, 0)), put.envelope_id, put.event_id, "flights")
+    small = of_job(raised.value)
+
+    for error in (large, small):
+        assert isinstance(error, Refusal)
+        assert said in error.cause
+        assert "items 0 to 59: keep _index as it came, or set it to null" in error.cause
+
+
+def test_a_place_behind_items_that_are_left_out_is_one_of_the_event(
+    sqlite_url: str, make_jobs: MakeJobs, tmp_path: Path
+) -> None:
+    spool = spooled(tmp_path, Batch([item(1), item(3)], 0, [[1], [3]]))
+
+    table = make_jobs(sqlite_url).answer(spool, uuid.uuid4(), uuid.uuid4(), "flights")
+
+    assert table["_index"].to_pylist() == [1, 3]
+
+
 def numbered(items: DataFrame, context: Context) -> DataFrame:
     return items.agg(sf.count("*").alias("n"))
 

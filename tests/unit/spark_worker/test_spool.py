@@ -37,7 +37,7 @@ def test_what_was_kept_is_read_back_in_order(spool: Spool) -> None:
     spool.finish()
 
     assert rows(spool, 1) == [[(4, b"a"), (5, b"b"), (9, b"c"), (None, b"d")]]
-    assert spool.items == 4
+    assert (spool.items, spool.end) == (4, 10)
 
 
 def test_parts_hold_about_as_many_items_each(spool: Spool) -> None:

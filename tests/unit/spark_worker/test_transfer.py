@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from spark_worker import transfer
 from spark_worker.errors import BadOutput
-from spark_worker.transfer import Piece, batches, pieces
+from spark_worker.transfer import Limits, Piece, batches, pieces
 from xbus.rpc.codec import pack_items, unpack_items
 
-LIMIT = 1024 * 1024
+LIMITS = Limits(1024 * 1024, 60)
 
 
 def batch(indexes: list[int | None], datas: list[bytes | None]) -> pa.RecordBatch:
@@ -55,14 +55,14 @@ def test_no_segments_make_no_batch() -> None:
 
 
 def test_indexes_that_follow_each_other_are_told_by_the_first() -> None:
-    (piece,) = pieces([batch([5, 6, 7], [b"a", b"b", b"c"])], LIMIT)
+    (piece,) = pieces([batch([5, 6, 7], [b"a", b"b", b"c"])], LIMITS)
 
     assert (piece.first_index, piece.sources, piece.items) == (5, None, 3)
 
 
 @pytest.mark.parametrize("indexes", [[5, 7, 6], [5, 5, 7], [None, None, None], [5, None, 7], [7, 6, 5]])
 def test_others_are_told_one_by_one(indexes: list[int | None]) -> None:
-    (piece,) = pieces([batch(indexes, [b"a", b"b", b"c"])], LIMIT)
+    (piece,) = pieces([batch(indexes, [b"a", b"b", b"c"])], LIMITS)
 
     assert indexes_of(piece) == [-1 if index is None else index for index in indexes]
 
@@ -70,7 +70,7 @@ def test_others_are_told_one_by_one(indexes: list[int | None]) -> None:
 def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "SEGMENT_BYTES", 20)
 
-    made = list(pieces([batch([0, 1, 2, 9], [b"1234567", b"1234567", b"1234567", b"1"])], LIMIT))
+    made = list(pieces([batch([0, 1, 2, 9], [b"1234567", b"1234567", b"1234567", b"1"])], LIMITS))
 
     assert [piece.items for piece in made] == [1, 1, 2]
     assert [index for piece in made for index in indexes_of(piece)] == [0, 1, 2, 9]
@@ -82,7 +82,7 @@ def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_written_is_read_back(rows: list[tuple[int | None, bytes]], step: int) -> None:
     made = [rows[start : start + step] for start in range(0, len(rows), step)]
-    written = list(pieces([batch([i for i, _ in part], [d for _, d in part]) for part in made], LIMIT))
+    written = list(pieces([batch([i for i, _ in part], [d for _, d in part]) for part in made], LIMITS))
 
     read = pa.Table.from_batches(batches(written), schema=transfer.SCHEMA)
 
@@ -92,9 +92,21 @@ def test_what_is_written_is_read_back(rows: list[tuple[int | None, bytes]], step
 
 def test_null_is_no_item() -> None:
     with pytest.raises(BadOutput, match=r"null \(of item 8\)"):
-        list(pieces([batch([7, 8], [b"a", None])], LIMIT))
+        list(pieces([batch([7, 8], [b"a", None])], LIMITS))
 
 
 def test_an_item_larger_than_the_bus_takes_is_refused() -> None:
     with pytest.raises(BadOutput, match=r"\(of item 8\) takes 100 bytes"):
-        list(pieces([batch([7, 8], [b"a", b"x" * 100])], 50))
+        list(pieces([batch([7, 8], [b"a", b"x" * 100])], Limits(50, 60)))
+
+
+@pytest.mark.parametrize("wrong", [-1, 60, 1060, 2**62])
+def test_an_item_of_one_that_the_event_does_not_have_is_refused(wrong: int) -> None:
+    with pytest.raises(BadOutput, match=rf"_index {wrong}, and the event has items 0 to 59: keep _index as it came"):
+        list(pieces([batch([0, None, wrong], [b"a", b"b", b"c"])], LIMITS))
+
+
+def test_of_an_event_without_items_no_item_is_made_of_one() -> None:
+    assert list(pieces([batch([None], [b"a"])], Limits(50, 0)))
+    with pytest.raises(BadOutput, match="the event has no items"):
+        list(pieces([batch([0], [b"a"])], Limits(50, 0)))

@@ -32,6 +32,18 @@ class SegmentRange:
     items: int
 
 
+def read_items(connection: sa.Connection, event_id: UUID) -> int:
+    """How many items an event has.
+
+    Raises:
+        JournalError: it is not there, or still open.
+    """
+    items = connection.execute(sa.select(model.event.c["items"]).where(model.event.c.id == event_id)).scalar()
+    if items is None:
+        raise JournalError(f"event {event_id} is not there to be read", "see xbus envelope show", code=GONE)
+    return int(items)
+
+
 def cut_event(connection: sa.Connection, event_id: UUID, parts: int) -> list[SegmentRange]:
     """Cut an event between its segments.
 
