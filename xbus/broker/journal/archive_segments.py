@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.archive_runs import WRITER
+from xbus.broker.journal.paging import first_page
 from xbus.broker.journal.segments import SegmentRow
 
 
@@ -42,7 +43,7 @@ def read_rows(connection: sa.Connection, segments_id: UUID, from_index: int, max
         max_bytes: segments are added until their data would exceed this; the first one always comes.
 
     Returns:
-        None at the event's end.
+        Segments that follow each other; none at the event's end.
     """
     segment = model.segment.c
     following = sa.and_(segment.event_id == segments_id, segment.first_index >= from_index)
@@ -52,17 +53,11 @@ def read_rows(connection: sa.Connection, segments_id: UUID, from_index: int, max
         .order_by(segment.first_index)
         .limit(500)
     ).all()
-    if not sizes:
+    page = first_page(sizes, max_bytes)
+    if not page:
         return []
-    last, total = sizes[0][0], 0
-    for first_index, size in sizes:
-        total += size
-        if total > max_bytes:
-            break
-        last = first_index
-    rows = connection.execute(
-        sa.select(model.segment).where(following, segment.first_index <= last).order_by(segment.first_index)
-    )
+    upto = segment.first_index <= page[-1].first_index
+    rows = connection.execute(sa.select(model.segment).where(following, upto).order_by(segment.first_index))
     return [
         SegmentRow(row.event_id, row.first_index, row._mapping["items"], bytes(row.data), bytes(row.hash), row.indices)
         for row in rows

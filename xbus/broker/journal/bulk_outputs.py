@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.bulk_totals import Totals, read_totals
+from xbus.broker.journal.paging import first_page
 from xbus.states import AttemptState
 
 __all__ = ["Attempt", "OutputSegment", "Totals", "check_output", "read_attempt", "read_attempts", "read_output"]
@@ -129,16 +130,11 @@ def read_output(
         Segments that follow each other; none at the output's end.
     """
     wanted = {"of_attempt": attempt_id, "after_part": after[0], "after_number": after[1]}
-    sizes = connection.execute(_SIZES, wanted).all()
-    if not sizes:
+    page = first_page(connection.execute(_SIZES, wanted).all(), max_bytes)
+    if not page:
         return []
-    last, total = sizes[0], 0
-    for row in sizes:
-        total += row.size
-        if total > max_bytes:
-            break
-        last = row
-    rows = connection.execute(_SEGMENTS, {**wanted, "last_part": last.part, "last_number": last.number})
+    last_part, last_number, _ = page[-1]
+    rows = connection.execute(_SEGMENTS, {**wanted, "last_part": last_part, "last_number": last_number})
     return [
         OutputSegment(part, number, items, bytes(data), first_index, None if sources is None else bytes(sources))
         for part, number, items, data, first_index, sources in rows
@@ -152,9 +148,7 @@ _AFTER = sa.and_(
     _place > sa.tuple_(sa.bindparam("after_part", type_=_INTEGER), sa.bindparam("after_number", type_=_INTEGER)),
 )
 _SIZES = (
-    sa.select(
-        model.bulk_segment.c.part, model.bulk_segment.c.number, sa.func.length(model.bulk_segment.c.data).label("size")
-    )
+    sa.select(model.bulk_segment.c.part, model.bulk_segment.c.number, sa.func.length(model.bulk_segment.c.data))
     .where(_AFTER)
     .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
     .limit(256)

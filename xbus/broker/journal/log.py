@@ -9,6 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.paging import first_page
 from xbus.broker.journal.segments import Segment
 
 
@@ -152,16 +153,10 @@ def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, ma
         Segments that follow each other; none at the event's end.
     """
     wanted = {"of_event": event_id, "from_index": from_index}
-    sizes = connection.execute(_SEGMENT_SIZES, wanted).all()
-    if not sizes:
+    page = first_page(connection.execute(_SEGMENT_SIZES, wanted).all(), max_bytes)
+    if not page:
         return []
-    last, total = sizes[0].first_index, 0
-    for first_index, size in sizes:
-        total += size
-        if total > max_bytes:
-            break
-        last = first_index
-    rows = connection.execute(_SEGMENTS, {**wanted, "last": last})
+    rows = connection.execute(_SEGMENTS, {**wanted, "last": page[-1].first_index})
     return [Segment(first_index, items, bytes(data), indices) for first_index, items, data, indices in rows]
 
 
