@@ -1,8 +1,9 @@
 """Runs a job beside the event loop: tells how far it is, and really ends it when it is not wanted any more."""
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic
 from typing import TypeVar
@@ -32,7 +33,7 @@ class Runner:
         self._session = session
         self._patience = patience
         self._clock = clock
-        self._threads = ThreadPoolExecutor(thread_name_prefix="job")
+        self._is_closed = False
         self._endings: set[asyncio.Future[None]] = set()
 
     async def run(self, tag: str, work: Callable[[], Answer], tell: Callable[[float], None]) -> Answer:
@@ -47,7 +48,7 @@ class Runner:
             Refusal: the same job would fail again.
             Failed: it may go well later; so does ``JournalUnavailable``.
         """
-        job = asyncio.get_running_loop().run_in_executor(self._threads, self._tagged, tag, work)
+        job = in_thread(lambda: self._tagged(tag, work))
         try:
             await self._watch(job, tag, tell)
             return job.result()
@@ -59,8 +60,8 @@ class Runner:
             raise of_job(error) from error
 
     def close(self) -> None:
-        """Take no more jobs; what still runs ends by itself."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Wait no more for the end of jobs: what the author's code never returns from would be waited for for ever."""
+        self._is_closed = True
 
     def _tagged(self, tag: str, work: Callable[[], Answer]) -> Answer:
         with tagged(self._session, tag):
@@ -102,11 +103,27 @@ class Runner:
 
     async def _end(self, job: "asyncio.Future[Answer]", tag: str) -> None:
         """Cancel until the job has ended: what it begins after a cancellation is not touched by that."""
-        while not job.done():
+        while not job.done() and not self._is_closed:
             with suppress(Exception):  # there may be no JVM any more
                 await asyncio.to_thread(cancel, self._session, tag)
             if not is_alive(self._session):
                 return  # nothing runs there any more, and the thread may wait for an answer for ever
             await asyncio.wait([job], timeout=LOOK_SECONDS)
-        if not job.cancelled():
+        if job.done() and not job.cancelled():
             job.exception()  # it is known: else it would be logged as never looked at
+
+
+def in_thread(work: Callable[[], Answer]) -> "asyncio.Future[Answer]":
+    """Do something in a thread of its own; the future gets what it returns or raises."""
+    done: Future[Answer] = Future()
+
+    def carry_out() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # as of sys.exit() in the author's code, too
+            done.set_exception(error)
+
+    done.set_running_or_notify_cancel()
+    # A daemon: author's code that never returns must not keep the program from ending.
+    threading.Thread(target=carry_out, name="job", daemon=True).start()
+    return asyncio.wrap_future(done)

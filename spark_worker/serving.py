@@ -23,6 +23,8 @@ from xbus.recipient import serve
 
 log = logging.getLogger(__name__)
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 LOOK_SECONDS = 5.0
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 30.0
@@ -53,13 +55,14 @@ class Options:
 async def serve_for_ever(options: Options) -> None:
     """Serve the role until SIGTERM or SIGINT; as often as the cluster goes away, wait until it is back.
 
+    A second signal ends the program on the spot.
+
     Raises:
         ConfigurationError: there is no Java, or the schema is none.
         Refused: login or password are wrong, or a newer recipient has taken the role.
     """
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _obey_signals(stop)
     delay = FIRST_DELAY_SECONDS
     while not stop.is_set():
         try:
@@ -75,6 +78,21 @@ async def serve_for_ever(options: Options) -> None:
             await _serve(options, session, stop)
         finally:
             await asyncio.to_thread(close_session, session)
+
+
+def _obey_signals(stop: asyncio.Event) -> None:
+    """Stop in order at the first signal."""
+    loop = asyncio.get_running_loop()
+
+    def obey() -> None:
+        log.info("told to stop; a second signal does not wait", extra={"action": "told_to_stop"})
+        stop.set()
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, obey)
 
 
 def _open(options: Options) -> SparkSession:

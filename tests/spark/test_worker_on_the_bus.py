@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -44,6 +45,11 @@ def slow(items, context):
 
 def raising(items, context):
     raise KeyError("no such airline")
+
+
+def stuck(items, context):
+    open({gate!r} + "." + str(context.event_id) + "." + str(os.getpid()), "w").close()
+    time.sleep(3600)
 """
 
 StartWorker: TypeAlias = Callable[..., Process]
@@ -246,6 +252,27 @@ async def test_another_worker_takes_over_from_one_that_was_killed(
         await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
 
     assert [value["id"] for _, value in store.committed[envelope_id]] == list(range(2_000))
+
+
+async def test_a_transform_that_never_returns_does_not_keep_the_worker_from_ending(
+    sqlite_url: str, start_daemon: StartDaemon, start_worker: StartWorker, gate: Path
+) -> None:
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url)
+    async with serving(daemon, "store_1", Keeps()):
+        worker = start_worker(daemon, "rules:stuck")
+        await registered(worker)
+        for number in (60, 20):  # handed over, and by the ordinary path
+            await emit(daemon, [order(n) for n in range(number)])
+        await eventually(lambda: at_work(gate).count(worker.pid) == 2, "both are worked on", SECONDS)
+        assert await asyncio.to_thread(worker.stop, SECONDS) == 0
+
+        worker = start_worker(daemon, "rules:stuck")
+        await registered(worker)
+        await eventually(lambda: worker.pid in at_work(gate), "one came again", SECONDS)
+        worker.signal(signal.SIGTERM)
+        await eventually(lambda: "told_to_stop" in worker.text, "it was heard", SECONDS)
+        assert await asyncio.to_thread(worker.stop, SECONDS) == -signal.SIGTERM
 
 
 async def test_a_cluster_that_is_away_is_waited_for(

@@ -20,6 +20,9 @@ FIRST_DELAY_SECONDS = 0.2
 LONGEST_DELAY_SECONDS = 5.0
 """How long it takes to tell the broker again what it has not answered."""
 
+BREAK_OFF_SECONDS = 10.0
+"""How long it is waited for outputs that were broken off, when the recipient stops."""
+
 FAREWELL_SECONDS = 2.0
 """How long the answer is awaited when it is told that the recipient stops."""
 
@@ -122,7 +125,10 @@ class Jobs:
         jobs = list(self._jobs.values())
         for job in jobs:
             job.cancel()
-        await asyncio.gather(*(job.task for job in jobs if job.task is not None), return_exceptions=True)
+        tasks = [job.task for job in jobs if job.task is not None]
+        if tasks and (await asyncio.wait(tasks, timeout=BREAK_OFF_SECONDS))[1]:
+            logger.error("make_output does not end when it is cancelled", extra={"action": "recipient_hangs"})
+        self._jobs.clear()  # what hangs is waited for once
         gone = _failure("transient", "recipient_stopping", "the recipient is about to stop")
         farewells = [
             asyncio.ensure_future(self._call("xbus.output_failed", str(job.handover.attempt_id), gone)) for job in jobs

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -197,3 +198,27 @@ async def test_a_worker_that_stops_gives_back_what_it_has_not_made() -> None:
 def test_what_is_no_hand_over_is_refused(wrong: Any) -> None:
     with pytest.raises(Refused, match="not a map"):
         Handover.of_wire(str(uuid.uuid4()), str(uuid.uuid4()), "numbers", wrong)
+
+
+async def test_who_does_not_heed_being_cancelled_does_not_keep_the_recipient_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "BREAK_OFF_SECONDS", 0.01)
+    case = Case()
+    let_go = asyncio.Event()
+
+    async def deaf(handover: Handover, progress: Callable[[float], None]) -> Made:
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
+        return MADE
+
+    monkeypatch.setattr(case.worker, "make_output", deaf)
+    await asyncio.sleep(0)
+
+    async with asyncio.timeout(30):
+        await case.jobs.close()
+
+    (told,) = case.broker.told("xbus.output_failed")
+    assert told["code"] == "recipient_stopping"
+    let_go.set()

@@ -121,3 +121,20 @@ async def test_a_session_that_ended_is_gone_at_once(spark: Pretended) -> None:
     with pytest.raises(ClusterUnreachable, match="the Spark cluster is gone"):
         await runner().run("tag", spark.work, lambda _: None)
     spark.cancelled.set()  # lets the thread end
+
+
+async def test_what_never_ends_is_waited_for_until_the_end_only(spark: Pretended) -> None:
+    begun, never = asyncio.Event(), threading.Event()
+    running = runner()
+    job = asyncio.create_task(running.run("the tag", never.wait, lambda _: begun.set()))
+    await begun.wait()
+    job.cancel()
+    assert not (await asyncio.wait([job], timeout=0.1))[0]
+
+    running.close()
+
+    async with asyncio.timeout(20):
+        await asyncio.wait([job])
+    assert job.cancelled()
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "job")
+    never.set()
