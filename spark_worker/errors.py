@@ -7,6 +7,7 @@ Failed (xbus.errors)           transient: the same job may go well later
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import ClassVar
 
 from xbus.errors import Failed
@@ -16,6 +17,10 @@ ItemError = tuple[list[int], str]
 """What is wrong with some items: their indexes in the event, and a sentence."""
 
 
+MOST_CAUSES = 20
+"""So many causes are told apart; each is a line that a person reads, and a row that is kept."""
+
+
 class ClusterUnreachable(Failed):
     """There is no Spark to run anything on now."""
 
@@ -23,23 +28,40 @@ class ClusterUnreachable(Failed):
 
 
 class ItemsRefused(Refusal):
-    """Some items can't be taken, each for a reason of its own.
+    """Some items can't be taken, each for a reason; who have the same one are told together.
 
     Args:
         message: what is wrong on the whole.
         items: what is wrong with each; at least one.
     """
 
-    default_code: ClassVar[str] = "items_corrupt"
-
     def __init__(self, message: str, items: Sequence[ItemError]) -> None:
         super().__init__(message, [index for indices, _ in items for index in indices])
-        self._items = list(items)
+        self._items = grouped(message, items)
 
     @property
     def errors(self) -> list[ItemError]:
-        """Each item with its own reason."""
+        """The reasons, each with its items; the first one tells what is wrong on the whole, too."""
         return self._items
+
+
+def grouped(message: str, items: Sequence[ItemError]) -> list[ItemError]:
+    """What is wrong with items, cause by cause.
+
+    Args:
+        message: what is wrong on the whole, which no single cause tells where there are several items.
+        items: what is wrong with each.
+    """
+    by_cause: dict[str, list[int]] = {}
+    for indices, cause in items:
+        by_cause.setdefault(cause, []).extend(indices)
+    told = [(indices, cause) for cause, indices in islice(by_cause.items(), MOST_CAUSES)]
+    if others := list(by_cause.items())[MOST_CAUSES:]:
+        indices = [index for _, of_cause in others for index in of_cause]
+        told.append((indices, f"{len(others)} other causes, such as: {others[0][0]}"))
+    if len(items) > 1:
+        told[0] = (told[0][0], f"{told[0][1]} ({message})")
+    return told
 
 
 class BadOutput(Exception):

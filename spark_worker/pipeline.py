@@ -25,7 +25,7 @@ UNKNOWN_SOURCE = "ExistingRDD"
 """In Spark's plans, a scan of rows that may have been made of the items, where the plan does not say so."""
 
 MOST_NAMED = 1_000
-"""How many items that don't fit the schema are named one by one."""
+"""How many items that don't fit the schema are looked at, and named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class Output:
         # Read again only now: as a rule there are none.
         found = self._parsed.where(sf.col(CORRUPT).isNotNull()).orderBy(INDEX).select(INDEX, CORRUPT, RAW)
         errors = [self._error(row[INDEX], row[CORRUPT], bytes(row[RAW])) for row in found.limit(MOST_NAMED).collect()]
-        raise ItemsRefused(f"{corrupt} of the items do not fit the schema", errors)
+        named = f", the first {MOST_NAMED} are named" if corrupt > MOST_NAMED else ""
+        raise ItemsRefused(f"{corrupt} of the items do not fit the schema{named}", errors)
 
     def _number(self, counted: Observation) -> int:
         """How many items did not fit, of those that were read."""

@@ -165,7 +165,7 @@ async def test_what_is_refused_is_parked_with_the_workers_words_and_corrected_it
         await become(sqlite_url, receipt.envelope_id, store_1="parked")
         (failure,) = shown(sqlite_url, receipt.envelope_id).failures
         assert (failure.message, failure.indices, failure.node) == ("no number", [150], "halves")
-        assert attempts(sqlite_url) == [("failed", "items_refused")]
+        assert attempts(sqlite_url) == [("failed", "refused")]
         operator = Operator(daemon)
         correction = ("--event", "1", "--item", "150", "--value", "1", "--reason", "a slip")
         await operator.give("correct", receipt.envelope_id, *correction, "--resume")

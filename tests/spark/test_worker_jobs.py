@@ -206,6 +206,22 @@ def test_items_that_do_not_fit_are_named_with_their_cause(sqlite_url: str, make_
     assert raised.value.errors[2][1] == "field id is missing"
 
 
+def test_items_that_do_not_fit_for_one_cause_are_told_together(
+    sqlite_url: str, make_jobs: MakeJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_worker.pipeline.MOST_NAMED", 40)
+    put = put_event(sqlite_url, [item(0), *[b"no json"] * 50])
+
+    error = failed(make_jobs(sqlite_url), put)
+
+    assert isinstance(error, Refusal)
+    assert error.code == "refused"
+    ((indices, cause),) = error.errors
+    assert indices == list(range(1, 41))
+    assert cause.startswith("the item is not JSON")
+    assert cause.endswith("(50 of the items do not fit the schema, the first 40 are named)")
+
+
 def test_a_transform_may_take_items_that_do_not_fit(sqlite_url: str, make_jobs: MakeJobs) -> None:
     def told(items: DataFrame, context: Context) -> DataFrame:
         return items.select("_index", "id", sf.col("_corrupt").alias("text"))

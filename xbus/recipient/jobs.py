@@ -9,7 +9,7 @@ from uuid import UUID
 
 from xbus.errors import CallError, Failed, JournalUnavailable, Refused
 from xbus.recipient.bulk import BulkWorker, Handover, Made
-from xbus.recipient.refusal import Refusal
+from xbus.recipient.refusal import REFUSED, Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class Jobs:
             told = _told(await self._worker.make_output(job.handover, job.tell))
         except Refusal as refusal:
             _log("output_refused", "the recipient refused an event", job, refusal)
-            return "xbus.output_failed", _failure("permanent", refusal.code, refusal.cause, refusal.errors)
+            return "xbus.output_failed", _failure("permanent", REFUSED, refusal.cause, refusal.errors)
         except (Failed, JournalUnavailable) as error:
             _log("output_failed", "an output can't be made now", job, error)
             return "xbus.output_failed", _failure("transient", error.code, error.cause)

@@ -5,6 +5,10 @@ from collections.abc import Iterable
 from xbus.errors import XbusError
 
 
+REFUSED = "refused"
+"""The code of every refusal, whether an event was sent to a recipient or handed over to it."""
+
+
 class Refusal(XbusError):
     """What came can't be taken, and never will: the envelope is rolled back everywhere and parked for a person.
 
@@ -17,7 +21,7 @@ class Refusal(XbusError):
         indices: the emitter's indexes of the items it is about; those of the item at hand where none are given.
     """
 
-    default_code = "items_refused"
+    default_code = REFUSED
 
     def __init__(self, message: str, indices: Iterable[int] = ()) -> None:
         super().__init__(message)

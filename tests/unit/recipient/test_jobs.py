@@ -111,7 +111,7 @@ async def test_what_the_broker_refuses_is_not_told_for_ever() -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "code", "errors"),
     [
-        (Refusal("too old", [3, 7]), "permanent", "items_refused", [([3, 7], "too old")]),
+        (Refusal("too old", [3, 7]), "permanent", "refused", [([3, 7], "too old")]),
         (Failed("away", code="cluster_away"), "transient", "cluster_away", []),
         (JournalUnavailable("away"), "transient", "journal_unavailable", []),
         (XbusError("a form", code="bad_schema"), "permanent", "recipient_failed", []),
