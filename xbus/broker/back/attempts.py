@@ -68,6 +68,11 @@ class Attempt:
         """Whether its worker still has something to say."""
         return self.state is AttemptState.BUILDING and not self.is_ending
 
+    @property
+    def is_in_hand(self) -> bool:
+        """Whether its worker is at it: once that has said that it is ready, only what is found there counts."""
+        return self.is_building and self.report is None
+
 
 class Attempts:
     """All attempts that count.
@@ -126,6 +131,10 @@ class Attempts:
     def building(self) -> list[Attempt]:
         """Those that are being made."""
         return [attempt for attempt in self._building.values() if attempt.is_building]
+
+    def in_hand(self) -> list[Attempt]:
+        """Those that their workers are at."""
+        return [attempt for attempt in self._building.values() if attempt.is_in_hand]
 
     def is_ready(self, output: Output) -> bool:
         """Whether an output is there."""

@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from xbus.broker.back import fate
-from xbus.broker.back.attempts import Output
+from xbus.broker.back.attempts import Attempts, Output
 from xbus.broker.back.failures import RecipientFailed
 from xbus.broker.back.isolating import Isolating
 from xbus.broker.back.ledger import Ledger
+from xbus.broker.back.log import Log
 from xbus.broker.back.order import Order
 from xbus.broker.back.outcomes import Outcomes, Serving
 from xbus.broker.back.registry import Registry
+from xbus.broker.journal.bulk_standing import read_awaiting
 from xbus.broker.journal.catalog import Catalog, RoleEntry
 from xbus.broker.journal.log import LogEnvelope
 from xbus.broker.journal.writes import Delivery
@@ -61,6 +63,26 @@ class Awaiting:
         self._waiting: dict[tuple[int, UUID], _Waiting] = {}
         self.on_retry: Callable[[int], None] = lambda role_id: None
         """Told of a role for which there is a row that may go on."""
+
+    async def recover(self, log: Log, attempts: Attempts) -> None:
+        """Take up the deliveries that the last run of the broker left waiting.
+
+        Args:
+            log: where they are read.
+            attempts: what is being made still.
+        """
+        rows = await log.read(read_awaiting)
+        envelopes = {envelope.position: envelope for envelope in await log.at([row.position for row in rows])}
+        for row in rows:
+            role = self._catalog().roles.get(row.role_id)
+            envelope = envelopes.get(row.position)
+            if role is None or envelope is None:
+                continue
+            building = await _building(log, attempts, envelope, role.service)
+            if building:
+                self.take_up(envelope, row, building)
+            else:
+                self.let_go(envelope, row)
 
     def set_aside(
         self, envelope: LogEnvelope, old: Delivery | None, new: Delivery, outputs: Collection[Output]
@@ -128,3 +150,13 @@ class Awaiting:
         roles = self._catalog().roles
         wanted = [waiting.row.role_id for waiting in found if waiting.row.role_id in roles]
         return [self._registry.get(role_id) or _Away(roles[role_id]) for role_id in wanted]
+
+
+async def _building(log: Log, attempts: Attempts, envelope: LogEnvelope, service: str) -> list[Output]:
+    """The outputs on an envelope's way to a service that are being made."""
+    found: list[Output] = []
+    for event in envelope.events:
+        part = (await log.graph(event.graph_id)).leading_to({service})
+        building = [attempt.output for attempt in attempts.of_event(event) if attempt.is_building]
+        found += [output for output in building if output.node in part.nodes]
+    return found

@@ -16,8 +16,10 @@ from xbus.broker.back.holds import Holds
 from xbus.broker.back.in_order import InOrder
 from xbus.broker.back.isolating import Isolating
 from xbus.broker.back.lanes import Lanes
+from xbus.broker.back.leases import Leases
 from xbus.broker.back.ledger import RESERVE_POSITIONS, Ledger
 from xbus.broker.back.log import Log
+from xbus.broker.back.makers import Makers
 from xbus.broker.back.muster import Muster
 from xbus.broker.back.order import Order
 from xbus.broker.back.outcomes import Outcomes
@@ -124,18 +126,10 @@ class Delivering:
         self._runs = Runs(self.ledger, supplies, muster, self._outcomes, self._order, isolating, self._under_way, tasks)
         self._awaiting = Awaiting(self.ledger, registry, self._outcomes, self._order, isolating, catalog)
         self.ledger.on_move = self._moved
-        attempts = Attempts(journal, self._log, clock, random, settings.bulk_lease)
-        self.outputs = Outputs(
-            attempts,
-            self._awaiting,
-            self._log,
-            registry,
-            slots,
-            clock,
-            tasks,
-            catalog,
-            settings.register_timeout,
-        )
+        self._attempts = attempts = Attempts(journal, self._log, clock, random, settings.bulk_lease)
+        makers = Makers(slots, clock, settings.register_timeout)
+        self.outputs = Outputs(attempts, self._awaiting, makers, self._log, registry, tasks)
+        self._leases = Leases(attempts, self._awaiting, self.outputs, clock)
         needs = OutputNeeds(attempts, self._log, slots, catalog)
         supplies.course_of = needs.course
         self.reports = OutputReports(journal, attempts, self.outputs, self._output_ready)
@@ -225,7 +219,9 @@ class Delivering:
         await self._follow_order()
         await self._doubt_what_was_free()
         await self._recover()
-        await self.outputs.start()
+        await self._attempts.load()
+        await self._awaiting.recover(self._log, self._attempts)
+        self.outputs.spawn(self._leases.watch(), "leases of outputs")
         self._replying = self._tasks.create_task(self._replies.watch(), name="replies of consumers")
         self._following = self._tasks.create_task(self._log.follow(), name="log")
         self._deciding = self._tasks.create_task(self._decisions.carry_out(), name="decisions")

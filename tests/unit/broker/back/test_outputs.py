@@ -14,7 +14,7 @@ from tests.support.back import Broker, running
 from tests.support.journal import memory_engine
 from tests.support.recipients import BROKEN, NEW, REFUSED
 from xbus import model
-from xbus.broker.back import lanes, outputs
+from xbus.broker.back import lanes, leases
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.bulk_outputs import check_output
@@ -37,7 +37,7 @@ async def journal() -> AsyncIterator[Journal]:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
-    monkeypatch.setattr(outputs, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(leases, "LOOK_SECONDS", 0)
 
 
 def handovers(broker: Broker, worker: str = "names_1") -> list[dict[str, Any]]:
@@ -298,7 +298,7 @@ async def test_what_nobody_waits_for_is_broken_off(journal: Journal) -> None:
         attempt_id = await asked(broker)
         await broker.until_rows({"store_1": ("waiting", 0, "output_not_ready")})
         broker.back._delivering._awaiting.retain([])
-        await broker.until(lambda: broker.back.outputs._unwanted)
+        await broker.until(lambda: broker.back._delivering._leases._unwanted)
         broker.pass_time(4)
         await broker.until(lambda: "xbus.stop_output" in broker.script.verbs("names_1"))
         assert not broker.back.reports.renew(role_id(broker), attempt_id, 0.5)
@@ -328,7 +328,7 @@ async def test_who_comes_to_wait_while_it_is_broken_off_has_it_made_anew(
 
         monkeypatch.setattr(attempts, "_write", slow)
         awaiting.retain([])
-        await broker.until(lambda: broker.back.outputs._unwanted)
+        await broker.until(lambda: broker.back._delivering._leases._unwanted)
         broker.pass_time(4)
         await broker.until(begun.is_set)
         awaiting._waiting.update(waiting)
