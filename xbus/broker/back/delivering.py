@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import takewhile
 from random import Random
 
-from xbus.broker.back import fate
 from xbus.broker.back.attempts import Attempt, Attempts
 from xbus.broker.back.awaiting import Awaiting
 from xbus.broker.back.decisions import Decisions
@@ -17,7 +15,7 @@ from xbus.broker.back.in_order import InOrder
 from xbus.broker.back.isolating import Isolating
 from xbus.broker.back.lanes import Lanes
 from xbus.broker.back.leases import Leases
-from xbus.broker.back.ledger import RESERVE_POSITIONS, Ledger
+from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
 from xbus.broker.back.makers import Makers
 from xbus.broker.back.muster import Muster
@@ -30,6 +28,7 @@ from xbus.broker.back.pace import Pace
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.probing import Probing
 from xbus.broker.back.recipient import Recipient
+from xbus.broker.back.recovery import Recovery
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.replies import Replies
 from xbus.broker.back.rows import DueRows
@@ -39,15 +38,13 @@ from xbus.broker.back.supplies import Supplies
 from xbus.broker.back.trouble import Troubles
 from xbus.broker.back.under_way import UnderWay
 from xbus.broker.journal.catalog import Catalog
-from xbus.broker.journal.cursor import Cursor
-from xbus.broker.journal.deliveries import read_cursors, read_role_services
+from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.ordering import read_free_keys, read_held_keys, read_key_rows
+from xbus.broker.journal.ordering import read_held_keys
 from xbus.broker.journal.writes import Delivery, FollowOrder
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.bell import Bell
-from xbus.states import DeliveryState
 
 log = logging.getLogger(__name__)
 
@@ -111,49 +108,60 @@ class Delivering:
         self._journal = journal
         self._tasks = tasks
         self._catalog = catalog
+
+        # What is read, and what is written.
         self._log = Log(journal, bell)
-        self.ledger = Ledger(journal, clock, {})
+        self.ledger = ledger = Ledger(journal, clock, {})
+
+        # Who is served, and who rather not now.
         muster = Muster(slots, Pace(settings.behind_after), clock)
         supplies = Supplies(self._log, slots, tasks, settings.window_bytes)
         holds = Holds()
         self.troubles = Troubles(clock, after=settings.trouble_after, probe_interval=settings.probe_interval)
-        self.probing = Probing(self.troubles, registry, slots)
-        probing = self.probing
-        self._order = Order()
-        self._outcomes = Outcomes(self.ledger, registry, holds, probing, self._order, settings.retry, clock, random)
-        self._under_way = UnderWay()
+        self.probing = probing = Probing(self.troubles, registry, slots)
+
+        # Runs, and what comes of them.
+        self._order = order = Order()
+        outcomes = Outcomes(ledger, registry, holds, probing, order, settings.retry, clock, random)
+        self._recovery = Recovery(journal, self._log, ledger, order, outcomes)
+        self._under_way = under_way = UnderWay()
         isolating = Isolating(self._log, catalog)
-        self._runs = Runs(self.ledger, supplies, muster, self._outcomes, self._order, isolating, self._under_way, tasks)
-        self._awaiting = Awaiting(self.ledger, registry, self._outcomes, self._order, isolating, catalog)
-        self.ledger.on_move = self._moved
-        self._attempts = attempts = Attempts(journal, self._log, clock, random, settings.bulk_lease)
+        self._runs = Runs(ledger, supplies, muster, outcomes, order, isolating, under_way, tasks)
+
+        # Outputs of bulk workers, which are made before a run.
+        self._awaiting = Awaiting(ledger, registry, outcomes, order, isolating, catalog)
+        self._attempts = Attempts(journal, self._log, clock, random, settings.bulk_lease)
         makers = Makers(slots, clock, settings.register_timeout)
-        self.outputs = Outputs(attempts, self._awaiting, makers, self._log, registry, tasks)
-        self._leases = Leases(attempts, self._awaiting, self.outputs, clock)
-        needs = OutputNeeds(attempts, self._log, slots, catalog)
-        supplies.course_of = needs.course
-        self.reports = OutputReports(journal, attempts, self.outputs, self._output_ready)
+        self.outputs = Outputs(self._attempts, self._awaiting, makers, self._log, registry, tasks)
+        self._leases = Leases(self._attempts, self._awaiting, self.outputs, clock)
+        self.reports = OutputReports(journal, self._attempts, self.outputs, self._output_ready)
+        needs = OutputNeeds(self._attempts, self._log, slots, catalog)
+
+        # What begins runs: the log in its turn, rows that are due, immediate replies, and decisions of people.
         deliveries = Deliveries(
             self._log,
-            self.ledger,
+            ledger,
             registry,
             supplies,
             muster,
             holds,
-            self._outcomes,
+            outcomes,
             probing,
-            self._order,
+            order,
             self._runs,
-            self._under_way,
+            under_way,
             needs,
             self.outputs,
             self._awaiting,
             worker_grace=settings.worker_grace,
         )
+        self.lanes = Lanes(self._log, ledger, deliveries, tasks)
+        in_order = InOrder(order, self._log, ledger, clock)
+        self._rows = DueRows(self._log, ledger, deliveries, under_way, probing, in_order, clock, tasks)
         self._replies = Replies(
             journal,
             self._log,
-            self.ledger,
+            ledger,
             registry,
             supplies,
             deliveries,
@@ -164,11 +172,12 @@ class Delivering:
             ring=bell.ring,
             expects=lambda: catalog().expects_replies,
         )
+        self._decisions = Decisions(self._log, ledger, under_way, clock, self._rows.wake)
+
+        # Who tells whom.
         self._log.on_look = self._replies.wake
-        self.lanes = Lanes(self._log, self.ledger, deliveries, tasks)
-        in_order = InOrder(self._order, self._log, self.ledger, clock)
-        self._rows = DueRows(self._log, self.ledger, deliveries, self._under_way, probing, in_order, clock, tasks)
-        self._decisions = Decisions(self._log, self.ledger, self._under_way, clock, self._rows.wake)
+        ledger.on_move = self._moved
+        supplies.course_of = needs.course
         self.lanes.is_paused = probing.is_troubled
         probing.on_trouble = self.lanes.left
         probing.on_over = self._trouble_over
@@ -176,16 +185,11 @@ class Delivering:
         self._awaiting.on_retry = self._rows.wake
         muster.on_behind = self.lanes.split
         self.lanes.on_caught_up = muster.caught_up
-        registry.watch(probing)
-        registry.watch(needs)
-        registry.watch(self.outputs)
-        registry.watch(self.lanes)
-        registry.watch(self._rows)
-        registry.watch(self._replies)
-        self._following: asyncio.Task[None] | None = None
-        self._replying: asyncio.Task[None] | None = None
+        for watcher in (probing, needs, self.outputs, self.lanes, self._rows, self._replies):
+            registry.watch(watcher)
+
         self._keeping: asyncio.Task[None] | None = None
-        self._deciding: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
 
     def _moved(self, row: Delivery) -> None:
         self._order.note(row)
@@ -217,14 +221,15 @@ class Delivering:
         await self._log.refresh()
         self._keeping = self._tasks.create_task(self.ledger.keep(), name="ledger")
         await self._follow_order()
-        await self._doubt_what_was_free()
-        await self._recover()
+        await self._recovery.carry_out(self._catalog().roles)
         await self._attempts.load()
         await self._awaiting.recover(self._log, self._attempts)
         self.outputs.spawn(self._leases.watch(), "leases of outputs")
-        self._replying = self._tasks.create_task(self._replies.watch(), name="replies of consumers")
-        self._following = self._tasks.create_task(self._log.follow(), name="log")
-        self._deciding = self._tasks.create_task(self._decisions.carry_out(), name="decisions")
+        self._watching = [
+            self._tasks.create_task(self._replies.watch(), name="replies of consumers"),
+            self._tasks.create_task(self._log.follow(), name="log"),
+            self._tasks.create_task(self._decisions.carry_out(), name="decisions"),
+        ]
 
     async def read_cursors(self) -> None:
         """Take up the cursors of new roles, and the changed bounds of known ones.
@@ -257,22 +262,13 @@ class Delivering:
         await self._journal.write(FollowOrder(ordered))
         self._order.add(await self._journal.read(read_held_keys, new))
 
-    async def _doubt_what_was_free(self) -> None:
-        """What was held, and free, may have been handed over when the broker went down: its row does not say so."""
-        roles = [role_id for role_id in self._catalog().roles if self._order.is_wanted_by(role_id)]
-        for key in await self._journal.read(read_free_keys, roles):
-            rows = await self._journal.read(read_key_rows, key.role_id, key.ordering_key, RESERVE_POSITIONS)
-            for row in takewhile(lambda row: row.state is DeliveryState.HELD, rows):
-                self.ledger.move(row, fate.in_doubt(row))
-
     async def stop(self, seconds: float) -> None:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
         self.lanes.stop()
         self._rows.stop()
         self.outputs.stop()
-        for watching in (self._following, self._replying, self._deciding):
-            if watching is not None:
-                watching.cancel()
+        for task in self._watching:
+            task.cancel()
         self._replies.stop()
         await self._runs.finish(seconds)
         self.ledger.return_reserved(self._under_way.highest())
@@ -284,23 +280,3 @@ class Delivering:
         except (TimeoutError, JournalError) as error:
             # It only means that what it tells of comes again.
             log.error("the last progress is not written: %r", error, extra={"action": "progress_lost"})
-
-    async def _recover(self) -> None:
-        """What may have been handed over and was not settled when the broker went down comes again on its own."""
-        services = await self._journal.read(read_role_services)
-        for role_id, cursor in (await self._journal.read(read_cursors)).items():
-            doubtful = [position for position in cursor.unsettled() if position <= self._log.head]
-            if doubtful:
-                await self._set_aside(cursor, services[role_id], doubtful)
-        await self.ledger.write()
-
-    async def _set_aside(self, cursor: Cursor, service: str, doubtful: Sequence[int]) -> None:
-        for envelope in await self._log.at(doubtful):
-            graphs = await self._log.graphs(envelope)
-            is_for_role = cursor.owes(envelope.position) and envelope.is_for(cursor.role_id)
-            if is_for_role and any(service in graph.consumer_services for graph in graphs):
-                delivery = self._outcomes.before_its_turn(envelope, cursor.role_id)
-                is_held = self._order.holds(cursor.role_id, envelope)
-                self.ledger.move(None, fate.after_crash(delivery, is_held=is_held))
-            else:
-                self.ledger.pass_over(cursor.role_id, envelope.position)
