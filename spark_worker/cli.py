@@ -22,7 +22,7 @@ EXIT_CODES = (
     "names with its cure, with 2 when the command line is wrong. A cluster that is away is waited for."
 )
 
-FORMAT_HELP = "What items are written in."
+FORMAT_HELP = "What items are written in; values that an emitter of the SDK or xbus emit was given are msgpack."
 SCHEMA_HELP = "The columns of an item that comes in, in DDL: 'id INT NOT NULL, name STRING'. Not for bytes."
 ORDER_HELP = "The column that gives the order of the output where _index is not kept."
 MIN_ITEMS_HELP = "An event of so many items is read from the journal by Spark itself."
@@ -35,7 +35,9 @@ PATIENCE_HELP = "How long a job may go without any executor before the cluster c
 @password_file_option
 @click.option("--transform", "function", metavar="MODULE:FUNCTION", help="transform(items, context) -> DataFrame.")
 @click.option("--sql", "sql_file", type=click.Path(path_type=Path), metavar="FILE", help="A query over the view items.")
-@click.option("--format", "items_format", type=click.Choice(NAMES), default="json", show_default=True, help=FORMAT_HELP)
+@click.option(
+    "--format", "items_format", type=click.Choice(NAMES), default=NAMES[0], show_default=True, help=FORMAT_HELP
+)
 @click.option("--schema", default="", metavar="DDL", help=SCHEMA_HELP)
 @click.option("--order-by", default="", metavar="COLUMN", help=ORDER_HELP)
 @click.option("--keep-corrupt", is_flag=True, help="Give items that don't fit to the transform, with column _corrupt.")

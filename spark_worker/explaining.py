@@ -34,7 +34,7 @@ def explain_json(data: bytes, schema: StructType) -> str:
     try:
         value = json.loads(data.decode())
     except UnicodeDecodeError:
-        return "the item is not JSON: it is not text in UTF-8 (what the bus packs itself is msgpack: --format msgpack)"
+        return "the item is not JSON: it is not text in UTF-8 (values are msgpack on the bus: leave --format out)"
     except (ValueError, RecursionError) as error:
         return f"the item is not JSON: {error}"
     if not isinstance(value, dict):
@@ -47,6 +47,22 @@ def explain_json(data: bytes, schema: StructType) -> str:
         elif not _fits(found, field.dataType):
             return f"field {field.name}: {_shown(found)} is not {_article(field.dataType.simpleString())}"
     return f"the item does not fit the schema {schema.simpleString()}"
+
+
+def explain_text(data: bytes) -> str:
+    """What is wrong with an item that should be a map of msgpack and is plain text; empty where it is none.
+
+    Args:
+        data: the item.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return ""  # as of every map of msgpack
+    if not text.strip():
+        return ""
+    name, option = ("JSON", "json") if text.lstrip()[0] in "{[" else ("text", "csv")
+    return f"the item is {name}, not msgpack: say so by --format {option}"
 
 
 def explain_lack(row: Mapping[str, Any], schema: StructType) -> str:

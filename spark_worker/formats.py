@@ -13,13 +13,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from spark_worker.columns import CORRUPT, DATA, INDEX, RAW, is_own
-from spark_worker.explaining import explain_json, explain_lack
+from spark_worker.explaining import explain_json, explain_lack, explain_text
 from spark_worker.packing import packed, unpacked
 from xbus.errors import ConfigurationError
 from xbus.recipient import Refusal
 from xbus.rpc.codec import unpack
 
-NAMES = ("json", "msgpack", "csv", "bytes")
+NAMES = ("msgpack", "json", "csv", "bytes")
+"""The first one is taken where nothing is said: it is what the emitters of the bus make of values."""
 
 
 class Format(ABC):
@@ -119,8 +120,9 @@ class Msgpack(Format):
         return unpacked(data, wanted)
 
     def explain(self, data: bytes, corrupt: str) -> str:
-        lacking = corrupt in ("", data.decode("utf-8", "replace"))
-        return explain_lack(unpack(data), self.schema) if lacking else corrupt
+        if corrupt in ("", data.decode("utf-8", "replace")):
+            return explain_lack(unpack(data), self.schema)
+        return explain_text(data) or corrupt
 
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
         return packed(sf.struct(*map(_quoted, columns)))

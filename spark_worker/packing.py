@@ -1,8 +1,8 @@
 """msgpack as columns: maps to rows and rows to maps, in Arrow batches in the executors."""
 
 from collections.abc import Callable
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
@@ -68,7 +68,7 @@ def rows_of(items: list[bytes], fields: dict[str, pa.DataType]) -> pa.StructArra
         maps.append(row)
         causes.append(cause)
     try:
-        columns = [pa.array([row.get(name) for row in maps], kind) for name, kind in fields.items()]
+        columns = [_array([row.get(name) for row in maps], kind) for name, kind in fields.items()]
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         columns = _one_by_one(maps, causes, fields)
     names = [*fields, CORRUPT]
@@ -90,10 +90,29 @@ def _one_by_one(maps: list[dict[str, Any]], causes: list[str | None], fields: di
         for place, row in enumerate(maps):
             value = row.get(name)
             try:
-                pa.array([value], kind)
+                _array([value], kind)
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 causes[place] = causes[place] or f"field {name}: {str(value)[:60]!r} is not of the type {kind}"
                 value = None
             values.append(value)
-        columns.append(pa.array(values, kind))
+        columns.append(_array(values, kind))
     return columns
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Values of one type; dates, times and decimals are text on the bus, as ``_as_text`` writes them."""
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_decimal(kind):
+        values = [_of_text(value, kind) if isinstance(value, str) else value for value in values]
+    return pa.array(values, kind)
+
+
+def _of_text(text: str, kind: pa.DataType) -> date | Decimal:
+    if pa.types.is_date(kind):
+        return date.fromisoformat(text)
+    if pa.types.is_timestamp(kind):
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo or kind.tz is None else moment.replace(tzinfo=UTC)
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError(f"{text} is no decimal") from error

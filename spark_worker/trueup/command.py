@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from spark_worker.columns import DATA
-from spark_worker.formats import Format, make_format
+from spark_worker.formats import NAMES, Format, make_format
 from spark_worker.options_of_commands import conf_option, master_option
 from spark_worker.session import close_session, open_session
 from spark_worker.trueup.against import data_set
@@ -20,6 +20,7 @@ from spark_worker.trueup.comparing import (
     MISSING,
     Verdict,
     check_columns,
+    check_readable,
     compare,
     count,
     parse_items,
@@ -35,7 +36,8 @@ AGAINST_HELP = "A file or folder of Parquet, CSV or JSON lines, a JDBC URL, or a
 TABLE_HELP = "For the URL of a database: a table, or a query in brackets."
 SCHEMA_HELP = "The columns of items, and of a data set in CSV or JSON, in DDL; else the data set tells."
 COLUMNS_HELP = "The columns whose values are compared; all others than the key where it is left out."
-FORMATS = ("json", "msgpack", "csv")
+FORMATS = tuple(name for name in NAMES if name != "bytes")
+FORMAT_HELP = "Of the items; values that an emitter of the SDK or xbus emit was given are msgpack."
 
 
 def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -53,7 +55,7 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @click.option("--key", "keys", required=True, callback=_names, metavar="COLUMNS", help="What tells rows apart: a,b.")
 @click.option("--columns", callback=_names, metavar="COLUMNS", help=COLUMNS_HELP)
 @click.option(
-    "--format", "items_format", type=click.Choice(FORMATS), default="json", show_default=True, help="Of the items."
+    "--format", "items_format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help=FORMAT_HELP
 )
 @click.option("--schema", default="", metavar="DDL", help=SCHEMA_HELP)
 @click.option("--from", "begin", default="earliest", metavar="PLACE", help="From a position or a time on.")
@@ -103,6 +105,7 @@ def checksum(
             carried = parse_items(items, data, names, items_format, schema).cache()
             compared = compare(data, carried, keys, names[len(keys) :]).cache()
             verdict = count(compared, carried)
+            check_readable(verdict)
             for path, fault in ((missing, MISSING), (incorrect, INCORRECT)):
                 if path is not None:
                     _write_keys(compared.where(sf.col(FAULT) == fault), keys, path)

@@ -28,7 +28,7 @@ class Verdict:
         missing: of them, those whose key the bus never carried.
         incorrect: those whose key it carried last with other values.
         correct: all others.
-        per_cent: how many of 100 are correct; 100 of an empty data set.
+        per_cent: how many of 100 are correct, to four places; 100 only where all are, as of an empty data set.
         extra: keys that the bus carried and the data set lacks.
         unreadable: items that don't fit the columns.
     """
@@ -116,9 +116,27 @@ def count(compared: DataFrame, carried: DataFrame) -> Verdict:
     found = {row[FAULT]: row["count"] for row in compared.groupBy(FAULT).count().collect()}
     missing, incorrect, correct = (found.get(fault, 0) for fault in (MISSING, INCORRECT, CORRECT))
     total = missing + incorrect + correct
-    per_cent = round(100 * correct / total, 4) if total else 100.0
     unreadable = carried.where(sf.col(CORRUPT).isNotNull()).count()
-    return Verdict(total, missing, incorrect, correct, per_cent, found.get(EXTRA, 0), unreadable)
+    return Verdict(total, missing, incorrect, correct, per_cent(correct, total), found.get(EXTRA, 0), unreadable)
+
+
+def per_cent(correct: int, total: int) -> float:
+    """How many of 100 are correct, cut and not rounded: one wrong row of millions must not pass for none."""
+    return (1_000_000 * correct // total) / 10_000 if total else 100.0
+
+
+def check_readable(verdict: Verdict) -> None:
+    """Let pass what says something: where no item can be read all rows would be missing, and might be emitted again.
+
+    Raises:
+        Refused: there are items, and none of them fits the columns (``unreadable_items``).
+    """
+    if verdict.unreadable and not (verdict.correct or verdict.incorrect or verdict.extra):
+        raise Refused(
+            f"none of the {verdict.unreadable} items that the bus carried fits the columns",
+            "name what they are written in by --format, and their columns by --schema",
+            code="unreadable_items",
+        )
 
 
 def _quoted(name: str) -> Column:

@@ -21,7 +21,7 @@ from xbus.broker.journal.journal import Journal
 
 Checksum = Callable[..., Result]
 
-ROWS = [{"id": number, "name": f"n{number}", "price": number / 2} for number in range(10)]
+ROWS: list[dict[str, Any]] = [{"id": number, "name": f"n{number}", "price": number / 2} for number in range(10)]
 """The data set. The bus lacks the last two, carried one wrongly, one first wrongly and then rightly, and
 one that is not here."""
 
@@ -53,7 +53,7 @@ def config(sqlite_url: str, tmp_path: Path) -> Path:
 @pytest.fixture
 def checksum(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checksum]:
     run = on_session(spark, config, monkeypatch)
-    yield lambda *arguments: run("--type", "notes", *arguments)
+    yield lambda *arguments: run("--type", "notes", "--format", "json", *arguments)
     spark.catalog.clearCache()
 
 
@@ -127,7 +127,7 @@ def test_what_is_missing_is_emitted(
     (tmp_path / "all.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
     run = on_session(spark, log.daemon.config, monkeypatch)
     monkeypatch.setenv("XBUS_PASSWORD", PASSWORD)
-    where = ("--type", "orders", "--against", str(tmp_path / "all.jsonl"), "--key", "id", "--json")
+    where = ("--type", "orders", "--against", str(tmp_path / "all.jsonl"), "--key", "id", "--json", "--format", "json")
 
     assert verdict(run(*where))["missing"] == 2
     first = verdict(run(*where, "--emit-missing", "--login", "emitter_1", "--url", log.daemon.front))
@@ -135,6 +135,33 @@ def test_what_is_missing_is_emitted(
 
     assert (first["missing"], first["emitted"]) == (2, 2)
     assert (again["missing"], again["incorrect"], again["per_cent"], again["emitted"]) == (0, 0, 100.0, 0)
+
+
+def test_values_of_the_sdk_need_no_format(
+    spark: SparkSession,
+    sqlite_url: str,
+    start_daemon: StartDaemon,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    SparkLog.prepare(sqlite_url)
+    log = SparkLog(start_daemon(sqlite_url), spark)
+    monkeypatch.setenv("XBUS_PASSWORD", PASSWORD)
+    days = [{**row, "day": f"2026-01-{row['id'] + 1:02}", "at": f"2026-01-01T{row['id']:02}:00:00Z"} for row in ROWS]
+    log.emit(days[:8])
+    types = f"{SCHEMA}, day STRING, at STRING"
+    rows = spark.createDataFrame([tuple(row.values()) for row in days], types)
+    rows.selectExpr("id", "name", "price", "DATE(day) AS day", "TIMESTAMP(at) AS at").write.parquet(
+        str(tmp_path / "all")
+    )
+    run = on_session(spark, log.daemon.config, monkeypatch)
+    where = ("--type", "orders", "--against", str(tmp_path / "all"), "--key", "id", "--json")
+
+    found = verdict(run(*where))
+    refused = run(*where, "--format", "json", "--emit-missing", "--login", "emitter_1", "--url", log.daemon.front)
+
+    assert (found["correct"], found["missing"], found["unreadable"]) == (8, 2, 0)
+    assert (refused.exit_code, "--format" in refused.output) == (1, True)
 
 
 @pytest.mark.parametrize(

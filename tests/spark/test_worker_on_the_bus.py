@@ -98,7 +98,18 @@ def start_worker(start_process: StartProcess, tmp_path: Path, gate: Path) -> Sta
     def start(daemon: Daemon, transform: str = "rules:double", *more: str, login: str = "spark_1") -> Process:
         return start_process(
             *(script("xbus-spark-worker"), "-c", daemon.config, "--login", login, "--back", daemon.back),
-            *("--transform", transform, "--schema", SCHEMA, "--master", "local[2]", "--min-items", "50"),
+            *(
+                "--transform",
+                transform,
+                "--format",
+                "json",
+                "--schema",
+                SCHEMA,
+                "--master",
+                "local[2]",
+                "--min-items",
+                "50",
+            ),
             *("--conf", "spark.driver.memory=512m", *more),
             cwd=tmp_path,
             env={**spark_environment(), "XBUS_PASSWORD": PASSWORD},

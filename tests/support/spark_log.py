@@ -44,7 +44,7 @@ class SparkLog:
         """Add the types to a database."""
         add_bus(url, TYPES)
 
-    def emit(self, *events: Sequence[bytes], type_name: str = "orders") -> Receipt:
+    def emit(self, *events: Sequence[object], type_name: str = "orders") -> Receipt:
         """Send an envelope, each event with these items."""
         with Emitter(self.daemon.front, "emitter_1", PASSWORD) as emitter:
             with emitter.envelope() as envelope:

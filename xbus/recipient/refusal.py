@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from xbus.errors import XbusError
 
-
 REFUSED = "refused"
 """The code of every refusal, whether an event was sent to a recipient or handed over to it."""
 

@@ -44,6 +44,7 @@ def test_options_are_handed_on(started: list[Options], arguments: list[str]) -> 
     assert invoke(*arguments, *more) == (0, "")
 
     (options,) = started
+    assert options.items_format == "msgpack"
     assert (options.login, options.password, options.master) == ("spark_1", "secret", "local[*]")
     assert isinstance(options.transform, SqlTransform)
     assert (options.settings, options.options) == ({"spark.a": "b"}, {"year": "2013"})
@@ -57,7 +58,7 @@ def test_options_are_handed_on(started: list[Options], arguments: list[str]) -> 
         (["--transform", "module:function"], "there must be one transform: give either --transform or --sql"),
         (["--conf", "spark.a"], "--conf spark.a is not key=value"),
         (["--option", "=b"], "--option =b is not key=value"),
-        (["--schema", ""], "items in the format json need a schema"),
+        (["--schema", ""], "items in the format msgpack need a schema"),
         (["--format", "bytes"], "items in the format bytes have no columns"),
     ],
 )

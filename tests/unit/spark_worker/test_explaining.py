@@ -12,9 +12,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from spark_worker.explaining import explain_json, explain_lack
+from spark_worker.explaining import explain_json, explain_lack, explain_text
 
-HINT = "what the bus packs itself is msgpack: --format msgpack"
+HINT = "values are msgpack on the bus: leave --format out"
 
 SCHEMA = StructType(
     [
@@ -63,3 +63,17 @@ def test_where_no_fault_is_seen_the_schema_is_named() -> None:
 @pytest.mark.parametrize("row", [{}, {"id": None, "name": "a"}], ids=["not there", "null"])
 def test_a_map_that_lacks_a_field_is_told_which(row: dict[str, object]) -> None:
     assert explain_lack(row, SCHEMA) == "field id is missing"
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (b' {"id": 1}', "the item is JSON, not msgpack: say so by --format json"),
+        (b"1,abc", "the item is text, not msgpack: say so by --format csv"),
+        (b"\x81\xa2id\xa1x", ""),
+        (b"\xc1", ""),
+        (b"", ""),
+    ],
+)
+def test_text_that_is_no_msgpack_names_the_option(item: bytes, said: str) -> None:
+    assert explain_text(item) == said

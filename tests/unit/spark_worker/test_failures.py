@@ -103,5 +103,5 @@ def test_what_is_classed_already_stays_as_it_is(error: Exception) -> None:
 def test_items_are_refused_each_with_its_reason() -> None:
     error = ItemsRefused("2 of the items do not fit", [([3], "no JSON"), ([8], "no id")])
 
-    assert error.errors == [([3], "no JSON"), ([8], "no id")]
+    assert error.errors == [([3], "no JSON (2 of the items do not fit)"), ([8], "no id")]
     assert error.indices == [3, 8]
