@@ -36,6 +36,11 @@ def some(indices: Sequence[int] | None) -> str | None:
     return ", ".join(map(str, indices[:SHOWN_INDICES])) + (", ..." if len(indices) > SHOWN_INDICES else "")
 
 
+def counted(items: int) -> str:
+    """``1 item``, ``2 items``."""
+    return "1 item" if items == 1 else f"{items:,} items"
+
+
 def one_json(value: Mapping[str, Any]) -> str:
     """An object in JSON on one line; ids and moments become text, hashes hexadecimal."""
     return json.dumps(value, default=_plain, ensure_ascii=False)

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from tests.integration.admin.conftest import NOON, Log, Xbus
+from tests.integration.admin.parked_bus import make_parked_bus
 from xbus.broker.journal.connection import reading, writing
 from xbus.broker.journal.role_progress import count_owed
 from xbus.model import bulk_attempt, cursor, event, node, registration, role
@@ -25,6 +26,25 @@ def test_envelopes_are_listed_newest_first(xbus: Xbus, log: Log) -> None:
         "1", "received", "1,500", "airport_1", "2030-05-17", "12:00:00Z", str(log.first), "1", "done,", "1", "owed,",
         "1", "parked",
     ]  # fmt: skip
+
+
+def test_items_that_are_parked_alone_are_seen(xbus: Xbus, database_url: str) -> None:
+    bus = make_parked_bus(database_url)
+    consumers = [line.split("  ")[-1] for line in xbus("envelope", "list").stdout.splitlines()[1:]]
+    assert consumers == ["2 done", "2 done, 2 items parked alone", "2 parked"]
+    listed = [json.loads(line)["parked_items"] for line in xbus("envelope", "list", "--json").stdout.splitlines()]
+    assert listed == [0, 2, 0]
+    assert ["parked", "alone", "2"] in _words(xbus("envelope", "show", str(bus.alone)).stdout)
+    assert "parked alone" not in xbus("envelope", "show", str(bus.done)).stdout
+
+    assert xbus("parked", "drop", str(bus.alone), "--item", "1", "--reason", "no use", "--yes").exit_code == 0
+    assert "2 done, 1 item parked alone" in xbus("envelope", "list").stdout
+    assert xbus("parked", "resume", str(bus.alone)).exit_code == 0
+    assert "parked alone" not in xbus("envelope", "list").stdout
+
+
+def _words(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
 
 
 def test_a_list_goes_on_below_the_last_id(xbus: Xbus, log: Log) -> None:

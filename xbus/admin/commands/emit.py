@@ -16,6 +16,7 @@ from xbus.admin.files import (
     StopAtBadLine,
     read_descriptor,
 )
+from xbus.admin.output import counted
 from xbus.admin.program import config_option
 from xbus.admin.secret import password_file_option, password_of
 from xbus.emitter import Emitter, Envelope, Event
@@ -133,8 +134,7 @@ def emit(
         ):
             _send(envelope, event_types, files, bad, bar.update)
     receipt = envelope.receipt
-    sent = "1 item" if receipt.items == 1 else f"{receipt.items:,} items"
-    click.echo(f"{sent} sent: envelope {receipt.envelope_id}, position {receipt.position:,}")
+    click.echo(f"{counted(receipt.items)} sent: envelope {receipt.envelope_id}, position {receipt.position:,}")
     if bad.count:
         lines = "1 bad line was" if bad.count == 1 else f"{bad.count:,} bad lines were"
         _tell(f"{lines} left out{_to_correct(bad_lines, bad.count)}")

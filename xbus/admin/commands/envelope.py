@@ -9,12 +9,11 @@ from uuid import UUID
 import click
 
 from xbus.admin.commands.failure import FAILURE_HEADS, failure_row
-from xbus.admin.output import block, facts, moment, one_json
+from xbus.admin.output import block, counted, facts, moment, one_json
 from xbus.admin.program import config_option, database_url
 from xbus.admin.table import table
 from xbus.broker.journal.connection import reading
 from xbus.broker.journal.output_list import OutputSummary
-from xbus.broker.journal.role_progress import RoleProgress
 from xbus.broker.journal.showing import (
     EnvelopeDetail,
     EnvelopeSummary,
@@ -74,16 +73,20 @@ def _list(found: list[EnvelopeSummary]) -> Iterator[str]:
             summary.emitter,
             moment(summary.opened_at),
             summary.id,
-            _counts(summary.roles),
+            _counts(summary),
         )
         for summary in found
     ]
     return table(("POSITION", "STATE", "ITEMS", "EMITTER", "OPENED", "ID", "CONSUMERS"), rows)
 
 
-def _counts(roles: tuple[RoleProgress, ...]) -> str:
-    """``2 done, 1 parked``."""
-    return ", ".join(f"{number} {state}" for state, number in sorted(Counter(role.state for role in roles).items()))
+def _counts(summary: EnvelopeSummary) -> str:
+    """``2 done, 1 parked, 3 items parked alone``."""
+    states = Counter(role.state for role in summary.roles)
+    counts = [f"{number} {state}" for state, number in sorted(states.items())]
+    if summary.parked_items:
+        counts.append(f"{counted(summary.parked_items)} parked alone")
+    return ", ".join(counts)
 
 
 def _show(detail: EnvelopeDetail) -> Iterator[str]:
@@ -145,6 +148,7 @@ def _facts(detail: EnvelopeDetail) -> Iterator[str]:
         "opened": moment(summary.opened_at),
         "closed": moment(summary.closed_at),
         "items": summary.items,
+        "parked alone": summary.parked_items or None,
         "bytes": summary.bytes,
         "hash": detail.hash and detail.hash.hex(),
         "archived": detail.archive and moment(detail.archive.archived_at),

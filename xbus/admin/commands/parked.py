@@ -8,7 +8,7 @@ from uuid import UUID
 import click
 
 from xbus.admin.commands.parked_repair import correct, drop, envelope_argument, event_option, resume, role_option
-from xbus.admin.output import moment, one_json
+from xbus.admin.output import counted, moment, one_json
 from xbus.admin.program import config_option, database_url
 from xbus.admin.repair.moves import present_item
 from xbus.admin.repair.places import find_place
@@ -77,9 +77,7 @@ def _list(found: list[ParkedSummary]) -> Iterator[str]:
 
 
 def _what(items: int | None) -> str:
-    if items is None:
-        return "envelope"
-    return "1 item" if items == 1 else f"{items} items"
+    return "envelope" if items is None else counted(items)
 
 
 @parked.command()

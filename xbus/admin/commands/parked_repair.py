@@ -8,6 +8,7 @@ from uuid import UUID
 
 import click
 
+from xbus.admin.output import counted
 from xbus.admin.program import REFUSED, config_option, database_url, load_config, reason_option
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.moves import Resumed, decision_of, present_item, resume_place
@@ -226,9 +227,9 @@ def _meant(
 
 def _what(parked: Parked) -> str:
     whole = [f"envelope {parked.envelope_id}"] if parked.delivery is not None else []
-    items = [_counted(len(parked.items)) + " of it that were parked alone"] if parked.items else []
+    items = [counted(len(parked.items)) + " of it that were parked alone"] if parked.items else []
     if items and not whole:
-        items = [f"{_counted(len(parked.items))} of envelope {parked.envelope_id}"]
+        items = [f"{counted(len(parked.items))} of envelope {parked.envelope_id}"]
     return " and ".join(whole + items)
 
 
@@ -236,9 +237,5 @@ def _told(resumed: Resumed) -> Iterator[str]:
     if resumed.whole:
         yield f"Resumed envelope {resumed.envelope_id} for {resumed.role}."
     if resumed.items_as is not None:
-        counted = _counted(resumed.items)
-        yield f"Resumed {counted} of envelope {resumed.envelope_id} for {resumed.role}, as envelope {resumed.items_as}."
-
-
-def _counted(items: int) -> str:
-    return "1 item" if items == 1 else f"{items} items"
+        items = counted(resumed.items)
+        yield f"Resumed {items} of envelope {resumed.envelope_id} for {resumed.role}, as envelope {resumed.items_as}."

@@ -18,7 +18,7 @@ from xbus.broker.journal.output_list import OutputSummary, list_outputs
 from xbus.broker.journal.overlays import OverlaidItem, list_overlaid
 from xbus.broker.journal.role_progress import RoleProgress, role_progress
 from xbus.broker.journal.tracking import FailureSummary, list_failures
-from xbus.states import EnvelopeState, ReplyState
+from xbus.states import EnvelopeState, ItemState, ReplyState
 
 MOST_EVENTS = 100
 MOST_FAILURES = 100
@@ -35,6 +35,7 @@ class EnvelopeSummary:
         position: None unless it is received, and so are ``events``, ``items`` and ``bytes``.
         origin: the envelope that it repeats, if any.
         only_roles: the logins of the roles that it is for; None for all that its graphs lead to.
+        parked_items: how many of its items are parked alone, for any role; what is parked as a whole is in ``roles``.
     """
 
     id: UUID
@@ -49,6 +50,7 @@ class EnvelopeSummary:
     origin: UUID | None
     only_roles: tuple[str, ...] | None
     roles: tuple[RoleProgress, ...]
+    parked_items: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,13 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
 
 
 def _summaries() -> sa.Select[Any]:
-    return sa.select(model.envelope, model.emitter.c.login).join(
+    parked = model.parked_item.c
+    parked_items = (
+        sa.select(sa.func.count())
+        .where(parked.envelope_id == model.envelope.c.id, parked.state == ItemState.PARKED.value)
+        .scalar_subquery()
+    )
+    return sa.select(model.envelope, model.emitter.c.login, parked_items.label("parked_items")).join(
         model.emitter, model.emitter.c.id == model.envelope.c.emitter_id
     )
 
@@ -149,6 +157,7 @@ def _summary(connection: sa.Connection, row: sa.Row[Any], cursors: dict[int, Cur
         origin=found["origin_id"],
         only_roles=only_roles,
         roles=() if position is None else tuple(role_progress(connection, found["id"], position, cursors, only_roles)),
+        parked_items=found["parked_items"],
     )
 
 
