@@ -53,8 +53,7 @@ class Arena:
         self.folder = folder
         self.routes: Routes = bus.routes(settled)
         self.problems: list[str] = []
-        self._ports: set[int] = set()
-        self._front, self._back = self._port(), self._port()
+        self._front, self._back = free_port(), free_port()
         self._links: dict[str, list[Proxy]] = {}
         config = write_config(folder / "config.ini", url, {**bus.OPTIONS, "zmq": self._sockets()})
         self.broker = Broker([script("start_xbusbroker"), "-c", str(config)], folder)
@@ -163,13 +162,6 @@ class Arena:
             "backsocket": f"tcp://127.0.0.1:{self._back}",
         }
 
-    def _port(self) -> int:
-        """A port for a program, which keeps it over all its starts."""
-        while (port := free_port()) in self._ports:
-            pass
-        self._ports.add(port)
-        return port
-
     def _link(self, name: str, target: int) -> int:
         """A proxy in front of a port; where it listens."""
         proxy = Proxy(target)
@@ -193,7 +185,7 @@ class Arena:
         return Program(login, [*module("tests.torture.consumer"), *self._recipient(login), *options], self.folder)
 
     def _recipient(self, login: str) -> list[str]:
-        own = self._port()
+        own = free_port()
         options = {
             "bind": f"tcp://127.0.0.1:{own}",
             "advertise": f"tcp://127.0.0.1:{self._link(login, own)}",
