@@ -1,18 +1,24 @@
 """What another session sends again of an open envelope with a key: compared, before the envelope may be sealed."""
 
 import asyncio
+from collections.abc import Hashable
 
 from xbus.errors import Refused, XbusError
 from xbus.rpc.later import Later
 
 
 class Comparisons:
-    """Keeps track of comparisons that go on, and of one that went wrong."""
+    """Keeps track of comparisons that go on, and of what went wrong.
+
+    Who sends ahead has sent the seal before it hears that something was refused: that must not be sealed as if it had
+    been sent so.
+    """
 
     def __init__(self) -> None:
         self.pending: set[asyncio.Future[int]] = set()
         self._error: XbusError | None = None
         self._round = 0
+        self._refused: dict[Hashable, Refused] = {}
 
     def add(self, comparing: "asyncio.Future[int]") -> None:
         """Follow one; whoever could not be compared before is compared again by the call that repeats it."""
@@ -26,13 +32,24 @@ class Comparisons:
         """Another session sends from the beginning: what an earlier one sent says nothing about it."""
         self._round += 1
         self._error = None
+        self._refused.clear()
+
+    def refused(self, what: Hashable, refusal: Refused) -> None:
+        """Take note that of something this session sent other than what is there."""
+        self._refused[what] = refusal
+
+    def agreed(self, what: Hashable) -> None:
+        """Take note that it has sent the same now."""
+        self._refused.pop(what, None)
 
     def check(self) -> None:
         """Let the seal pass.
 
         Raises:
-            XbusError: what the last comparison that went wrong said, such as content_differs.
+            XbusError: what was said of the last thing that went wrong, such as content_differs.
         """
+        for refusal in self._refused.values():
+            raise refusal
         if self._error is not None:
             raise self._error
 

@@ -122,7 +122,10 @@ class LiveEnvelope:
         known = self.state.events.get(event_id)
         if known is not None:
             if known.type_name != type_name:
-                raise content_differs(f"event {event_id} was started with type {known.type_name}")
+                refusal = content_differs(f"event {event_id} was started with type {known.type_name}")
+                self._other_content(("type", event_id), refusal)
+                raise refusal
+            self._comparisons.agreed(("type", event_id))
             return event_id
         self.state.check_open()
         event_type = self._find_type(type_name)
@@ -166,6 +169,11 @@ class LiveEnvelope:
         return Later.of(self.write(Append(self.state.envelope_id, event_id, first_index, items, data))).then(
             lambda _: first_index + items
         )
+
+    def _other_content(self, what: tuple[str, UUID], refusal: Refused) -> None:
+        """Under a key not even a seal that was sent ahead may seal what its sender did not send."""
+        if self.state.key is not None:
+            self._comparisons.refused(what, refusal)
 
     def _repeated_append(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> Later[int]:
         held = event.items - first_index
@@ -223,11 +231,15 @@ class LiveEnvelope:
         """
         event = self.state.event(event_id)
         if items is not None and items != event.items:
-            raise Refused(
+            refusal = Refused(
                 f"event {event_id} holds {event.items} items, not {items}",
                 "send what is missing, or cancel the envelope",
                 code="count_mismatch",
             )
+            self._other_content(("items", event_id), refusal)
+            raise refusal
+        if items is not None or not event.ended:
+            self._comparisons.agreed(("items", event_id))
         if event.asking is not None:
             return Later.of(event.asking)
         if event.ended:
@@ -263,8 +275,8 @@ class LiveEnvelope:
             events: how many its sender counted; None where it did not.
 
         Raises:
-            Refused: event_open, envelope_closed where it is being cancelled, count_mismatch, or content_differs where
-                it has a key and what was sent under that differs from what came first.
+            Refused: event_open, envelope_closed where it is being cancelled, count_mismatch; where it has a key, also
+                what this session was told when it sent something else than what is there, such as content_differs.
         """
         if self.state.closing is not None:
             return Later.of(self.state.closing).then(self._receipt)

@@ -2,7 +2,7 @@
 
 import itertools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -252,6 +252,100 @@ async def test_other_content_than_what_is_there_can_not_be_sealed(first: Sender,
     # Whose content it is goes on all the same.
     await first.start()
     assert await first.append(0, b"a", b"b") == 2
+
+
+async def left_behind_an_event(first: Sender) -> None:
+    """An emitter died when its event, of two items, was ended and the envelope was not."""
+    await first.start()
+    await first.event()
+    await first.append(0, b"a", b"b")
+    await answered(first.end_event_soon(2))
+
+
+async def sent_ahead(sender: Sender, *items: bytes) -> list[str]:
+    """Send an envelope of one event without waiting for any answer; the codes of those that were refused."""
+    await sender.start()
+    await sender.event()
+    calls: list[Callable[[], Any]] = [
+        lambda: sender.append_soon(0, *items),
+        lambda: sender.end_event_soon(len(items)),
+        sender.seal_soon,
+    ]
+    outcomes: list[Any] = []
+    for call in calls:
+        try:
+            outcomes.append(call())
+        except Refused as refusal:
+            outcomes.append(refusal)
+    codes = []
+    for outcome in outcomes:
+        try:
+            if isinstance(outcome, Refused):
+                raise outcome
+            await answered(outcome)
+        except Refused as refusal:
+            codes.append(refusal.code)
+    return codes
+
+
+@pytest.mark.parametrize(
+    ("items", "codes"),
+    [
+        ([b"a"], ["count_mismatch", "count_mismatch"]),
+        ([b"a", b"b", b"c"], ["content_differs", "count_mismatch", "count_mismatch"]),
+    ],
+    ids=["fewer", "more"],
+)
+async def test_a_seal_behind_an_end_that_was_refused_is_refused_too(
+    first: Sender, second: Sender, journal: Journal, items: list[bytes], codes: list[str]
+) -> None:
+    await left_behind_an_event(first)
+
+    assert await sent_ahead(second, *items) == codes
+    assert await envelopes(journal) == [("open", KEY)]
+
+    # It may be cancelled, and sent anew.
+    assert await second.cancel()
+    assert (await second.send(items))["items"] == len(items)
+
+
+async def test_a_seal_behind_an_event_of_another_type_is_refused(
+    first: Sender, second: Sender, journal: Journal
+) -> None:
+    await left_behind_an_event(first)
+    await second.start()
+    assert await code_of(second.event(type_name="orders")) == "content_differs"
+
+    assert await code_of(second.finish(2)) == "content_differs"
+
+    await second.event()
+    assert (await second.finish(2))["items"] == 2
+
+
+async def test_a_seal_is_taken_when_what_was_refused_is_sent_right(first: Sender, second: Sender) -> None:
+    await left_behind_an_event(first)
+    assert await sent_ahead(second, b"a") == ["count_mismatch", "count_mismatch"]
+
+    assert await sent_ahead(second, b"a", b"b") == []
+
+
+async def test_what_another_session_sent_wrong_does_not_count(verbs: Any, first: Sender, second: Sender) -> None:
+    await left_behind_an_event(first)
+    assert await sent_ahead(second, b"a", b"b", b"c") == ["content_differs", "count_mismatch", "count_mismatch"]
+
+    assert await sent_ahead(Sender(verbs, "north.3"), b"a", b"b") == []
+
+
+async def test_who_counted_wrong_may_send_what_is_missing(first: Sender) -> None:
+    await first.start()
+    await first.event()
+    await first.append(0, b"a")
+    with pytest.raises(Refused, match="holds 1 items"):
+        await answered(first.end_event_soon(2))
+
+    await first.append(1, b"b")
+
+    assert (await first.finish(2))["items"] == 2
 
 
 async def test_a_cancelled_key_may_be_used_again(first: Sender, second: Sender, north: Desk, journal: Journal) -> None:
