@@ -29,23 +29,29 @@ CLUSTER_GONE = (
 PASSING = (
     "ExecutorLostFailure",
     "FetchFailed",
-    "No space left on device",
-    "Disk quota exceeded",
     "java.lang.OutOfMemoryError",
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
     "SparkOutOfMemoryError",
     "UNABLE_TO_ACQUIRE_MEMORY",
 )
-"""What is the machine's trouble, and not the job's; of an executor, a disk, or memory that others take."""
+"""What is the machine's trouble, and not the job's; of an executor, or memory that others take."""
+
+NO_ROOM = ("No space left on device", "Disk quota exceeded")
+"""What the system says when a disk is full, and Spark, Java and Python after it."""
 
 CANCELLED = ("cancelled as part of cancellation", "was cancelled", "job was cancelled", "OPERATION_CANCELED")
 
+_FULL = re.compile(rf"^.*\b(\w+(?:Exception|Error): .*?(?:{'|'.join(NO_ROOM)}).*)$", re.MULTILINE)
+_HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor \S+\)")
 _RAISED = re.compile(r"^(?:\w+\.)*[A-Z]\w*[a-z]\w*: .*$", re.MULTILINE)
 
 
-def of_job(error: BaseException) -> XbusError:
+def of_job(error: BaseException, scratch: str = "") -> XbusError:
     """What the bus is told of an error that came out of a running job.
+
+    Args:
+        scratch: where Spark keeps what does not fit into memory, for whoever has to make room there.
 
     Returns:
         A ``Refusal`` where the same job would fail again, else a ``Failed`` or ``JournalUnavailable``.
@@ -60,11 +66,14 @@ def of_job(error: BaseException) -> XbusError:
     if isinstance(error, (Py4JNetworkError, ConnectionError)) or _says(text, CLUSTER_GONE):
         return ClusterUnreachable(f"Spark is gone ({brief(error)})", "see that the cluster runs")
     if f"{JournalUnavailable.__module__}.{JournalUnavailable.__name__}" in text:
-        return JournalUnavailable(raised(text), "see that the database runs and has room")
+        # As one string it holds the next step, too.
+        return JournalUnavailable(raised(text).removeprefix("JournalUnavailable: "))
     if _says(text, ("xbus.errors.JournalError", "xbus.errors.SchemaError")):
         return Failed(raised(text), code="journal_error")
     if f"{BadOutput.__module__}.{BadOutput.__name__}" in text:
         return Refusal(raised(text))
+    if _says(text, NO_ROOM):
+        return disk_full(text, scratch)
     if _says(text, PASSING):
         return Failed(f"the job failed ({brief(error)})", "see the logs of Spark", code="job_failed")
     if _says(text, CANCELLED):
@@ -78,9 +87,26 @@ def from_author(error: BaseException) -> XbusError:
     """What the bus is told of an error that the transform itself raised; a refusal unless it is trouble of Spark's."""
     if isinstance(error, (Refusal, Failed, JournalUnavailable)):
         return error
+    if _says(str(error), NO_ROOM):
+        return disk_full(str(error))
     if isinstance(error, (Py4JNetworkError, ConnectionError)) or _says(str(error), (*CLUSTER_GONE, *PASSING)):
         return Failed(f"the transform failed ({brief(error)})", code="job_failed")
     return Refusal(f"the transform failed: {brief(error)}"[:CAUSE_CHARACTERS])
+
+
+def disk_full(text: str, scratch: str = "") -> Failed:
+    """What the bus is told where a disk is full on which Spark, or the transform, works.
+
+    Args:
+        text: all that is said of it.
+        scratch: as of ``of_job``.
+    """
+    said = _FULL.findall(text)
+    host = _HOST.search(text)
+    where = f" on {host[1]}" if host else ""
+    what = (said[-1] if said else text.strip().splitlines()[0])[:CAUSE_CHARACTERS]
+    folder = f", of Spark in {scratch}" if scratch else ""
+    return Failed(f"a disk{where} is full ({what})", f"make room there{folder}", code="disk_full")
 
 
 def brief(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_worker.errors import ClusterUnreachable
 from spark_worker.failures import of_job
+from spark_worker.scratch import scratch_folders
 from spark_worker.session import executors, is_alive
 from spark_worker.watching import cancel, fraction, tagged
 
@@ -57,7 +58,7 @@ class Runner:
             raise
         except Exception as error:
             await self._ended(job, tag)
-            raise of_job(error) from error
+            raise of_job(error, await asyncio.to_thread(scratch_folders, self._session)) from error
 
     def close(self) -> None:
         """Wait no more for the end of jobs: what the author's code never returns from would be waited for for ever."""

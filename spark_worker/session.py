@@ -16,6 +16,8 @@ from spark_worker.java import use_java
 SETTINGS: Mapping[str, str] = {
     "spark.driver.memory": "1g",
     "spark.scheduler.mode": "FAIR",
+    # Else what was moved between tasks stays on the disk until Java collects its garbage, which may be never.
+    "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
     "spark.speculation": "false",  # two tasks of one part would write it twice
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.session.timeZone": "UTC",

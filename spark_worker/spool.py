@@ -3,6 +3,7 @@
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,6 +31,9 @@ class Spool:
 
     Args:
         path: the file, which is made.
+
+    Raises:
+        Failed: the disk can't take it now.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +43,8 @@ class Spool:
         """Beyond the highest index: where items are left out it is more than there are."""
         self.several: dict[int, list[int]] = {}
         """Of items that were made of several: by the first of their indices, all of them."""
-        self._file: BinaryIO = path.open("xb")
+        with self._disk_errors():
+            self._file: BinaryIO = path.open("xb")
         self._places: list[tuple[int, int]] = []
 
     def add(self, batch: Batch) -> None:
@@ -50,12 +55,10 @@ class Spool:
         """
         piece = self._piece(batch)
         sources = piece.sources or b""
-        try:
+        with self._disk_errors():
             self._places.append((self._file.tell(), piece.items))
             self._file.write(_HEADER.pack(piece.items, len(piece.data), piece.first_index, len(sources)))
             self._file.write(piece.data + sources)
-        except OSError as error:
-            raise Failed(f"the spool {self.path} can't be written ({error.strerror})", code="spool_failed") from error
         self.items += piece.items
 
     def finish(self) -> None:
@@ -64,10 +67,8 @@ class Spool:
         Raises:
             Failed: the disk can't take it now.
         """
-        try:
+        with self._disk_errors():
             self._file.close()
-        except OSError as error:
-            raise Failed(f"the spool {self.path} can't be written ({error.strerror})", code="spool_failed") from error
 
     def remove(self) -> None:
         """Remove the file; safe to repeat."""
@@ -89,6 +90,14 @@ class Spool:
                 starts.append(offset)
             before += items
         return list(zip(starts, [*starts[1:], end], strict=True))
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            cause = f"the spool {self.path} can't be written ({error.strerror})"
+            raise Failed(cause, "see that its disk has room", code="spool_failed") from error
 
     def _piece(self, batch: Batch) -> Piece:
         items = list(batch)

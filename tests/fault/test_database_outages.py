@@ -2,13 +2,9 @@
 answer in time, health tells of it, and all goes on by itself afterwards."""
 
 import asyncio
-import contextlib
-import os
 import resource
 import signal
 import sqlite3
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -21,9 +17,10 @@ from tests.conftest import StartDaemon
 from tests.support import postgres
 from tests.support.bus import add_bus
 from tests.support.daemon import Daemon
+from tests.support.disks import MEBIBYTE, on_small_disk
 from tests.support.outages import riding
 
-DISK_BYTES = 24 * 1024 * 1024
+DISK_BYTES = 24 * MEBIBYTE
 OPTIONS = {"journal": {"answer_timeout": 2}}
 
 
@@ -92,46 +89,17 @@ async def test_postgresql_read_only(cluster: postgres.Cluster, daemon: Daemon) -
         await rider.healthy(True)
 
 
-async def test_postgresql_full(
-    cluster: postgres.Cluster, url: str, start_daemon: StartDaemon, small_disk: Path
-) -> None:
+async def test_postgresql_full(url: str, start_daemon: StartDaemon) -> None:
     add_bus(url, {"test_event": {"c": []}})
-    name = urlsplit(url).path.removeprefix("/")
-    with administering(cluster) as cursor:
-        cursor.execute(f"CREATE TABLESPACE small LOCATION '{small_disk}'")
-        cursor.execute(f'ALTER DATABASE "{name}" SET TABLESPACE small')
-    try:
+    with on_small_disk(url, DISK_BYTES) as disk:
         daemon = start_daemon(url, OPTIONS)
-        filler = small_disk / "filler"
         async with riding(daemon, item_bytes=50_000) as rider:
-            with contextlib.suppress(OSError):
-                filler.write_bytes(bytes(DISK_BYTES))
+            filler = disk.fill()
             await rider.refused()
             await rider.healthy(False)
             filler.unlink()
             await rider.healthy(True)
         assert daemon.stop() == 0
-    finally:
-        with administering(cluster) as cursor:
-            cursor.execute(f'ALTER DATABASE "{name}" SET TABLESPACE pg_default')
-            cursor.execute("DROP TABLESPACE small")
-
-
-@pytest.fixture
-def small_disk(cluster: postgres.Cluster) -> Iterator[Path]:
-    """A disk that is soon full: only root can make one."""
-    folder = Path(tempfile.mkdtemp(prefix="xbus-disk-", dir="/tmp"))
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", folder], check=False).returncode:
-        folder.rmdir()
-        pytest.skip("no file system can be mounted here")
-    try:
-        folder.chmod(0o700)
-        if cluster.account is not None:
-            os.chown(folder, cluster.account.pw_uid, cluster.account.pw_gid)
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
-        folder.rmdir()
 
 
 async def test_sqlite_full(sqlite_daemon: Daemon, sqlite_url: str) -> None:

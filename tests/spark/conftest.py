@@ -6,8 +6,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conftest import StartProcess
 from tests.support import spark as support
+from tests.support.bus import PASSWORD
+from tests.support.daemon import Daemon
+from tests.support.processes import Process, script
 from tests.support.spark import Cluster
+from tests.support.spark_worker import GROWN_BYTES, RULES, SCHEMA, StartWorker
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,3 +47,27 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
     """
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A file for which the transform ``slow`` waits."""
+    return tmp_path / "gate"
+
+
+@pytest.fixture
+def start_worker(start_process: StartProcess, tmp_path: Path, gate: Path) -> StartWorker:
+    """Starts a worker of role spark_1, and waits until it is registered."""
+    (tmp_path / "rules.py").write_text(RULES.format(gate=str(gate), grown_bytes=GROWN_BYTES))
+
+    def start(daemon: Daemon, transform: str = "rules:double", *more: str, login: str = "spark_1") -> Process:
+        return start_process(
+            *(script("xbus-spark-worker"), "-c", daemon.config, "--login", login, "--back", daemon.back),
+            *("--transform", transform, "--format", "json", "--schema", SCHEMA),
+            *("--master", "local[2]", "--min-items", "50"),
+            *("--conf", "spark.driver.memory=512m", *more),
+            cwd=tmp_path,
+            env={**support.environment(), "XBUS_PASSWORD": PASSWORD},
+        )
+
+    return start

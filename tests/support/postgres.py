@@ -106,7 +106,7 @@ class Cluster:
     """
 
     def __init__(self, programs: Path, folder: Path) -> None:
-        self._account = _account()
+        self._account = account()
         self._folder = folder
         if self._account is not None:
             os.chown(folder, self._account.pw_uid, self._account.pw_gid)
@@ -315,7 +315,7 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-def _account() -> pwd.struct_passwd | None:
+def account() -> pwd.struct_passwd | None:
     """Who runs PostgreSQL; None for the person who runs the tests."""
     if os.geteuid() != 0:
         return None

@@ -167,7 +167,7 @@ class Jobs:
             return "xbus.output_failed", _failure("permanent", REFUSED, refusal.cause, refusal.errors)
         except (Failed, JournalUnavailable) as error:
             _log("output_failed", "an output can't be made now", job, error)
-            return "xbus.output_failed", _failure("transient", error.code, error.cause)
+            return "xbus.output_failed", _failure("transient", error.code, str(error))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

@@ -1,10 +1,12 @@
 """What errors of a job mean to the bus."""
 
+from collections.abc import Callable
+
 import pytest
 
 from spark_worker.errors import BadOutput, ClusterUnreachable, ItemsRefused
-from spark_worker.failures import of_job
-from xbus.errors import Failed, JournalError, JournalUnavailable
+from spark_worker.failures import from_author, of_job
+from xbus.errors import Failed, JournalError, JournalUnavailable, XbusError
 from xbus.recipient import Refusal
 
 OF_A_TASK = """\
@@ -47,7 +49,7 @@ def test_a_database_that_is_away_is_transient() -> None:
     error = of_job(of_task("xbus.errors.JournalUnavailable"))
 
     assert isinstance(error, JournalUnavailable)
-    assert error.cause == "JournalUnavailable: why: because"
+    assert str(error) == "why: because", "the next step is in it already"
 
 
 def test_an_attempt_that_is_over_is_no_fault_of_the_event() -> None:
@@ -62,11 +64,39 @@ def test_a_row_that_can_be_no_item_is_permanent() -> None:
     assert error.cause == "an item is null"
 
 
+OF_A_DISK = """\
+An error occurred while calling o115.save.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent \
+failure: Lost task 0.0 in stage 1.0 (TID 1) (node-7 executor 3): java.io.IOException: No space left on device
+\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)
+
+Driver stacktrace:
+"""
+
+
+def test_a_full_disk_is_transient_and_told_with_where_it_is() -> None:
+    error = of_job(OfSpark(OF_A_DISK), "/scratch")
+
+    assert isinstance(error, Failed)
+    assert not isinstance(error, Refusal)
+    assert error.code == "disk_full"
+    assert str(error) == (
+        "a disk on node-7 is full (IOException: No space left on device): make room there, of Spark in /scratch"
+    )
+
+
+@pytest.mark.parametrize("mean", [of_job, from_author])
+def test_a_full_disk_is_told_with_the_file_where_that_is_known(mean: Callable[[BaseException], XbusError]) -> None:
+    error = mean(OSError(28, "No space left on device", "/tmp/notes.txt"))
+
+    assert (type(error), error.code) == (Failed, "disk_full")
+    assert error.cause == "a disk is full ([Errno 28] No space left on device: '/tmp/notes.txt')"
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
-        "java.io.IOException: No space left on device",
         "java.lang.OutOfMemoryError: Java heap space",
         "[JOB_CANCELLED] Job 3 cancelled as part of cancellation of all jobs",
     ],

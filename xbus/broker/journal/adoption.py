@@ -87,7 +87,7 @@ class Adoption:
         """Take over rows of a file from a number on; whether there were any."""
         rows: list[tuple[object, ...]] = []
         size = 0
-        with disk_errors(), path.open("rb") as file:
+        with disk_errors(path), path.open("rb") as file:
             if file.read(len(HEADER)) != HEADER:
                 raise broken_off()
             known = self._offsets.get((part, number))

@@ -52,17 +52,17 @@ def new_file(path: Path) -> Iterator["NewFile"]:
     Raises:
         JournalUnavailable: the disk is full, or the folder can't be written.
     """
-    with disk_errors():
+    with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.unfinished")
         file = unfinished.open("xb")
     try:
         with file:
-            yield NewFile(file)
-            with disk_errors():
+            yield NewFile(file, path)
+            with disk_errors(path):
                 file.flush()
                 os.fsync(file.fileno())
-        with disk_errors():
+        with disk_errors(path):
             os.replace(unfinished, path)
             _sync_folder(path.parent)
     except BaseException:
@@ -71,10 +71,16 @@ def new_file(path: Path) -> Iterator["NewFile"]:
 
 
 class NewFile:
-    """A file that is being written."""
+    """A file that is being written.
 
-    def __init__(self, file: BinaryIO) -> None:
+    Args:
+        file: open.
+        path: what it will be called.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file = file
+        self._path = path
 
     def write(self, pieces: Iterable[bytes]) -> None:
         """Write some pieces behind what is there.
@@ -82,7 +88,7 @@ class NewFile:
         Raises:
             JournalUnavailable: the disk is full.
         """
-        with disk_errors():
+        with disk_errors(self._path):
             self._file.writelines(pieces)
 
 
@@ -106,7 +112,7 @@ def attempts_with_files(folder: Path) -> list[UUID]:
 
 def _names_in(folder: Path) -> list[str]:
     """What there is in a folder; nothing where that is not there."""
-    with disk_errors():
+    with disk_errors(folder):
         try:
             return os.listdir(folder)
         except FileNotFoundError:
@@ -126,8 +132,11 @@ def remove(folder: Path, attempt_id: UUID) -> None:
 
 
 @contextmanager
-def disk_errors() -> Iterator[None]:
+def disk_errors(path: Path) -> Iterator[None]:
     """Let an error of the disk out as one of the journal.
+
+    Args:
+        path: what is used.
 
     Raises:
         JournalUnavailable: it is full, or can't be written.
@@ -136,6 +145,6 @@ def disk_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise JournalUnavailable(
-            f"a side file can't be used ({error.strerror or error})",
-            "see that the disk has room and that both broker and worker may write beside the database, then repeat",
+            f"the side file {path} can't be used ({error.strerror or error})",
+            "see that its disk has room and that both broker and worker may write beside the database, then repeat",
         ) from error

@@ -1,0 +1,145 @@
+"""A disk gets full while the Spark worker makes an output: nothing of it counts, operators see what is full and where,
+and as soon as there is room the output is made and delivered once."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.conftest import StartDaemon
+from tests.support.bus import add_bus
+from tests.support.daemon import Daemon
+from tests.support.disks import MEBIBYTE, SmallDisk, on_small_disk, small_disk
+from tests.support.journal import looking
+from tests.support.spark_worker import (
+    GRAPH,
+    SECONDS,
+    Keeps,
+    StartWorker,
+    emit,
+    grown,
+    order,
+    registered,
+    serving,
+    told,
+    xbus,
+)
+from tests.support.waiting import eventually
+from xbus import model
+from xbus.broker.journal.side_files import folder_of
+
+SMALL, LARGE = 24 * MEBIBYTE, 512 * MEBIBYTE
+ITEMS = [order(number, 5_000 * "c") for number in range(400)]
+"""Each becomes one of 100,000 bytes: more than the small disk takes. They are several segments, so there are tasks that
+end well before one fails."""
+
+MADE: list[tuple[list[int], Any]] = [([number], grown(number)) for number in range(len(ITEMS))]
+
+AGAIN_SOON = {"back": {"first_delay": 0.5, "longest_delay": 0.5}}
+
+
+@pytest.fixture
+def disk(database_url: str) -> Iterator[SmallDisk]:
+    """Where outputs are written, and nothing else: so the broker can tell of what became of them."""
+    folder = folder_of(sa.make_url(database_url))
+    place = on_small_disk(database_url, SMALL, "bulk_segment") if folder is None else small_disk(folder, SMALL)
+    with place as disk:
+        yield disk
+
+
+async def test_where_outputs_are_written(
+    database_url: str, disk: SmallDisk, start_daemon: StartDaemon, start_worker: StartWorker
+) -> None:
+    add_bus(database_url, GRAPH)
+    daemon = start_daemon(database_url, AGAIN_SOON)
+    worker = start_worker(daemon, "rules:grown")
+    store = Keeps()
+    async with serving(daemon, "store_1", store):
+        await registered(worker)
+        envelope_id = await emit(daemon, ITEMS)
+        await eventually(lambda: len(failed(daemon)) >= 2, "two attempts have failed", SECONDS)
+
+        for code, cause in failed(daemon):
+            assert code == "journal_unavailable"
+            assert "No space left on device" in cause, "what is wrong"
+            assert str(disk.folder) in cause or "pg_tblspc/" in cause, "where"
+            assert "has room" in cause, "the next step"
+        assert "No space left on device" in xbus(daemon, "envelope", "show", envelope_id)
+        assert store.committed == {}
+
+        disk.resize(LARGE)
+        await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
+
+    assert store.committed == {envelope_id: MADE}
+    await eventually(lambda: left_over(daemon) == 0, "nothing is left of what failed", SECONDS)
+    if "sqlite" in database_url:
+        await eventually(lambda: disk.used == 0, "all files are gone", SECONDS)
+
+
+async def test_all_of_the_database(postgres_url: str, start_daemon: StartDaemon, start_worker: StartWorker) -> None:
+    """Nobody can write down that the output failed, until there is room."""
+    add_bus(postgres_url, GRAPH)
+    with on_small_disk(postgres_url, SMALL) as disk:
+        daemon = start_daemon(postgres_url, AGAIN_SOON)
+        worker = start_worker(daemon, "rules:grown")
+        store = Keeps()
+        async with serving(daemon, "store_1", store):
+            await registered(worker)
+            envelope_id = await emit(daemon, ITEMS)
+            await eventually(lambda: "output_failed" in worker.text, "an attempt has failed", SECONDS)
+            assert store.committed == {}
+
+            disk.resize(LARGE)
+            await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
+
+        assert store.committed == {envelope_id: MADE}
+        assert "No space left on device" in failed(daemon)[0][1]
+        await eventually(lambda: left_over(daemon) == 0, "nothing is left of what failed", SECONDS)
+        daemon.stop()
+
+
+async def test_where_spark_keeps_what_it_moves(
+    sqlite_url: str, start_daemon: StartDaemon, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    add_bus(sqlite_url, GRAPH)
+    daemon = start_daemon(sqlite_url, AGAIN_SOON)
+    with small_disk(tmp_path / "scratch", SMALL) as disk:
+        worker = start_worker(daemon, "rules:moved", "--conf", f"spark.local.dir={disk.folder}")
+        store = Keeps()
+        async with serving(daemon, "store_1", store):
+            await registered(worker)
+            envelope_id = await emit(daemon, ITEMS)
+            await eventually(lambda: len(failed(daemon)) >= 2, "two attempts have failed", SECONDS)
+
+            for code, cause in failed(daemon):
+                assert code == "disk_full"
+                assert "No space left on device" in cause, "what is wrong"
+                assert str(disk.folder) in cause, "where"
+                assert "make room" in cause, "the next step"
+            await told(daemon, str(disk.folder), "envelope", "show", envelope_id)
+            assert store.committed == {}
+
+            disk.resize(LARGE)
+            await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
+
+        assert store.committed == {envelope_id: MADE}
+        await eventually(lambda: disk.used == 0, "nothing is kept of a job that is over", SECONDS)
+        assert worker.stop(SECONDS) == 0
+
+
+def failed(daemon: Daemon) -> list[tuple[str, str]]:
+    """Code and cause of the attempts that failed, the oldest first."""
+    attempt = model.bulk_attempt.c
+    wanted = sa.select(attempt.code, attempt.cause).where(attempt.state == "failed").order_by(attempt.started_at)
+    with looking(daemon.url) as connection:
+        return [(row.code, row.cause) for row in connection.execute(wanted)]
+
+
+def left_over(daemon: Daemon) -> int:
+    """How many segments there are of attempts that failed."""
+    attempt, segment = model.bulk_attempt.c, model.bulk_segment.c
+    wanted = sa.select(sa.func.count()).where(segment.attempt_id == attempt.id, attempt.state != "ready")
+    with looking(daemon.url) as connection:
+        return int(connection.execute(wanted).scalar_one())
