@@ -127,7 +127,7 @@ DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
 
 ATTEMPT_MOVES: Mapping[AttemptState, frozenset[AttemptState]] = {
     AttemptState.BUILDING: frozenset({AttemptState.READY, AttemptState.FAILED, AttemptState.ABANDONED}),
-    # Its envelope is about to be removed.
+    # Its envelope is about to be removed, or some of it is not there any more.
     AttemptState.READY: frozenset({AttemptState.ABANDONED}),
     AttemptState.FAILED: frozenset(),
     AttemptState.ABANDONED: frozenset(),

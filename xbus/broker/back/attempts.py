@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.log import RETRY_SECONDS, Log
+from xbus.broker.journal import bulk_cleaning
 from xbus.broker.journal.bulk_standing import LiveAttempt, read_live_attempts, read_node_id
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import LogEvent
@@ -109,6 +110,15 @@ class Attempts:
         for attempt in ready:
             if attempt.id not in live:
                 self._drop(attempt)
+
+    async def give_up_lost(self, attempt_id: UUID, cause: str) -> None:
+        """Have it durable that an attempt that is ready lacks items, as soon as the database can be written."""
+        journal, now = self._journal, self._clock.now()
+        await _insist(lambda: journal.run(bulk_cleaning.give_up_lost, journal.name, attempt_id, cause, now))
+        attempt = self._by_id.get(attempt_id)
+        if attempt is not None and attempt.state is AttemptState.READY:
+            attempt.state = AttemptState.ABANDONED
+            self._drop(attempt)
 
     def __contains__(self, event_id: object) -> bool:
         """Whether there is any for an event."""
@@ -248,12 +258,17 @@ class Attempts:
             del self._of_event[attempt.output.event_id]
 
     async def _write(self, write: Write) -> Any:
-        while True:
-            try:
-                return await self._journal.write(write)
-            except JournalUnavailable as error:
-                log.warning("attempt not written: %s", error, extra={"action": "attempt_unwritten"})
-                await asyncio.sleep(RETRY_SECONDS)
+        return await _insist(lambda: self._journal.write(write))
+
+
+async def _insist(write: Callable[[], Awaitable[Any]]) -> Any:
+    """What a write is answered, as soon as the database can be written."""
+    while True:
+        try:
+            return await write()
+        except JournalUnavailable as error:
+            log.warning("attempt not written: %s", error, extra={"action": "attempt_unwritten"})
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 def _log_failure(written: "asyncio.Future[Any]") -> None:

@@ -178,6 +178,7 @@ class Delivering:
         self._log.on_look = self._replies.wake
         ledger.on_move = self._moved
         supplies.course_of = needs.course
+        supplies.on_output_lost = self.outputs.lost
         self.lanes.is_paused = probing.is_troubled
         probing.on_trouble = self.lanes.left
         probing.on_over = self._trouble_over

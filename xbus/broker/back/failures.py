@@ -170,7 +170,7 @@ def failure_of_report(role_id: int, event_id: UUID, told: object) -> RecipientFa
     return nonsense(role_id, OUTPUT, event_id, told)
 
 
-def no_output(role_id: int, event_id: UUID, code: str, cause: str) -> RecipientFailed:
+def no_output(role_id: int | None, event_id: UUID | None, code: str, cause: str) -> RecipientFailed:
     """The failure of an output that did not come, though it may when it is asked for again."""
     return RecipientFailed(role_id, OUTPUT, event_id, FailureClass.TRANSIENT, code, [ItemError(None, cause)])
 

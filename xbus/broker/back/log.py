@@ -19,6 +19,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+
+class OutputIncomplete(JournalError):
+    """Some of an output is not there any more."""
+
+
 POLL_SECONDS = 1.0
 """Wake-ups may get lost, so the head is looked at this often anyway."""
 
@@ -111,7 +116,7 @@ class Log:
         """What an attempt of a bulk worker made, in the order of its segments.
 
         Raises:
-            JournalError: some of it was removed, as by an archive: what is left must not pass for the whole.
+            OutputIncomplete: some of it was removed, as by an archive: what is left must not pass for the whole.
         """
         after = BEGINNING
         items = 0
@@ -122,4 +127,4 @@ class Log:
             after = segments[-1].place
         attempt = await self.read(read_attempt, attempt_id)
         if attempt is None or attempt.items != items:
-            raise JournalError(f"the output of attempt {attempt_id} misses items: {items} are there")
+            raise OutputIncomplete(f"the output of attempt {attempt_id} misses items: {items} are there")

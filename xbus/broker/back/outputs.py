@@ -5,6 +5,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from xbus.broker.back.attempts import Attempt, Attempts, Output
 from xbus.broker.back.awaiting import Awaiting
@@ -14,6 +15,7 @@ from xbus.broker.back.makers import Makers
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Absent
+from xbus.broker.journal.bulk_cleaning import LOST
 from xbus.broker.journal.log import LogEnvelope, LogEvent
 from xbus.graph import Graph
 from xbus.states import AttemptState
@@ -63,7 +65,7 @@ class Outputs:
                 continue
             if self._makers.has_forgotten(recipient, attempt):
                 cause = "its worker has started anew and does not make it any more"
-                failure = no_output(attempt.role_id, attempt.output.event_id, "output_lost", cause)
+                failure = no_output(attempt.role_id, attempt.output.event_id, LOST, cause)
                 self.spawn(self.fail(attempt, failure), "lost output")
             else:
                 self.spawn(self._makers.hold(recipient, attempt), "slot of an output")
@@ -177,6 +179,16 @@ class Outputs:
             self._stop_worker(attempt)
         await self._awaiting.failed(attempt.output, failure)
         return True
+
+    async def lost(self, attempt_id: UUID, cause: str) -> RecipientFailed:
+        """Give up what was ready and lacks items, so that it is made anew; the failure of those who wanted it.
+
+        It is nobody's fault who could be told so.
+        """
+        attempt = self._attempts.by_id(attempt_id)
+        await self._attempts.give_up_lost(attempt_id, cause)
+        log.error("output lost: %s", cause, extra={"action": LOST, "attempt_id": attempt_id})
+        return no_output(None, None if attempt is None else attempt.output.event_id, LOST, cause)
 
     def unfinished(self) -> set[Output]:
         """The outputs that workers are asked for, or are to be."""

@@ -1,14 +1,15 @@
 """What runs live on: graphs and items from the log, and workers that are hired and given back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from copy import copy
 from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.batch import Batch
 from xbus.broker.back.course import Course
-from xbus.broker.back.log import Log
+from xbus.broker.back.failures import RecipientFailed
+from xbus.broker.back.log import Log, OutputIncomplete
 from xbus.broker.back.overlaid import overlaid
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.slots import AnyOf, Slots, This
@@ -30,6 +31,8 @@ class Supplies:
     def __init__(self, log: Log, slots: Slots[Recipient], tasks: asyncio.TaskGroup, window_bytes: int) -> None:
         self.course_of: Callable[[LogEvent, Graph], Course] = lambda event, graph: Course.whole(graph)
         """What is left of a part of an event's graph behind the outputs that are ready."""
+        self.on_output_lost: Callable[[UUID, str], Awaitable[RecipientFailed]]
+        """Told of an attempt that was ready and lacks items, and why; says what that means to those who want them."""
         self._log = log
         self._slots = slots
         self._tasks = tasks
@@ -58,9 +61,17 @@ class Supplies:
         whole of it."""
         return Course.whole(graph) if event.event_id in self._overlays else self.course_of(event, graph)
 
-    def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
-        """What a bulk worker made of an event, in its order."""
-        return self._log.output(attempt_id)
+    async def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
+        """What a bulk worker made of an event, in its order.
+
+        Raises:
+            RecipientFailed: some of it is not there any more; it is to be made anew.
+        """
+        try:
+            async for batch in self._log.output(attempt_id):
+                yield batch
+        except OutputIncomplete as error:
+            raise await self.on_output_lost(attempt_id, error.cause) from error
 
     def items(self, event: LogEvent) -> AsyncIterator[Batch]:
         """An event's items, in index order."""

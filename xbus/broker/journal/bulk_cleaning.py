@@ -25,6 +25,9 @@ ATTEMPT_ROWS = 100
 NOT_NEEDED = "not_needed"
 """The code of attempts that were given up as nobody needs the event any more."""
 
+LOST = "output_lost"
+"""The code of attempts that were given up as some of what they made is not there any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class StrayFiles:
@@ -102,11 +105,29 @@ def discard_outputs(connection: sa.Connection, writer: str, envelope_ids: Sequen
             state=AttemptState.ABANDONED.value, ended_at=now, code=NOT_NEEDED, cause="nobody needs the event any more"
         )
     )
+    _account_removed(connection, writer, total)
+    return total
+
+
+def give_up_lost(connection: sa.Connection, writer: str, attempt_id: UUID, cause: str, now: datetime) -> None:
+    """Give up an attempt that is ready and lacks some of its segments: another one may be begun. Safe to repeat.
+
+    Args:
+        writer: as of ``discard_outputs``.
+    """
+    attempt = model.bulk_attempt.c
+    is_ready = sa.and_(attempt.id == attempt_id, attempt.state == AttemptState.READY.value)
+    data_bytes = connection.execute(sa.select(attempt.bytes).where(is_ready)).scalar()
+    given_up = {"state": AttemptState.ABANDONED.value, "ended_at": now, "code": LOST, "cause": cause}
+    if connection.execute(sa.update(model.bulk_attempt).where(is_ready).values(**given_up)).rowcount:
+        _account_removed(connection, writer, data_bytes or 0)
+
+
+def _account_removed(connection: sa.Connection, writer: str, data_bytes: int) -> None:
     account = model.writer.c
     connection.execute(
-        sa.update(model.writer).where(account.name == writer).values(stored_bytes=account.stored_bytes - total)
+        sa.update(model.writer).where(account.name == writer).values(stored_bytes=account.stored_bytes - data_bytes)
     )
-    return total
 
 
 def remove_outputs(connection: sa.Connection, envelope_id: UUID) -> bool:

@@ -17,11 +17,13 @@ from xbus import model
 from xbus.broker.back import lanes, leases
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.recipient import Abilities
-from xbus.broker.journal.bulk_outputs import check_output
+from xbus.broker.journal.bulk_outputs import check_output, read_attempt
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.retention import read_stored_bytes
 from xbus.broker.journal.writes import EndAttempt, Write
 from xbus.errors import Failed, Refused
 from xbus.rpc.codec import pack_items
+from xbus.states import AttemptState, DeliveryState
 
 BULK = Abilities(batches=True, envelopes=2, bulk_items=3)
 
@@ -189,6 +191,35 @@ async def test_the_unsaid_counts_for_nothing(journal: Journal) -> None:
         broker.pass_time(1)
         assert await ready(broker, await asked(broker, 2), [b"B"])
         await broker.until(lambda: broker.items("store_1") == [b"B"])
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+async def test_what_was_lost_is_made_anew_at_once(journal: Journal, is_retried: bool) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=1 + is_retried, first_delay=1, jitter=0)) as broker:
+        await broker.register("names_1", BULK)
+        await broker.register("store_1")
+        await broker.put(*LARGE, type_name="flights")
+        first = await asked(broker)
+        assert await ready(broker, first, [b"A", b"C"])
+        await broker.until(lambda: broker.items("store_1") == [b"A", b"C"])
+        await journal.run(lambda connection: connection.execute(sa.delete(model.bulk_segment)))
+        stored = await journal.read(read_stored_bytes)
+
+        await broker.register("store_2")
+        state = ("retry", 1, "output_lost") if is_retried else ("parked", 1, "output_lost")
+        await broker.until_rows({"store_2": state})
+        if not is_retried:
+            resumed = sa.update(model.delivery).values(state=DeliveryState.RETRY.value, attempts=0)
+            await journal.run(lambda connection: connection.execute(resumed))
+        broker.pass_time(10)
+        assert await ready(broker, await asked(broker, 2), [b"A", b"C"])
+        await broker.until(lambda: broker.items("store_2") == [b"A", b"C"])
+
+        assert broker.items("store_1") == [b"A", b"C"]
+        assert await journal.read(read_stored_bytes) == stored
+        lost = await journal.read(read_attempt, UUID(first))
+    assert lost is not None
+    assert (lost.state, lost.code) == (AttemptState.ABANDONED, "output_lost")
 
 
 async def test_a_refusal_parks_with_the_workers_words(journal: Journal) -> None:
@@ -377,7 +408,7 @@ async def test_what_is_left_of_an_output_does_not_pass_for_the_whole(journal: Jo
         await broker.until_rows({})
         await journal.run(lambda connection: connection.execute(sa.delete(model.bulk_segment)) and None)
         await broker.register("store_2")
-        await broker.until_rows({"store_2": ("parked", 1, "internal_error")})
+        await broker.until_rows({"store_2": ("parked", 1, "output_lost")})
     assert "end_envelope" not in broker.script.verbs("store_2")
 
 
