@@ -4,7 +4,8 @@
                                                                   └──► delay_counter   a CSV file
 
 ``python -m examples.demo`` sets a bus up, starts its programs, sends everything as one envelope, waits until it is
-delivered, compares what arrived with the source, and ends. In the order in which it happens:
+delivered, compares what arrived with the source, and ends: course.py tells it step by step. In the order in which it
+happens:
 
     source.py          where the flights come from
     flights.toml       the bus: which event types there are, and who gets them
@@ -16,5 +17,6 @@ delivered, compares what arrived with the source, and ends. In the order in whic
     check.py           compares
     report.py          tells
 
-Beside them, program.py owns a process and failure.py says how the demo fails.
+Beside them, program.py owns a process, running.py says how the demo ended and failure.py how it fails. The demo on
+Spark, examples/demo_spark, takes the same course.
 """

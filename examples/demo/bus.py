@@ -44,16 +44,6 @@ class Plan:
     recipients: Mapping[str, Sequence[str]]
 
 
-FLIGHTS = Plan(
-    Path(__file__).with_name("flights.toml"),
-    {
-        "airline_names_1": (*RUN, "examples.demo.airline_names:AirlineNames"),
-        "flight_store_1": (*RUN, "examples.demo.flight_store:FlightStore"),
-        "delay_counter_1": (*RUN, "examples.demo.delay_counter:DelayCounter"),
-    },
-)
-
-
 class Bus:
     """A bus with all its programs, from ``with`` to the end of the block.
 
@@ -63,7 +53,7 @@ class Bus:
         plan: which bus it is.
     """
 
-    def __init__(self, folder: Path, database: str, plan: Plan = FLIGHTS) -> None:
+    def __init__(self, folder: Path, database: str, plan: Plan) -> None:
         self.folder = folder
         self._plan = plan
         self.config = folder / "config.ini"

@@ -7,13 +7,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from examples.demo.bus import EMITTER
 from examples.demo.delay_counter import file_of
 from examples.demo.failure import DemoFailed
 from examples.demo.flight_store import FILE
 from examples.demo.source import Source
 from xbus.emitter import Receipt
 
-EMITTER = "airport_1"
 STORE = "flight_store_1"
 COUNTER = "delay_counter_1"
 

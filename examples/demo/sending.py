@@ -1,10 +1,12 @@
-"""The emitter: all airlines and flights as one envelope, which arrives as a whole or not at all."""
+"""The emitter: some tables and all flights as one envelope, which arrives as a whole or not at all."""
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import click
 
-from examples.demo.source import Source, flight
+from examples.demo.bus import EMITTER, Bus
+from examples.demo.source import Source
 from xbus.emitter import Emitter, Receipt
 
 STEP = 1000
@@ -14,29 +16,29 @@ RETRY_SECONDS = 10.0
 """A broker on the same machine that does not answer for so long won't."""
 
 
-def send(source: Source, url: str, login: str, password: str, all_is_well: Callable[[], None]) -> Receipt:
+def send(source: Source, tables: Mapping[str, Iterable[Any]], flights: Iterable[Any], bus: Bus) -> Receipt:
     """Send everything, under a progress bar.
 
     Args:
-        source: what to send.
-        url: the front of the bus.
-        login: the emitter's.
-        password: the emitter's.
-        all_is_well: called now and then; what it raises cancels the envelope.
+        source: where it comes from.
+        tables: what comes ahead of the flights: the items of each event type.
+        flights: the items that the flights are sent as.
+        bus: where it is sent to; a program of it that has ended cancels the envelope.
     """
     with (
         click.progressbar(length=source.flights, label="Sending flights") as bar,
-        Emitter(url, login, password, retry_seconds=RETRY_SECONDS) as emitter,
+        Emitter(bus.front, EMITTER, bus.password, retry_seconds=RETRY_SECONDS) as emitter,
         emitter.envelope() as envelope,
     ):
-        with envelope.event("airlines") as airlines:
-            for row in source.airline_rows():
-                airlines.send(row)
-        with envelope.event("flights", source.flights) as flights:
-            for number, row in enumerate(source.flight_rows(), start=1):
-                flights.send(flight(row))
+        for type_name, items in tables.items():
+            with envelope.event(type_name) as event:
+                for item in items:
+                    event.send(item)
+        with envelope.event("flights", source.flights) as event:
+            for number, item in enumerate(flights, start=1):
+                event.send(item)
                 if number % STEP == 0:
-                    all_is_well()
+                    bus.check()
                     bar.update(STEP)
         bar.update(source.flights % STEP)
     return envelope.receipt

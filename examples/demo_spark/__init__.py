@@ -15,5 +15,5 @@ In the order in which it happens:
     check.py        the same figures by a plain computation, and the comparison
     picture.py      draws delays per airline and month as SVG
 
-The rest is that of the other demo, ``examples/demo``.
+The rest, from the download to the last line, is that of the other demo, ``examples/demo``.
 """

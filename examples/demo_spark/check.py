@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from examples.demo.bus import EMITTER
 from examples.demo.check import Finding
 from examples.demo.failure import DemoFailed
 from examples.demo.source import Row, Source
@@ -14,7 +15,6 @@ from examples.demo_spark.figures import Month
 from examples.demo_spark.tables import FLIGHTS, REFERENCES, rows_of
 from xbus.emitter import Receipt
 
-EMITTER = "airport_1"
 STORE = "delay_store_1"
 UNKNOWN = "NA"
 
@@ -83,9 +83,7 @@ def _count(month: Month, flight: Row, plane: Row | None, is_wet: bool) -> None:
 
 def _summed_up(expected: Months, found: Months) -> Iterator[Finding]:
     def finding(what: str, name: str) -> Finding:
-        return Finding(
-            what, STORE, *(sum(getattr(month, name) for month in each.values()) for each in (expected, found))
-        )
+        return Finding(what, STORE, _sum(expected, name), _sum(found, name))
 
     yield finding("flights summed up", "flights")
     yield finding("late departures", "late")

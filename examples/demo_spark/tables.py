@@ -62,6 +62,11 @@ def rows_of(source: Source, table: Table) -> Iterator[Row]:
     return source.flight_rows() if table is FLIGHTS else source.table_rows(table.name)
 
 
+def items_of(source: Source, table: Table) -> Iterator[bytes]:
+    """The items that a table is sent as."""
+    return table.items(rows_of(source, table))
+
+
 def _value(kind: str, text: str) -> Value:
     """A value as what it is; None for what is not known."""
     value: Value = None if text == "NA" else _PYTHON[kind](text)

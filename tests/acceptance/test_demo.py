@@ -1,8 +1,6 @@
 """``make demo`` as its user meets it: all is there, or it says what is not; nothing of it is left behind."""
 
-import shutil
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,54 +8,32 @@ import psutil
 import pytest
 
 from tests.conftest import StartProcess
+from tests.support.demo import demo_folder, download_flights, figures
+from tests.support.documentation import CHECKOUT
 from tests.support.processes import Process, module, run
 from tests.support.waiting import wait_until
 
-CHECKOUT = Path(__file__).parents[2]
 DEMO = module("examples.demo")
 FLIGHTS = "3000"
 
 
 @pytest.fixture(scope="module")
 def download(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a demo that has downloaded the flights already, so that only one test does."""
-    folder = tmp_path_factory.mktemp("demo")
-    fetch = f"from pathlib import Path; from examples.demo.source import Source; Source(Path({str(folder)!r}))"
-    done = run(sys.executable, "-c", fetch, cwd=CHECKOUT)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return download_flights(tmp_path_factory.mktemp("demo"))
 
 
 @pytest.fixture
 def folder(tmp_path: Path, download: Path) -> Iterator[Path]:
-    """Where a demo puts its files."""
-    folder = tmp_path / "demo-output"
-    shutil.copytree(download, folder / "download")
-    yield folder
-    assert programs_of(folder) == [], "a demo ends what it starts"
-
-
-def programs_of(folder: Path) -> list[str]:
-    """The programs that a demo has running, by the files that they work with."""
-    found = []
-    for process in psutil.process_iter(["cwd", "cmdline"]):
-        if process.info["cwd"] == str(folder / "run"):
-            found.append(" ".join(process.info["cmdline"] or ()))
-    return found
+    with demo_folder(tmp_path, download, "run") as folder:
+        yield folder
 
 
 def demo(folder: Path, database: str = "") -> str:
-    """The last lines of a demo that went well, from the table on."""
+    """What a demo tells that went well."""
     options = ("--folder", folder, "--flights", FLIGHTS)
     done = run(*DEMO, *options, cwd=CHECKOUT, env={"DB": database})
     assert done.returncode == 0, done.stderr
-    return done.stdout[done.stdout.index("WHAT ") :]
-
-
-def figures(table: str) -> dict[str, tuple[str, str]]:
-    """What was found of each thing, and the verdict."""
-    lines = [line.split() for line in table.split("\n\n")[0].splitlines()[1:]]
-    return {" ".join(words[:-4]): (words[-2], words[-1]) for words in lines}
+    return done.stdout
 
 
 def test_everything_arrives(folder: Path) -> None:

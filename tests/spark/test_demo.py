@@ -1,14 +1,12 @@
 """``make demo-spark`` as its user meets it: all figures are right, whichever way the flights go, and they are drawn."""
 
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-import psutil
 import pytest
 
+from tests.support.demo import demo_folder, download_flights, figures
 from tests.support.documentation import CHECKOUT
 from tests.support.processes import module, run
 
@@ -18,32 +16,13 @@ DEMO_SECONDS = 300.0
 
 @pytest.fixture(scope="module")
 def download(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a demo that has downloaded the flights already."""
-    folder = tmp_path_factory.mktemp("demo")
-    fetch = f"from pathlib import Path; from examples.demo.source import Source; Source(Path({str(folder)!r}))"
-    done = run(sys.executable, "-c", fetch, cwd=CHECKOUT)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return download_flights(tmp_path_factory.mktemp("demo"))
 
 
 @pytest.fixture
 def folder(tmp_path: Path, download: Path) -> Iterator[Path]:
-    """Where a demo puts its files."""
-    folder = tmp_path / "demo-output"
-    shutil.copytree(download, folder / "download")
-    yield folder
-    left = [process.info for process in psutil.process_iter(["cwd", "cmdline"]) if _is_of(process, folder)]
-    assert left == [], "a demo ends what it starts"
-
-
-def _is_of(process: psutil.Process, folder: Path) -> bool:
-    return bool(process.info["cwd"] == str(folder / "run-spark"))
-
-
-def figures(told: str) -> dict[str, tuple[str, str]]:
-    """What was found of each thing, and the verdict."""
-    lines = [line.split() for line in told[told.index("WHAT ") :].split("\n\n")[0].splitlines()[1:]]
-    return {" ".join(words[:-4]): (words[-2], words[-1]) for words in lines}
+    with demo_folder(tmp_path, download, "run-spark") as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("min_items", ["1000", "100000"], ids=["as a whole", "in batches"])
