@@ -1,6 +1,7 @@
 """Items and columns: how the bytes of an item become the columns of a row, and a row the bytes of an item.
 
-The Java side of Spark reads and writes JSON and CSV by itself; msgpack is read and written by Python, in Arrow batches.
+JSON of plain types is read by Arrow where it comes from the journal; the rest of it, and CSV, by the Java side of
+Spark, which writes both. msgpack is read and written by Python, in Arrow batches.
 What does not fit the schema gets its text in the column ``_corrupt``, and the job goes on.
 """
 
@@ -10,10 +11,11 @@ from functools import reduce
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
-from spark_worker.columns import CORRUPT, DATA, INDEX, RAW, is_own
+from spark_worker.columns import CORRUPT, DATA, INDEX, RAW, ROW, is_own
 from spark_worker.explaining import explain_json, explain_lack, explain_text
+from spark_worker.json_rows import readable, row_type
 from spark_worker.packing import packed, unpacked
 from xbus.errors import ConfigurationError
 from xbus.recipient import Refusal
@@ -41,20 +43,24 @@ class Format(ABC):
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
         """The bytes of a row."""
 
+    @property
+    def early(self) -> StructType:
+        """The columns of items that are made rows of where they are read; none where all is left to ``parse``."""
+        return StructType([])
+
     def parse(self, items: DataFrame) -> DataFrame:
         """Read items.
 
         Args:
-            items: columns ``_index`` and ``data``.
+            items: columns ``_index`` and ``data``; also ``_row`` where some are rows already.
 
         Returns:
             Columns ``_index``, those of the schema, ``_corrupt`` (text; null where all is well) and ``data``.
         """
-        fields = [StructField(field.name, field.dataType) for field in self.schema]
-        wanted = StructType([*fields, StructField(CORRUPT, StringType())])
-        row = items.select(INDEX, DATA, self._row(sf.col(DATA), wanted).alias("_row"))
+        read = self._row(sf.col(DATA), row_type(self.schema))
+        row = items.select(INDEX, DATA, (sf.coalesce(ROW, read) if ROW in items.columns else read).alias(ROW))
         text = sf.col(DATA).cast("string")
-        corrupt = sf.when(sf.col("_row").isNull(), text).otherwise(sf.col(f"_row.{CORRUPT}"))
+        corrupt = sf.when(sf.col(ROW).isNull(), text).otherwise(sf.col(f"{ROW}.{CORRUPT}"))
         if demanded := [f.name for f in self.schema if not f.nullable]:
             lacking = reduce(Column.__or__, [_field(name).isNull() for name in demanded])
             corrupt = sf.coalesce(corrupt, sf.when(lacking, text))
@@ -89,6 +95,10 @@ class Format(ABC):
 
 class Json(Format):
     """An object of JSON each."""
+
+    @property
+    def early(self) -> StructType:
+        return self.schema if readable(self.schema) else super().early
 
     def _row(self, data: Column, wanted: StructType) -> Column:
         return sf.from_json(data.cast("string"), wanted, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
@@ -202,7 +212,7 @@ def _index_of(made: DataFrame) -> Column:
 
 
 def _field(name: str) -> Column:
-    return sf.col("_row").getField(name)
+    return sf.col(ROW).getField(name)
 
 
 def _quoted(name: str) -> Column:

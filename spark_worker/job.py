@@ -73,9 +73,9 @@ class Jobs:
         # Of no items, too, something may be made: their number, for one.
         ranges = self._ranges(handover) if handover.items else []
         context = self._context(handover.envelope_id, handover.event_id, handover.type_name)
-        items = read_ranges(self.session, self._place.url, ranges)
+        items = read_ranges(self.session, self._place.url, ranges, self._pipeline.items_format.early)
         limits = Limits(self._place.max_item_bytes, self._items(handover))
-        output = self._pipeline.output(items, context, limits.items, JOURNAL)
+        output = self._pipeline.output(items, context, handover.items, limits.items, JOURNAL)
         parts = write_parts(output.rows, self._place.url, handover.attempt_id, limits, self._place.folder)
         output.check()
         return _made(parts)
@@ -91,8 +91,9 @@ class Jobs:
         """
         context = self._context(envelope_id, event_id, type_name)
         parts = min(self._parts(spool.items), self._cores)
-        items = read_spool(self.session, spool, parts, inline=not is_local(master_of(self.session)))
-        output = self._pipeline.output(items, context, spool.end, SPOOL)
+        inline = not is_local(master_of(self.session))
+        items = read_spool(self.session, spool, parts, inline, self._pipeline.items_format.early)
+        output = self._pipeline.output(items, context, spool.items, spool.end, SPOOL)
         table = output.rows.toArrow()
         output.check()
         if table.nbytes > MOST_ANSWERED_BYTES:

@@ -1,5 +1,6 @@
 """From the bytes of an event's items to the bytes that come of them: the same for large events and for small ones."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
@@ -37,9 +38,10 @@ class Output:
     """
 
     rows: DataFrame
+    _items: int
     _parsed: DataFrame
     _format: Format
-    _counted: Observation | None
+    _seen: Observation | None
     _was_read: bool
 
     def check(self) -> None:
@@ -48,7 +50,7 @@ class Output:
         Raises:
             ItemsRefused: some did not; the first ones are named, with what is wrong with each.
         """
-        if self._counted is None or not (corrupt := self._number(self._counted)):
+        if self._seen is None or not (corrupt := self._number(self._seen)):
             return
         # Read again only now: as a rule there are none.
         found = self._parsed.where(sf.col(CORRUPT).isNotNull()).orderBy(INDEX).select(INDEX, CORRUPT, RAW)
@@ -56,24 +58,15 @@ class Output:
         named = f", the first {MOST_NAMED} are named" if corrupt > MOST_NAMED else ""
         raise ItemsRefused(f"{corrupt} of the items do not fit the schema{named}", errors)
 
-    def _number(self, counted: Observation) -> int:
-        """How many items did not fit, of those that were read."""
+    def _number(self, seen: Observation) -> int:
+        """How many items did not fit."""
         plan = self.rows._jdf.queryExecution().executedPlan().toString()
-        if self._was_read or UNKNOWN_SOURCE in plan:
-            # What was counted first may be a few items only, as by take(1), and nothing is counted twice.
-            return self._count()
-        if "CollectMetrics" not in plan:
+        is_seen = "CollectMetrics" in plan
+        if not (is_seen or self._was_read or UNKNOWN_SOURCE in plan):
             return 0  # the transform makes nothing of the items, so none was read
-        jvm_side: Any = counted._jo
-        deadline = monotonic() + TOLD_SECONDS
-        while not jvm_side.future().isCompleted():  # Spark tells it beside the job, a moment later
-            if monotonic() > deadline:
-                return self._count()
-            sleep(LOOK_SECONDS)
-        try:
-            return int(counted.get["corrupt"])
-        except (Py4JJavaError, KeyError):
-            return self._count()  # Spark saw on its way that nothing comes out, and dropped the rest with the number
+        told = _told(seen) if is_seen or self._was_read else {}
+        # An action of the transform, such as take(1), may have seen some only; a sort sees them twice.
+        return told["corrupt"] if told.get("items") == self._items else self._count()
 
     def _count(self) -> int:
         """How many items do not fit, of all."""
@@ -100,36 +93,38 @@ class Pipeline:
     order_by: str = ""
     keep_corrupt: bool = False
 
-    def output(self, items: DataFrame, context: Context, number: int, source: str) -> Output:
+    def output(self, items: DataFrame, context: Context, number: int, end: int, source: str) -> Output:
         """What is to be made of an event.
 
         Args:
             items: ``_index`` and ``data``, partition by partition in order.
             context: of the event.
             number: how many items there are.
+            end: their indices lie below it.
             source: what the scan of ``items`` is called in Spark's plans.
 
         Raises:
             Refusal: the transform raised, or made nothing that items can be made of.
         """
         parsed = self.items_format.parse(items)
-        observed, counted = self._observed(parsed)
+        observed, seen = self._observed(parsed)
         named = {ENVELOPE: sf.lit(str(context.envelope_id)), EVENT: sf.lit(str(context.event_id))}
         made = self._transformed(observed.drop(RAW).withColumns(named), context)
-        rows = self.items_format.encode(ordered(made, self.order_by, number, source))
-        return Output(rows, parsed, self.items_format, counted, _was_read(counted, context))
+        rows = self.items_format.encode(ordered(made, self.order_by, end, source))
+        return Output(rows, number, parsed, self.items_format, seen, _was_read(seen, context))
 
     def _observed(self, parsed: DataFrame) -> tuple[DataFrame, Observation | None]:
-        """The rows that the transform sees, and the number of those that it does not.
+        """The rows that the transform sees, and what is seen of all on the way there.
 
-        Counting them has a second use: Spark moves no filter of the transform's below it, where each item would be
-        parsed once for the filter and once more for the rest.
+        This has a second use: Spark moves no filter of the transform's below it, where each item would be parsed once
+        for the filter and once more for the rest.
         """
-        counted = Observation()
-        observed = parsed.observe(counted, sf.count_if(sf.col(CORRUPT).isNotNull()).alias("corrupt"))
+        seen = Observation()
+        corrupt = sf.count_if(sf.col(CORRUPT).isNotNull()).alias("corrupt")
+        observed = parsed.observe(seen, corrupt, sf.count(sf.lit(1)).alias("items"))
         if self.keep_corrupt:
             return observed, None
-        return observed.where(sf.col(CORRUPT).isNull()).drop(CORRUPT), counted
+        return observed.where(sf.col(CORRUPT).isNull()).drop(CORRUPT), seen
 
     def _transformed(self, items: DataFrame, context: Context) -> DataFrame:
         try:
@@ -147,13 +142,27 @@ class Pipeline:
         return made
 
 
-def _was_read(counted: Observation | None, context: Context) -> bool:
+def _told(seen: Observation) -> Mapping[str, int]:
+    """What was seen; nothing where Spark never tells, as when it found that nothing comes out, and left the rest."""
+    jvm_side: Any = seen._jo
+    deadline = monotonic() + TOLD_SECONDS
+    while not jvm_side.future().isCompleted():  # Spark tells it beside the job, a moment later
+        if monotonic() > deadline:
+            return {}
+        sleep(LOOK_SECONDS)
+    try:
+        return seen.get
+    except Py4JJavaError:
+        return {}
+
+
+def _was_read(seen: Observation | None, context: Context) -> bool:
     """Whether the transform itself had Spark read items, as by ``count()`` or ``take(1)``."""
-    if counted is None:
+    if seen is None:
         return False
     # What ran is told beside the jobs, a moment later.
     session: Any = context.spark._jsparkSession
-    told: Any = counted._jo
+    told: Any = seen._jo
     try:
         session.sparkContext().listenerBus().waitUntilEmpty(int(1000 * TOLD_SECONDS))
     except Py4JJavaError:

@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
-from spark_worker.transfer import DDL, batches
+from spark_worker.json_rows import columns_with_rows, parsed_type, with_rows
+from spark_worker.transfer import batches
 from xbus.broker.journal.bulk_reading import open_reader
 from xbus.broker.journal.ranges import SegmentRange
 
@@ -18,20 +20,24 @@ JOURNAL = "xbus_items"
 """What the scan of an event's items is called, also in Spark's plans."""
 
 
-def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange]) -> DataFrame:
+def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange], early: StructType) -> DataFrame:
     """The items of an event, read by the executors, a partition for each range.
 
     Args:
         spark: the session.
         url: the journal's database, where the executors reach it.
         ranges: in order.
+        early: the columns of items that rows are made of at once, as of ``Format.early``.
+
+    Returns:
+        ``_index``, ``data`` and, where there is ``early``, ``_row``.
     """
     if not ranges:
-        return spark.createDataFrame([], DDL)
+        return spark.createDataFrame([], columns_with_rows(early))
     spark.dataSource.register(JournalItems)
     packed = b64encode(pickle.dumps(ranges)).decode()
     # The name of the option makes Spark hide its value, which may hold a password, wherever it shows options.
-    return spark.read.format(JOURNAL).option("url", url).option("ranges", packed).load()
+    return spark.read.format(JOURNAL).options(url=url, ranges=packed, early=early.json()).load()
 
 
 @dataclass
@@ -42,29 +48,34 @@ class Range(InputPartition):
 
 
 class JournalItems(DataSource):
-    """Ranges of the journal as rows of ``_index`` and ``data``."""
+    """Ranges of the journal as rows."""
 
     @classmethod
     def name(cls) -> str:
         return JOURNAL
 
-    def schema(self) -> str:
-        return DDL
+    def schema(self) -> StructType:
+        return columns_with_rows(self._early)
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return RangeReader(self.options["url"], pickle.loads(b64decode(self.options["ranges"])))
+        return RangeReader(self.options["url"], pickle.loads(b64decode(self.options["ranges"])), self._early)
+
+    @property
+    def _early(self) -> StructType:
+        return parsed_type(self.options["early"])
 
 
 class RangeReader(DataSourceReader):
     """Reads a range by a connection of its own."""
 
-    def __init__(self, url: str, ranges: list[SegmentRange]) -> None:
+    def __init__(self, url: str, ranges: list[SegmentRange], early: StructType) -> None:
         self._url = url
         self._ranges = ranges
+        self._early = early
 
     def partitions(self) -> list[InputPartition]:
         return [Range(wanted) for wanted in self._ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with open_reader(self._url) as reader:
-            yield from batches(reader.segments(partition.value))
+            yield from with_rows(batches(reader.segments(partition.value)), self._early)

@@ -11,8 +11,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
-from spark_worker.transfer import DDL, Piece, batches
+from spark_worker.json_rows import columns_with_rows, parsed_type, with_rows
+from spark_worker.transfer import Piece, batches
 from xbus.errors import Failed
 from xbus.recipient import Batch
 from xbus.rpc.codec import pack_items
@@ -109,7 +111,7 @@ class Spool:
         return Piece(len(items), data, 0, b"".join(_INDEX.pack(item.index) for item in items))
 
 
-def read_spool(spark: SparkSession, spool: Spool, parts: int, inline: bool) -> DataFrame:
+def read_spool(spark: SparkSession, spool: Spool, parts: int, inline: bool, early: StructType) -> DataFrame:
     """The items of a spool.
 
     Args:
@@ -117,10 +119,11 @@ def read_spool(spark: SparkSession, spool: Spool, parts: int, inline: bool) -> D
         spool: which is finished.
         parts: how many partitions are wanted.
         inline: whether the items travel with the job, as executors on other machines can't read the file.
+        early: as of ``reading.read_ranges``.
     """
     spark.dataSource.register(SpooledItems)
     places = ",".join(f"{start}:{end}" for start, end in spool.cut(parts))
-    options = {"file": str(spool.path), "places": places, "inline": str(int(inline))}
+    options = {"file": str(spool.path), "places": places, "inline": str(int(inline)), "early": early.json()}
     return spark.read.format(SPOOL).options(**options).load()
 
 
@@ -150,27 +153,32 @@ class Part(InputPartition):
 
 
 class SpooledItems(DataSource):
-    """A spool as rows of ``_index`` and ``data``."""
+    """A spool as rows."""
 
     @classmethod
     def name(cls) -> str:
         return SPOOL
 
-    def schema(self) -> str:
-        return DDL
+    def schema(self) -> StructType:
+        return columns_with_rows(self._early)
 
     def reader(self, schema: Any) -> DataSourceReader:
         places = [tuple(map(int, place.split(":"))) for place in self.options["places"].split(",")]
         regions = [Region(self.options["file"], start, end) for start, end in places]
-        return RegionReader(regions, inline=self.options["inline"] == "1")
+        return RegionReader(regions, self.options["inline"] == "1", self._early)
+
+    @property
+    def _early(self) -> StructType:
+        return parsed_type(self.options["early"])
 
 
 class RegionReader(DataSourceReader):
     """Reads parts of a spool."""
 
-    def __init__(self, regions: list[Region], inline: bool) -> None:
+    def __init__(self, regions: list[Region], inline: bool, early: StructType) -> None:
         self._regions = regions
         self._inline = inline
+        self._early = early
 
     def partitions(self) -> list[InputPartition]:
         if self._inline:
@@ -178,7 +186,7 @@ class RegionReader(DataSourceReader):
         return [Part(each) for each in self._regions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from batches(unframed(partition.value.read()))
+        yield from with_rows(batches(unframed(partition.value.read())), self._early)
 
 
 def unframed(data: bytes) -> Iterator[Piece]:

@@ -13,7 +13,6 @@ from xbus.rpc.codec import pack_items, unpack_items
 from xbus.rpc.items import ITEM_HEADER_BYTES, cut
 
 SCHEMA = pa.schema([(INDEX, pa.int64()), (DATA, pa.binary())])
-DDL = f"{INDEX} BIGINT, {DATA} BINARY"
 
 BATCH_ITEMS = 10_000
 BATCH_BYTES = 4 * 1024 * 1024
