@@ -43,10 +43,9 @@ def readable(schema: StructType) -> bool:
 
 
 def row_type(schema: StructType) -> StructType:
-    """The row of an item, as Spark's parser makes it: what was declared, of which anything may be null, and ``_corrupt``."""
-    return StructType(
-        [StructField(field.name, field.dataType) for field in [*schema, StructField(CORRUPT, StringType())]]
-    )
+    """The row of an item as Spark's parser makes it: what was declared, but all may be null, and ``_corrupt``."""
+    fields = [StructField(field.name, field.dataType) for field in schema]
+    return StructType([*fields, StructField(CORRUPT, StringType())])
 
 
 def columns_with_rows(early: StructType) -> StructType:
@@ -100,11 +99,10 @@ class _Reader:
         """The rows of items; None where one of them is not certainly what Spark would make of it."""
         if not _are_objects(data):
             return None
-        text = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(data)], pa.int32()), data), b"\n")[
-            0
-        ].as_buffer()
+        everything = pa.ListArray.from_arrays(pa.array([0, len(data)], pa.int32()), data)
+        text = pc.binary_join(everything, b"\n")[0].as_buffer()
         try:
-            table = pyarrow.json.read_json(pa.BufferReader(text), self._whole(text.size), self._parsing)
+            table = pyarrow.json.read_json(pa.BufferReader(text), _in_one(text.size), self._parsing)
         except pa.ArrowInvalid:
             return None
         if table.num_rows != len(data):
@@ -113,7 +111,6 @@ class _Reader:
         if not all(map(_is_sound, columns)) or any(table[name].null_count for name in self._demanded):
             return None
         return pa.StructArray.from_arrays([*columns, pa.nulls(len(data), pa.string())], fields=list(self._kind))
-
 
 
 def _in_one(size: int) -> pyarrow.json.ReadOptions:

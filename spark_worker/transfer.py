@@ -1,36 +1,48 @@
 """Segments to Arrow and back: what executors do with the bytes between the journal and Spark. Pure but for Arrow."""
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cache
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_worker.columns import DATA, INDEX
 from spark_worker.errors import BadOutput
-from xbus.rpc.codec import pack_items, unpack_items
-from xbus.rpc.items import ITEM_HEADER_BYTES, cut
+from xbus.rpc.codec import bin_header, unpack_items
+from xbus.rpc.items import ITEM_HEADER_BYTES
 
 SCHEMA = pa.schema([(INDEX, pa.int64()), (DATA, pa.binary())])
 
 BATCH_ITEMS = 10_000
 BATCH_BYTES = 4 * 1024 * 1024
-"""A batch that goes to Spark ends at either."""
+"""A batch that goes to Spark ends before either. From a thousand items on more gain nothing."""
 
 SEGMENT_BYTES = 512 * 1024
 """A segment that is written ends before it; a larger item goes alone."""
 
 NO_INDEX = -1
 
+USUAL_ITEM_BYTES = 64 * 1024
 
-class Items(Protocol):
+
+class Segment(Protocol):
     """A run of consecutive items, as the journal holds it."""
 
     @property
     def items(self) -> int: ...
     @property
     def data(self) -> bytes: ...
+
+
+Held = TypeVar("Held", bound=Segment)
+
+
+class Items(Segment, Protocol):
+    """A segment of an event or an output."""
+
     @property
     def first_index(self) -> int: ...
     @property
@@ -62,31 +74,60 @@ class Piece:
 
 def batches(segments: Iterable[Items]) -> Iterator[pa.RecordBatch]:
     """Segments as batches of ``_index`` and ``data``; several small ones make one."""
-    datas: list[bytes] = []
-    indexes: list[pa.Array] = []
-    size = 0
+    for gathered in gather(segments):
+        indexes = [indexes_of(segment) for segment in gathered]
+        yield pa.RecordBatch.from_arrays([joined(indexes), data_of(gathered)], schema=SCHEMA)
+
+
+def gather(segments: Iterable[Held]) -> Iterator[list[Held]]:
+    """Segments in order, so many at once as make a batch; at least one."""
+    gathered: list[Held] = []
+    items = size = 0
     for segment in segments:
-        datas += unpack_items(segment.data, segment.items)
-        indexes.append(indexes_of(segment))
+        if gathered and (items + segment.items > BATCH_ITEMS or size + len(segment.data) > BATCH_BYTES):
+            yield gathered
+            gathered, items, size = [], 0, 0
+        gathered.append(segment)
+        items += segment.items
         size += len(segment.data)
-        if len(datas) >= BATCH_ITEMS or size >= BATCH_BYTES:
-            yield _batch(indexes, datas)
-            datas, indexes, size = [], [], 0
-    if datas:
-        yield _batch(indexes, datas)
+    if gathered:
+        yield gathered
+
+
+def data_of(segments: Iterable[Segment]) -> pa.Array:
+    """The bytes of each item of some segments.
+
+    Raises:
+        ProtocolError: a segment does not hold its items.
+    """
+    items: list[bytes] = []
+    for segment in segments:
+        items += unpack_items(segment.data, segment.items)
+    return pa.array(items, pa.binary())
 
 
 def indexes_of(segment: Items) -> pa.Array:
     """For each item of a segment the index of the event's item that it was made of; null where it was of several."""
     if segment.sources is None:
-        return pa.array(range(segment.first_index, segment.first_index + segment.items), pa.int64())
+        return consecutive(segment.first_index, segment.items)
     sources = pa.Array.from_buffers(pa.int64(), segment.items, [None, pa.py_buffer(segment.sources)])
     return pc.if_else(pc.greater_equal(sources, 0), sources, pa.scalar(None, pa.int64()))
 
 
-def _batch(indexes: list[pa.Array], datas: list[bytes]) -> pa.RecordBatch:
-    index = indexes[0] if len(indexes) == 1 else pa.concat_arrays(indexes)
-    return pa.RecordBatch.from_arrays([index, pa.array(datas, pa.binary())], schema=SCHEMA)
+def consecutive(first: int, length: int) -> pa.Array:
+    """The numbers from ``first`` on, each one more than the last."""
+    return pc.add(_power_of_two((length - 1).bit_length()).slice(0, length), first)
+
+
+@cache
+def _power_of_two(exponent: int) -> pa.Array:
+    # Arrow counts no faster than Python does: what was counted once is kept, for the few lengths that there are.
+    return pa.array(range(2**exponent), pa.int64())
+
+
+def joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Arrays one behind the other."""
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 def pieces(made: Iterable[pa.RecordBatch], limits: Limits) -> Iterator[Piece]:
@@ -105,10 +146,21 @@ def pieces(made: Iterable[pa.RecordBatch], limits: Limits) -> Iterator[Piece]:
             continue
         check_items(data, index, limits)
         sources = pc.fill_null(index, NO_INDEX)
-        start = 0
-        for datas in cut(data.to_pylist(), SEGMENT_BYTES):
-            yield _piece(datas, sources.slice(start, len(datas)))
-            start += len(datas)
+        for start, end in _cut(data):
+            yield _piece(data.slice(start, end - start), sources.slice(start, end - start))
+
+
+def _cut(data: pa.Array) -> Iterator[tuple[int, int]]:
+    """Where the pieces of a batch start and end: of at most ``SEGMENT_BYTES``, but at least one item."""
+    offsets = memoryview(data.buffers()[1]).cast("i")[data.offset : data.offset + len(data) + 1]
+    start = 0
+    while start < len(data):
+        most = offsets[start] + ITEM_HEADER_BYTES * start + SEGMENT_BYTES
+        places = range(start + 1, len(data) + 1)
+        fitting = bisect_right(places, most, key=lambda place: offsets[place] + ITEM_HEADER_BYTES * place)
+        end = start + max(1, fitting)
+        yield start, end
+        start = end
 
 
 def check_items(data: pa.Array, index: pa.Array, limits: Limits) -> None:
@@ -147,13 +199,30 @@ def _of(place: int | None) -> str:
     return "" if place is None else f" (of item {place})"
 
 
-def _piece(datas: list[bytes], sources: pa.Array) -> Piece:
-    packed = pack_items(datas)
+def _piece(data: pa.Array, sources: pa.Array) -> Piece:
     first = sources[0].as_py()
     if first >= 0 and _follow_each_other(sources):
-        return Piece(len(datas), packed, first, None)
+        return Piece(len(data), packed(data), first, None)
     begin = sources.offset * 8
-    return Piece(len(datas), packed, 0, sources.buffers()[1].slice(begin, len(datas) * 8).to_pybytes())
+    return Piece(len(data), packed(data), 0, sources.buffers()[1].slice(begin, len(data) * 8).to_pybytes())
+
+
+def packed(data: pa.Array) -> bytes:
+    """Items as ``codec.pack_items`` joins them, but without making an object of each."""
+    lengths = pc.binary_length(data)
+    known = _headers()
+    if pc.max(lengths).as_py() < len(known):
+        headers = known.take(lengths)
+    else:
+        headers = pa.array(map(bin_header, lengths.to_pylist()), pa.binary())
+    bins: bytes = pc.binary_join_element_wise(headers, data, b"").buffers()[2].to_pybytes()
+    return bins
+
+
+@cache
+def _headers() -> pa.Array:
+    """The header of an item of each length that is usual."""
+    return pa.array(map(bin_header, range(USUAL_ITEM_BYTES)), pa.binary())
 
 
 def _follow_each_other(sources: pa.Array) -> bool:

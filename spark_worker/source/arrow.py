@@ -3,19 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from xbus.rpc.codec import unpack_items
-
-BATCH_ITEMS = 10_000
-"""A batch is full with so many items. From a thousand on more gain nothing, and Spark makes none larger by default."""
-
-BATCH_BYTES = 4 * 1024 * 1024
+from spark_worker.transfer import BATCH_ITEMS, consecutive, data_of, gather, joined
 
 
 class ReadSegment(Protocol):
@@ -59,24 +52,10 @@ def arrow_batches(segments: Iterable[ReadSegment], schema: pa.Schema) -> Iterato
     Raises:
         ProtocolError: a segment does not hold its items.
     """
-    for gathered in _gather(segments):
+    for gathered in gather(segments):
         batch = _batch(gathered, schema)
         for start in range(0, batch.num_rows, BATCH_ITEMS):
             yield batch.slice(start, BATCH_ITEMS)
-
-
-def _gather(segments: Iterable[ReadSegment]) -> Iterator[list[ReadSegment]]:
-    gathered: list[ReadSegment] = []
-    items = size = 0
-    for segment in segments:
-        if gathered and (items + segment.items > BATCH_ITEMS or size + len(segment.data) > BATCH_BYTES):
-            yield gathered
-            gathered, items, size = [], 0, 0
-        gathered.append(segment)
-        items += segment.items
-        size += len(segment.data)
-    if gathered:
-        yield gathered
 
 
 def _batch(segments: Sequence[ReadSegment], schema: pa.Schema) -> pa.RecordBatch:
@@ -86,43 +65,21 @@ def _batch(segments: Sequence[ReadSegment], schema: pa.Schema) -> pa.RecordBatch
             runs[-1].items += segment.items
         else:
             runs.append(_Run(segment, segment.items))
-    arrays = [_data(segments) if name == "data" else _MAKERS[name](runs) for name in schema.names]
+    arrays = [data_of(segments) if name == "data" else _MAKERS[name](runs) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _data(segments: Sequence[ReadSegment]) -> pa.Array:
-    items: list[bytes] = []
-    for segment in segments:
-        items += unpack_items(segment.data, segment.items)
-    return pa.array(items, pa.binary())
-
-
 def _index(runs: Sequence[_Run]) -> pa.Array:
-    return _joined([pc.add(_numbers(run.items), run.first.first_index) for run in runs])
-
-
-def _numbers(end: int) -> pa.Array:
-    """0, 1, 2 and so on, without ``end``."""
-    return _power_of_two((end - 1).bit_length()).slice(0, end)
-
-
-@cache
-def _power_of_two(exponent: int) -> pa.Array:
-    # Arrow counts no faster than Python does: what was counted once is kept, for the few lengths that there are.
-    return pa.array(range(2**exponent), pa.int64())
+    return joined([consecutive(run.first.first_index, run.items) for run in runs])
 
 
 def _same(kind: pa.DataType, value: Callable[[ReadSegment], Any]) -> "_Maker":
     """What makes a column that has one value for all items of an event."""
 
     def make(runs: Sequence[_Run]) -> pa.Array:
-        return _joined([pa.repeat(pa.scalar(value(run.first), kind), run.items) for run in runs])
+        return joined([pa.repeat(pa.scalar(value(run.first), kind), run.items) for run in runs])
 
     return make
-
-
-def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
-    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 _Maker: TypeAlias = Callable[[Sequence[_Run]], pa.Array]

@@ -64,6 +64,13 @@ def pack_items(items: Sequence[bytes]) -> bytes:
     return pack(items)[_array_header_bytes(len(items)) :]
 
 
+def bin_header(length: int) -> bytes:
+    """What stands before the bytes of an item in a segment: the shortest bin header of the msgpack specification."""
+    if length < 2**8:
+        return b"\xc4" + length.to_bytes(1, "big")
+    return b"\xc5" + length.to_bytes(2, "big") if length < 2**16 else b"\xc6" + length.to_bytes(4, "big")
+
+
 def _array_header_bytes(length: int) -> int:
     """The size of the header that msgpack puts before an array: its shortest form, as of the msgpack specification."""
     if length < 16:
