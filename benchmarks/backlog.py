@@ -10,7 +10,7 @@ from benchmarks.bus import EMITTER, EVENT_TYPE
 from benchmarks.items import sample
 from xbus import model
 from xbus.broker.journal.connection import writing
-from xbus.broker.journal.segments import content_hash
+from xbus.broker.journal.segments import Content, content_hash
 from xbus.rpc.codec import pack_items
 
 SEGMENT_ITEMS = 5_000
@@ -46,7 +46,7 @@ def add_backlog(url: str, envelopes: int, items: int, after: int = 0) -> None:
             "data": data,
             "digest": digest,
             "bytes": len(data) * segments,
-            "hash": content_hash([_Content(items, [digest] * segments)]),
+            "hash": content_hash([Content(EVENT_TYPE, items, [digest] * segments)]),
             "after": after,
         }
         kind = connection.dialect.name
@@ -56,14 +56,6 @@ def add_backlog(url: str, envelopes: int, items: int, after: int = 0) -> None:
         connection.execute(sa.update(model.head).values(position=after + envelopes))
         stored = model.writer.c.stored_bytes + envelopes * segments * len(data)
         connection.execute(sa.update(model.writer).values(stored_bytes=stored))
-
-
-class _Content:
-    type_name = EVENT_TYPE
-
-    def __init__(self, items: int, hashes: list[bytes]) -> None:
-        self.items = items
-        self.hashes = hashes
 
 
 def _ids(connection: sa.Connection) -> dict[str, int]:

@@ -85,26 +85,25 @@ def in_doubt(delivery: Delivery) -> Delivery:
 
 def waiting_for(delivery: Delivery, service: str) -> Delivery:
     """It waits until a worker of ``service`` registers."""
-    return replace(
-        delivery,
-        attempts=max(delivery.attempts, 1 if delivery.code in BEGUN_CODES else 0),
-        state=DeliveryState.WAITING,
-        code="worker_absent",
-        cause=f'no worker of service "{service}" is there, or each is in trouble',
-        service=service,
-        due_at=None,
+    return _waiting(
+        delivery, "worker_absent", f'no worker of service "{service}" is there, or each is in trouble', service
     )
 
 
 def waiting_for_output(delivery: Delivery, node: str) -> Delivery:
     """It waits until a bulk worker has made the output of a node."""
+    return _waiting(delivery, OUTPUT_NOT_READY, f'the output of node "{node}" is not made yet')
+
+
+def _waiting(delivery: Delivery, code: str, cause: str, service: str | None = None) -> Delivery:
     return replace(
         delivery,
+        # The code that tells of it is lost: what may have begun counts from here on.
         attempts=max(delivery.attempts, 1 if delivery.code in BEGUN_CODES else 0),
         state=DeliveryState.WAITING,
-        code=OUTPUT_NOT_READY,
-        cause=f'the output of node "{node}" is not made yet',
-        service=None,
+        code=code,
+        cause=cause,
+        service=service,
         due_at=None,
     )
 

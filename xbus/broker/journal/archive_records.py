@@ -16,7 +16,7 @@ from xbus.broker.journal.archive_segments import EventCopied, FileWritten
 from xbus.broker.journal.bulk_cleaning import discard_outputs
 from xbus.broker.journal.needed import FOR_ARCHIVE, Candidate, settled_among
 from xbus.broker.journal.retention import PAGE_ENVELOPES, Step, remove_segments
-from xbus.broker.journal.segments import content_hash
+from xbus.broker.journal.segments import Content, content_hash
 from xbus.errors import JournalError
 
 T = TypeVar("T")
@@ -37,15 +37,6 @@ class Recorded:
     envelopes: int
     items: int
     spoiled: tuple[UUID, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """An event of an envelope that is to be hashed."""
-
-    type_name: str
-    items: int
-    hashes: Sequence[bytes]
 
 
 def record_files(
@@ -121,7 +112,7 @@ def _check(connection: sa.Connection, envelope_ids: Sequence[UUID], copied: Mapp
     )
     for envelope_id, event_id, type_name in rows:
         copy = copied.get(event_id)
-        content[envelope_id].append(Content(type_name, copy.items if copy else 0, copy.hashes if copy else ()))
+        content[envelope_id].append(Content(type_name, copy.items, copy.hashes) if copy else Content(type_name, 0))
     envelope = model.envelope.c
     receipts = sa.select(envelope.id, envelope["items"], envelope.hash).where(envelope.id.in_(envelope_ids))
     total = 0

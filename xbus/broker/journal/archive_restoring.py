@@ -7,8 +7,8 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.archive_records import Content, differs
-from xbus.broker.journal.segments import content_hash
+from xbus.broker.journal.archive_records import differs
+from xbus.broker.journal.segments import Content, content_hash
 from xbus.errors import Refused
 
 

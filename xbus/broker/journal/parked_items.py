@@ -13,7 +13,7 @@ from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.parked import Parked, ParkedItem
 from xbus.broker.journal.parked_moves import Decision
 from xbus.broker.journal.repeats import Past, read_consumer_services
-from xbus.broker.journal.segments import SegmentRow, content_hash
+from xbus.broker.journal.segments import Content, SegmentRow, content_hash
 from xbus.broker.journal.statements.closing import next_positions, receive
 from xbus.broker.journal.statements.common import remember
 from xbus.broker.journal.statements.emission import insert_segments
@@ -48,13 +48,6 @@ class ResumedEvent:
         return rows
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    type_name: str
-    items: int
-    hashes: Sequence[bytes]
-
-
 def resume_items(
     connection: sa.Connection,
     envelope_id: UUID,
@@ -81,7 +74,7 @@ def resume_items(
     for event in events:
         _move(connection, parked, event.items, ItemState.RESUMED, decision, resumed_as=envelope_id)
     _open(connection, envelope_id, past, decision)
-    contents: list[_Content] = []
+    contents: list[Content] = []
     segments: list[SegmentRow] = []
     for number, event in enumerate(events, 1):
         type_name, type_id = types[event.origin_id]
@@ -90,7 +83,7 @@ def resume_items(
         connection.execute(sa.insert(model.event).values(**row, graph_id=graphs[type_id], estimate=items, items=items))
         rows = event.segments()
         segments += rows
-        contents.append(_Content(type_name, items, [segment.hash for segment in rows]))
+        contents.append(Content(type_name, items, [segment.hash for segment in rows]))
     insert_segments(connection, segments)
     connection.execute(sa.insert(model.envelope_role).values(envelope_id=envelope_id, role_id=parked.role_id))
     (position,) = next_positions(connection, 1)

@@ -4,12 +4,11 @@ import hashlib
 import json
 import struct
 import uuid
-from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xbus.broker.journal.segments import SegmentRow, content_hash, copy_binary, gather
+from xbus.broker.journal.segments import Content, SegmentRow, content_hash, copy_binary, gather
 from xbus.broker.journal.writes import Append
 from xbus.rpc.codec import pack_items, unpack_items
 
@@ -67,13 +66,6 @@ def test_no_item_is_lost_and_no_segment_is_too_large(calls: list[tuple[int, list
         ]
     single = {len(call.data) for call in appends}
     assert all(len(row.data) <= max_bytes or len(row.data) in single for row in rows)
-
-
-@dataclass
-class Content:
-    type_name: str
-    items: int
-    hashes: list[bytes]
 
 
 def test_the_content_hash_is_as_the_model_tells() -> None:
