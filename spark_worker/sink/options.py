@@ -40,7 +40,7 @@ class SinkOptions:
         inline_bytes: up to so many bytes a task needs no file there.
         key: what the emitter calls the envelope of a batch writer, for good; empty for no name.
         ordering_key: of the envelopes; empty for none.
-        retry_seconds: how long a bus that is away is asked again.
+        retry_seconds: how long a bus that is away is asked again; 0 for not at all.
     """
 
     url: str
@@ -102,7 +102,7 @@ def _read(given: Mapping[str, str], schema: StructType) -> SinkOptions:
         options.count("inlineBytes", INLINE_BYTES),
         options.text("key"),
         options.text("orderingKey"),
-        options.seconds("retrySeconds", RETRY_SECONDS) or RETRY_SECONDS,
+        options.seconds("retrySeconds", RETRY_SECONDS),
     )
 
 

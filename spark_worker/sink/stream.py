@@ -50,6 +50,7 @@ class EnvelopeStreamWriter(DataSourceStreamArrowWriter):
         for name in staging.folders(query):
             if name.isdigit() and int(name) <= batchId:
                 staging.remove(query, name)
+        staging.remove_empty(query)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Forget what was staged. What tasks without a message staged goes with the folder, when the batch is done."""

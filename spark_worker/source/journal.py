@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from spark_worker.patience import Patience, insist
 from spark_worker.source.options import SourceOptions
-from spark_worker.source.places import End, Place
+from spark_worker.source.places import End, Place, check_position
 from spark_worker.source.reading import Wanted
 from xbus.broker.journal import log_planning
 from xbus.broker.journal.archive_reading import ArchivedFile, archived_files, count_archived
@@ -54,12 +54,20 @@ class Log:
         return self._ask(log_planning.read_head)
 
     def begin(self, place: Place) -> int:
-        """The position above which reading begins that shall begin at a place."""
+        """The position above which reading begins that shall begin at a place.
+
+        Raises:
+            ConfigurationError: it is a position beyond the end, and looks like a day.
+        """
         type_id = self.type_id
         return self._ask(lambda connection: _begin(connection, type_id, place))
 
     def end(self, place: Place) -> int:
-        """The last position of what shall end at a place: a position is still read, a moment is not."""
+        """The last position of what shall end at a place: a position is still read, a moment is not.
+
+        Raises:
+            ConfigurationError: as of ``begin``.
+        """
         return self._ask(lambda connection: _end(connection, place))
 
     def next_end(self, after: int, until: int, most_items: int | None) -> int | None:
@@ -149,7 +157,10 @@ def _begin(connection: Connection, type_id: int, place: Place) -> int:
         archived = [file.positions[0] for file in archived_files(connection, type_id, 0, head)]
         kept = log_planning.read_first(connection)
         return min([*archived, head + 1 if kept is None else kept]) - 1
-    return max(0, place - 1) if isinstance(place, int) else log_planning.position_before(connection, place)
+    if isinstance(place, int):
+        check_position(place, head)
+        return max(0, place - 1)
+    return log_planning.position_before(connection, place)
 
 
 def _end(connection: Connection, place: Place) -> int:
@@ -158,7 +169,10 @@ def _end(connection: Connection, place: Place) -> int:
     head = log_planning.read_head(connection)
     if place is End.LATEST:
         return head
-    return min(place, head) if isinstance(place, int) else log_planning.position_before(connection, place)
+    if isinstance(place, int):
+        check_position(place, head)
+        return min(place, head)
+    return log_planning.position_before(connection, place)
 
 
 def _end_of_files(files: Iterable[ArchivedFile], most_items: int, until: int) -> int:

@@ -1,10 +1,11 @@
 """Places in the log, as options name them: a position, a moment, or one of the two ends."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from spark_worker.options import bad_option
+from spark_worker.options import CODE, bad_option
+from xbus.errors import ConfigurationError
 
 
 class End(StrEnum):
@@ -41,3 +42,24 @@ def parse_place(option: str, text: str) -> Place:
             option, text, "is neither a position, nor a moment such as 2026-11-21T08:30:00Z, nor earliest or latest"
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def check_position(position: int, head: int) -> None:
+    """Let positions pass, and days that were written like one only where the log reaches so far.
+
+    Args:
+        position: what a place was read as.
+        head: where the log ends.
+
+    Raises:
+        ConfigurationError: it must be meant for a day: 20200101.
+    """
+    if position <= head or len(str(position)) != len("YYYYMMDD"):
+        return
+    try:
+        day = date.fromisoformat(str(position))
+    except ValueError:
+        return
+    raise ConfigurationError(
+        f"{position} is read as a position, and the log ends at {head}", f"write {day} for the day", code=CODE
+    )

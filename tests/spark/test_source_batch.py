@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.conftest import StartDaemon
+from tests.support.daemon import write_config
 from tests.support.spark_log import SparkLog, items_of, numbered
 
 
@@ -120,6 +121,24 @@ def test_what_was_asked_for_wrongly_is_told(
     monkeypatch.delenv("XBUS_CONFIG", raising=False)
     with pytest.raises(Exception, match=re.escape(cause)):
         change(log).collect()
+
+
+def test_a_day_that_is_written_as_a_number_is_no_position(log: SparkLog) -> None:
+    log.emit([b"a"])
+    for place in ("from", "to"):
+        with pytest.raises(Exception, match="the log ends at 1: write 2020-01-01 for the day"):
+            log.read(**{place: "20200101"}).collect()
+    assert items_of(log.read(**{"from": "2020-01-01"})) == [b"a"]
+
+
+def test_a_database_that_is_not_there_is_told_and_not_made(spark: SparkSession, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config.ini", f"sqlite:///{tmp_path}/wrong.db")
+    reader = spark.read.format("xbus").option("config", str(config)).option("eventType", "orders")
+
+    with pytest.raises(Exception, match=r"there is no database .*wrong.db: correct sqlalchemy.dburi"):
+        reader.load().collect()
+
+    assert not (tmp_path / "wrong.db").exists()
 
 
 def test_what_was_removed_is_left_out_or_told(log: SparkLog) -> None:

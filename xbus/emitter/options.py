@@ -20,7 +20,8 @@ class Options:
         answer_seconds: how long one answer is awaited before its call is made again.
         reply_seconds: the same for the end of an event or envelope, which may wait for a consumer's immediate reply;
             never less than the front itself waits and ``answer_seconds`` more.
-        retry_seconds: how long calls are made again while nothing succeeds, before an error is raised.
+        retry_seconds: how long calls are made again while nothing succeeds, before an error is raised; 0 for no second
+            try.
         outbox_bytes: as much as the outbox may hold, if there is one.
         outbox_seconds: how long the end of the emitter waits for the outbox to become empty; what is left stays in it.
     """
@@ -38,14 +39,13 @@ class Options:
     @property
     def probe_seconds(self) -> float:
         """How long an answer is awaited whose lack is no harm: its call is made again, or was a farewell."""
-        return min(PROBE_SECONDS, self.retry_seconds)
+        return min(PROBE_SECONDS, self.retry_seconds or PROBE_SECONDS)
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            if not getattr(self, option.name) > 0:
-                raise ConfigurationError(
-                    f"the emitter's option {option.name} is {getattr(self, option.name)!r}", "give a number above 0"
-                )
+            value = getattr(self, option.name)
+            if not value > 0 and (value, option.name) != (0, "retry_seconds"):
+                raise ConfigurationError(f"the emitter's option {option.name} is {value!r}", "give a number above 0")
 
 
 class OptionKeywords(TypedDict, total=False):

@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 import pytest
 
-from xbus.emitter.options import OptionKeywords, Options
+from xbus.emitter.options import PROBE_SECONDS, OptionKeywords, Options
 from xbus.errors import ConfigurationError
 
 
@@ -21,3 +21,9 @@ def test_every_option_is_documented() -> None:
 def test_a_bad_value_is_named(value: int) -> None:
     with pytest.raises(ConfigurationError, match=f"batch_items is {value}"):
         Options(batch_items=value)
+
+
+def test_nothing_need_be_tried_again() -> None:
+    assert Options(retry_seconds=0).probe_seconds == PROBE_SECONDS
+    with pytest.raises(ConfigurationError, match="retry_seconds is -1"):
+        Options(retry_seconds=-1)

@@ -80,3 +80,15 @@ def test_folders_are_listed_and_removed(tmp_path: Path) -> None:
     staging.remove_file(staged[1])
     staging.remove_file(staged[1])
     assert not Path(staged[1].path).exists()
+
+
+def test_only_an_empty_folder_is_removed_as_such(tmp_path: Path) -> None:
+    staging = Staging(str(tmp_path))
+    staging.stage([batch(ITEMS)], ["query", "1"], 1, 0, "query")
+
+    staging.remove_empty("query")
+    assert staging.folders("query") == ["1"]
+    staging.remove("query", "1")
+    staging.remove_empty("query")
+    staging.remove_empty("query")
+    assert list(tmp_path.iterdir()) == []

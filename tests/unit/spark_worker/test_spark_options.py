@@ -9,7 +9,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 from spark_worker.sink.options import batch_sink_options, stream_sink_options
 from spark_worker.source.columns import COLUMNS, ddl
 from spark_worker.source.options import batch_options, chosen_columns, stream_options
-from spark_worker.source.places import End, parse_place
+from spark_worker.source.places import End, check_position, parse_place
 from spark_worker.source.schema import columns_of
 from xbus.errors import ConfigurationError
 
@@ -44,6 +44,18 @@ def test_places(text: str, place: object) -> None:
 def test_bad_places_are_told(text: str) -> None:
     with pytest.raises(ConfigurationError, match="option from"):
         parse_place("from", text)
+
+
+def test_a_day_without_hyphens_is_no_position_beyond_the_end() -> None:
+    with pytest.raises(
+        ConfigurationError, match="20200101 is read as a position, and the log ends at 5: write 2020-01-01"
+    ):
+        check_position(20200101, 5)
+
+
+@pytest.mark.parametrize(("position", "head"), [(20200101, 20200101), (20201301, 5), (99, 5), (2020010112, 5)])
+def test_other_positions_may_be_beyond_the_end(position: int, head: int) -> None:
+    check_position(position, head)
 
 
 def test_the_defaults_of_a_reader(config: str) -> None:
@@ -122,6 +134,11 @@ def test_a_password_may_come_from_the_environment_and_is_not_shown(monkeypatch: 
     options = batch_sink_options(SINK, DATA, False)
     assert options.password == "opensesame"
     assert "opensesame" not in repr(options)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("", 60), ("0", 0), ("0.5", 0.5)])
+def test_no_time_for_a_bus_that_is_away_is_none(given: str, seconds: float) -> None:
+    assert batch_sink_options({**SINK, "retrySeconds": given}, DATA, False).retry_seconds == seconds
 
 
 def test_a_stream_stages_beside_its_checkpoint() -> None:

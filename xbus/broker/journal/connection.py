@@ -2,15 +2,20 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeAlias
 
 import sqlalchemy as sa
 
 from xbus.broker.journal.database import READ_ONLY, create_engine, journal_errors
-from xbus.errors import JournalUnavailable
+from xbus.errors import JournalError, JournalUnavailable
 
 Connection: TypeAlias = sa.Connection
 """For those who hand a connection on and need not know what it is."""
+
+
+NO_DATABASE = "no_database"
+"""The code of the error of those who read a file that is not there."""
 
 
 @contextmanager
@@ -30,16 +35,39 @@ def writing(url: str) -> Iterator[sa.Connection]:
 
 @contextmanager
 def reading(url: str) -> Iterator[sa.Connection]:
-    """As :func:`writing`, for reading only: nobody who writes is kept waiting."""
+    """As :func:`writing`, for reading only: nobody who writes is kept waiting.
+
+    Raises:
+        JournalError: there is no such SQLite file (``no_database``).
+    """
+    _check_there(url)
     with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection, connection.begin():
         yield connection
 
 
 @contextmanager
 def connected(url: str) -> Iterator[sa.Connection]:
-    """A connection for many short reads, each in a transaction of its own: ``with connection.begin(): ...``."""
+    """A connection for many short reads, each in a transaction of its own: ``with connection.begin(): ...``.
+
+    Raises:
+        as of ``reading``.
+    """
+    _check_there(url)
     with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection:
         yield connection
+
+
+def _check_there(url: str) -> None:
+    if is_missing_file(url):
+        path = sa.make_url(url).database
+        raise JournalError(f"there is no database {path}", "correct sqlalchemy.dburi", code=NO_DATABASE)
+
+
+def is_missing_file(url: str) -> bool:
+    """Whether the URL is of an SQLite file that is not there: connecting would leave an empty one behind."""
+    parsed = sa.make_url(url)
+    path = parsed.database or ":memory:"
+    return parsed.get_backend_name() == "sqlite" and not path.startswith((":", "file:")) and not Path(path).exists()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.connection import is_missing_file, reading, writing
 from xbus.errors import SchemaError
 from xbus.model import metadata
 
@@ -69,7 +69,7 @@ def check(url: str) -> None:
         JournalUnavailable: the database can't be reached.
         ConfigurationError: the URL is none of SQLite or PostgreSQL.
     """
-    if _is_missing_file(url):
+    if is_missing_file(url):
         raise _not_set_up()
     with reading(url) as connection:
         check_connection(connection)
@@ -134,10 +134,3 @@ def _migrations() -> Path:
         if (place / "env.py").is_file():
             return place
     raise SchemaError("the migrations are missing from this installation", "install xbus again")
-
-
-def _is_missing_file(url: str) -> bool:
-    """Whether the URL is of an SQLite file that is not there: connecting would leave an empty one behind."""
-    parsed = sa.make_url(url)
-    path = parsed.database or ":memory:"
-    return parsed.get_backend_name() == "sqlite" and not path.startswith((":", "file:")) and not Path(path).exists()
