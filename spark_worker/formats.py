@@ -36,10 +36,6 @@ class Format(ABC):
         self.schema = schema
 
     @abstractmethod
-    def _row(self, data: Column, wanted: StructType) -> Column:
-        """The row in an item's bytes, ``_corrupt`` among its fields."""
-
-    @abstractmethod
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
         """The bytes of a row."""
 
@@ -48,6 +44,7 @@ class Format(ABC):
         """The columns of items that are made rows of where they are read; none where all is left to ``parse``."""
         return StructType([])
 
+    @abstractmethod
     def parse(self, items: DataFrame) -> DataFrame:
         """Read items.
 
@@ -57,15 +54,6 @@ class Format(ABC):
         Returns:
             Columns ``_index``, those of the schema, ``_corrupt`` (text; null where all is well) and ``data``.
         """
-        read = self._row(sf.col(DATA), row_type(self.schema))
-        row = items.select(INDEX, DATA, (sf.coalesce(ROW, read) if ROW in items.columns else read).alias(ROW))
-        text = sf.col(DATA).cast("string")
-        corrupt = sf.when(sf.col(ROW).isNull(), text).otherwise(sf.col(f"{ROW}.{CORRUPT}"))
-        if demanded := [f.name for f in self.schema if not f.nullable]:
-            lacking = reduce(Column.__or__, [_field(name).isNull() for name in demanded])
-            corrupt = sf.coalesce(corrupt, sf.when(lacking, text))
-        columns = [_field(f.name).alias(f.name) for f in self.schema]
-        return row.select(INDEX, *columns, corrupt.alias(CORRUPT), sf.col(DATA).alias(RAW))
 
     def encode(self, made: DataFrame) -> DataFrame:
         """Write items: of a row its columns, those that begin with an underscore left out.
@@ -93,7 +81,26 @@ class Format(ABC):
         return f"the item does not fit the schema {self.schema.simpleString()}"
 
 
-class Json(Format):
+class Rows(Format):
+    """Items that are looked into: each holds a row."""
+
+    @abstractmethod
+    def _row(self, data: Column, wanted: StructType) -> Column:
+        """The row in an item's bytes, ``_corrupt`` among its fields."""
+
+    def parse(self, items: DataFrame) -> DataFrame:
+        read = self._row(sf.col(DATA), row_type(self.schema))
+        row = items.select(INDEX, DATA, (sf.coalesce(ROW, read) if ROW in items.columns else read).alias(ROW))
+        text = sf.col(DATA).cast("string")
+        corrupt = sf.when(sf.col(ROW).isNull(), text).otherwise(sf.col(f"{ROW}.{CORRUPT}"))
+        if demanded := [f.name for f in self.schema if not f.nullable]:
+            lacking = reduce(Column.__or__, [_field(name).isNull() for name in demanded])
+            corrupt = sf.coalesce(corrupt, sf.when(lacking, text))
+        columns = [_field(f.name).alias(f.name) for f in self.schema]
+        return row.select(INDEX, *columns, corrupt.alias(CORRUPT), sf.col(DATA).alias(RAW))
+
+
+class Json(Rows):
     """An object of JSON each."""
 
     @property
@@ -111,7 +118,7 @@ class Json(Format):
         return explain_json(data, self.schema)
 
 
-class Csv(Format):
+class Csv(Rows):
     """A line of CSV each, without a header."""
 
     def _row(self, data: Column, wanted: StructType) -> Column:
@@ -123,7 +130,7 @@ class Csv(Format):
         return sf.to_csv(sf.struct(*map(_quoted, columns))).cast("binary")
 
 
-class Msgpack(Format):
+class Msgpack(Rows):
     """A map of msgpack each."""
 
     def _row(self, data: Column, wanted: StructType) -> Column:
@@ -143,9 +150,6 @@ class Bytes(Format):
 
     def parse(self, items: DataFrame) -> DataFrame:
         return items.select(INDEX, DATA, sf.lit(None).cast("string").alias(CORRUPT), sf.col(DATA).alias(RAW))
-
-    def _row(self, data: Column, wanted: StructType) -> Column:
-        raise NotImplementedError("there are no rows in bytes")
 
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
         kind = dict(zip(made.columns, (f.dataType for f in made.schema), strict=True)).get(DATA)
