@@ -1,6 +1,9 @@
 """What all commands share: how errors become a line and an exit code, and where the configuration comes from."""
 
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -17,13 +20,24 @@ NOT_NOW = 3
 class Program(click.Group):
     """A group whose commands may raise any error of the bus: it is told in one line, with its cause and next step.
 
-    Beside its own it has the commands that other packages bring; they are imported when they are asked for.
+    Beside its own it has the commands that other packages bring; all are imported when they are asked for.
+
+    Args:
+        own: the module of each of its own commands in ``xbus.admin.commands``, which bears the name of the module.
     """
 
+    def __init__(self, *args: Any, own: Mapping[str, str] = MappingProxyType({}), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._own = own
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *plugins.found()})
+        return sorted({*self._own, *super().list_commands(ctx), *plugins.found()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = self._own.get(cmd_name)
+        if module is not None:
+            command: click.Command = getattr(import_module(f"xbus.admin.commands.{module}"), module)
+            return command
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
