@@ -17,6 +17,7 @@ from tests.support.processes import Process, module
 from tests.support.showing import become
 from tests.support.waiting import eventually
 from xbus.recipient import Envelope
+from xbus.recipient.jobs import RENEWALS
 
 EDITED = """
 [[event_type]]
@@ -26,6 +27,8 @@ name = "other"
 service = "other"
 """
 """It leads to another consumer, without a worker."""
+
+REGISTER_SECONDS = 0.5
 
 SHORT_LEASE: Options = {"back": {**SOON["back"], "bulk_lease": 1}, "supervision": SOON["supervision"]}
 
@@ -107,15 +110,19 @@ async def test_a_worker_that_starts_anew_says_that_it_makes_nothing(
     sqlite_url: str, start_daemon: StartDaemon, start_process: StartProcess
 ) -> None:
     """The lease is long: nobody need wait for its end."""
-    options: Options = {"back": {**SOON["back"], "register_timeout": 0.5}, "supervision": SOON["supervision"]}
+    options: Options = {
+        "back": {**SOON["back"], "register_timeout": REGISTER_SECONDS},
+        "supervision": SOON["supervision"],
+    }
     add_bus(sqlite_url, GRAPH)
     daemon = start_daemon(sqlite_url, options)
     keeps, again = Keeps(), Halves(sqlite_url)
     doomed = program(start_process, daemon, "halves_1", "closed")
     async with serving(daemon, "store_1", keeps):
         receipt = await emit(daemon, send_numbers(200))
-        await eventually(lambda: attempts(sqlite_url) == [("building", None)], "the output is begun")
-        await asyncio.sleep(1)  # what began while a worker introduces itself it can't tell of
+        await eventually(lambda: "makes" in doomed.text, "the worker has it")
+        # Of what began while it introduced itself a worker can't tell: there is nothing to be seen of the end of that.
+        await asyncio.sleep(REGISTER_SECONDS)
         doomed.kill()
         async with serving(daemon, "halves_1", again):
             await become(sqlite_url, receipt.envelope_id, store_1="done", timeout=20)
@@ -207,7 +214,8 @@ async def test_the_database_is_away_while_an_output_is_made(
         await become(url, receipt.envelope_id, store_1="waiting")
         await asyncio.to_thread(cluster.stop)
         # Longer than the lease: that the worker lives is known without the database.
-        await asyncio.sleep(4)
+        renewed = lambda: daemon.log.count("lease_unwritten")  # noqa: E731
+        await eventually(lambda: renewed() > RENEWALS + 1, "the lease would be over")
         await asyncio.to_thread(cluster.start)
         halves.gate.set()
         await become(url, receipt.envelope_id, store_1="done")
