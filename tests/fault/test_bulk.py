@@ -214,8 +214,7 @@ async def test_the_database_is_away_while_an_output_is_made(
         await become(url, receipt.envelope_id, store_1="waiting")
         await asyncio.to_thread(cluster.stop)
         # Longer than the lease: that the worker lives is known without the database.
-        renewed = lambda: daemon.log.count("lease_unwritten")  # noqa: E731
-        await eventually(lambda: renewed() > RENEWALS + 1, "the lease would be over")
+        await eventually(lambda: daemon.log.count("lease_unwritten") > RENEWALS + 1, "the lease would be over")
         await asyncio.to_thread(cluster.start)
         halves.gate.set()
         await become(url, receipt.envelope_id, store_1="done")

@@ -1,6 +1,7 @@
 """The bus under torture: set up from ``bus.toml``, and read again to know which way items take."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -64,13 +65,36 @@ def read_bus() -> Bus:
     return bus_file.read(BUS_FILE.read_bytes()).bus
 
 
+def edited(bus: Bus) -> Bus:
+    """A bus on which items take the same ways over other nodes: each has another name."""
+
+    def renamed(event_type: EventType) -> EventType:
+        nodes = [
+            replace(node, name=f"{node.name}_edited", to=tuple(f"{child}_edited" for child in node.to))
+            for node in event_type.nodes.values()
+        ]
+        return replace(event_type, nodes={node.name: node for node in nodes})
+
+    return replace(bus, event_types={name: renamed(event_type) for name, event_type in bus.event_types.items()})
+
+
+def change(url: str, bus: Bus) -> None:
+    """Have the database hold a bus, as ``xbus apply`` does.
+
+    Raises:
+        JournalUnavailable: it can't be written now.
+    """
+    with writing(url) as connection:
+        plan = make_plan(read_stored(connection), bus)
+        assert not plan.problems, plan.problems
+        apply(connection, plan, SystemClock().now())
+
+
 def set_up(url: str) -> None:
     """Apply the bus file, and let everybody in."""
     at = SystemClock().now()
+    change(url, read_bus())
     with writing(url) as connection:
-        plan = make_plan(read_stored(connection), read_bus())
-        assert not plan.problems, plan.problems
-        apply(connection, plan, at)
         for kind, login in [*logins_without_password(connection)]:
             set_password(connection, kind, login, password_hash(), at)
 

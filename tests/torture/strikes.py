@@ -7,11 +7,16 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
+from tests.torture import bus
 from tests.torture.arena import Arena
 from tests.torture.database import Database
 from tests.torture.faults import Cycle, Strike, Targets
 from tests.torture.history import Log
 from tests.torture.program import Program
+from xbus.broker.journal.configuration import Bus
+from xbus.errors import JournalUnavailable
+
+EDIT_AGAIN_SECONDS = 0.2
 
 Way: TypeAlias = Callable[[str, float], Awaitable[None]]
 """Strikes a target for so many seconds, and comes back when all is well again."""
@@ -30,6 +35,7 @@ class Striker:
     def __init__(self, arena: Arena, database: Database, log: Log) -> None:
         self._arena = arena
         self._log = log
+        self._url = database.own_url
         self._ways, self._targets = _ways(arena, database, self)
         self._one_at_a_time: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.struck: Counter[str] = Counter()
@@ -88,6 +94,23 @@ class Striker:
             link.hold()
         await self._mend(name, seconds)
 
+    async def edit(self, _: str, seconds: float) -> None:
+        """Edit all graphs while items flow through them, and undo that later."""
+        settled = bus.read_bus()
+        await self._change(bus.edited(settled))
+        await asyncio.sleep(seconds)
+        await self._change(settled)
+
+    async def _change(self, wanted: Bus) -> None:
+        """Bring the bus to that, as soon as the database can be written."""
+        while True:
+            try:
+                await asyncio.to_thread(bus.change, self._url, wanted)
+            except JournalUnavailable:
+                await asyncio.sleep(EDIT_AGAIN_SECONDS)
+            else:
+                return
+
     async def _mend(self, name: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
         for link in self._arena.links(name):
@@ -108,6 +131,7 @@ def _ways(arena: Arena, database: Database, striker: Striker) -> tuple[Mapping[s
         **{f"{group}-stop": (striker.stop, names) for group, names in groups.items()},
         **{f"cut-{side}": (striker.cut, names) for side, names in links.items()},
         **{f"delay-{side}": (striker.hold, names) for side, names in links.items()},
+        "graph-edit": (striker.edit, ["graphs"]),
         **{kind: (_to_database(fault), ["database"]) for kind, fault in database.faults.items()},
     }
     return {kind: way for kind, (way, _) in known.items()}, {kind: names for kind, (_, names) in known.items()}
