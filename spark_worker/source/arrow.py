@@ -3,12 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
 
 from spark_worker.transfer import BATCH_ITEMS, consecutive, data_of, gather, joined
+
+KEPT_COLUMNS = 16
+"""So many columns of one value each are kept for the batches that follow."""
 
 
 class ReadSegment(Protocol):
@@ -77,9 +81,19 @@ def _same(kind: pa.DataType, value: Callable[[ReadSegment], Any]) -> "_Maker":
     """What makes a column that has one value for all items of an event."""
 
     def make(runs: Sequence[_Run]) -> pa.Array:
-        return joined([pa.repeat(pa.scalar(value(run.first), kind), run.items) for run in runs])
+        return joined([_repeated(kind, value(run.first), run.items) for run in runs])
 
     return make
+
+
+def _repeated(kind: pa.DataType, value: Any, length: int) -> pa.Array:
+    return _power_of_two_times(kind, value, (length - 1).bit_length()).slice(0, length)
+
+
+@lru_cache(maxsize=KEPT_COLUMNS)
+def _power_of_two_times(kind: pa.DataType, value: Any, exponent: int) -> pa.Array:
+    # An event of many batches has the same value in all of them, and to write it so often takes as long as its data.
+    return pa.repeat(pa.scalar(value, kind), 2**exponent)
 
 
 _Maker: TypeAlias = Callable[[Sequence[_Run]], pa.Array]

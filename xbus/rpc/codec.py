@@ -88,14 +88,14 @@ def unpack_items(data: bytes, items: int) -> list[bytes]:
         raise _bad_items(data, items)
     try:
         # An array header before the bins makes msgpack walk them all in one call.
-        found = msgpack.unpackb(
+        found: list[bytes] = msgpack.unpackb(
             _ARRAY_32.pack(_ARRAY_32_MARK, items) + data, max_str_len=0, max_map_len=0, max_ext_len=0
         )
     except (ValueError, TypeError) as error:
         raise _bad_items(data, items) from error
     if not set(map(type, found)) <= {bytes}:
         raise _bad_items(data, items)
-    return list(found)
+    return found
 
 
 def _bad_items(data: bytes, items: int) -> ProtocolError:

@@ -5,7 +5,7 @@ and each field with its length before it (-1 for null), and a closing -1. Side f
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import BinaryIO, TypeAlias
 
 from xbus.errors import JournalError
@@ -35,33 +35,49 @@ def pack_row(fields: Sequence[Field]) -> list[bytes]:
     return pieces
 
 
-def unpack_rows(data: memoryview) -> Iterator[list[Field]]:
+def unpack_rows(messages: Iterable[bytes]) -> Iterator[list[Field]]:
     """The rows of a whole COPY, each as its fields.
+
+    Args:
+        messages: as PostgreSQL sends them ("Message Flow", "COPY Operations"): none holds a part of a row only.
 
     Raises:
         JournalError: it is broken off, or none.
     """
-    place = len(HEADER)
-    if data[:place] != HEADER:
-        raise broken_off()
-    try:
-        while (count := _COUNT.unpack_from(data, place)[0]) != -1:
-            place += 2
-            fields: list[Field] = []
-            for _ in range(count):
-                length = _LENGTH.unpack_from(data, place)[0]
-                place += 4
-                if length < 0:
-                    fields.append(None)
-                    continue
-                field = bytes(data[place : place + length])
-                if len(field) != length:
-                    raise broken_off()
-                fields.append(field)
-                place += length
-            yield fields
-    except struct.error:
-        raise broken_off() from None
+    start = len(HEADER)
+    for message in messages:
+        if start and message[:start] != HEADER:
+            raise broken_off()
+        try:
+            if (yield from _rows(message, start)):
+                return
+        except struct.error:
+            raise broken_off() from None
+        start = 0
+    raise broken_off()
+
+
+def _rows(message: bytes, place: int) -> Generator[list[Field], None, bool]:
+    """The rows of a message from a place on; returns whether they were the last ones."""
+    while place < len(message):
+        count = _COUNT.unpack_from(message, place)[0]
+        place += 2
+        if count == -1:
+            return True
+        fields: list[Field] = []
+        for _ in range(count):
+            length = _LENGTH.unpack_from(message, place)[0]
+            place += 4
+            if length < 0:
+                fields.append(None)
+                continue
+            field = message[place : place + length]
+            if len(field) != length:
+                raise broken_off()
+            fields.append(field)
+            place += length
+        yield fields
+    return False
 
 
 def read_row(file: BinaryIO) -> list[Field] | None:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from xbus.broker.journal.fetching import Fetcher, Query, fetching
 from xbus.broker.journal.log_planning import LogRange
+from xbus.broker.journal.paging import pages
 from xbus.broker.journal.ranges import GONE, SegmentRange
 from xbus.errors import JournalError
 
@@ -149,7 +150,7 @@ class Reader:
         """Rows of a source's segments, of so much data at once."""
         after: Place = texts.before(first)
         while sizes := self._fetcher.fetch(texts.sizes, source=source, a=after[0], b=after[1], last=last):
-            for page in _pages(sizes):
+            for page in pages(sizes, PAGE_BYTES):
                 start, end = page[0], page[-1]
                 values = {"a": start[0], "b": start[1], "c": end[0], "d": end[1]}
                 yield from self._fetcher.fetch(texts.data, source=source, **values)
@@ -210,17 +211,6 @@ class _Event:
 def _expect(event: _Event, expected: int, found: int) -> None:
     if expected != found:
         raise JournalError(f"segments of event {event.event_id} were removed at index {expected}", code=GONE)
-
-
-def _pages(sizes: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """Places with their sizes, cut so that each run's data is not too large."""
-    start = total = 0
-    for place, (_, _, size) in enumerate(sizes):
-        if total + size > PAGE_BYTES and place > start:
-            yield sizes[start:place]
-            start, total = place, 0
-        total += size
-    yield sizes[start:]
 
 
 @dataclass(frozen=True, slots=True)

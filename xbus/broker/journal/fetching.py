@@ -4,7 +4,6 @@ On PostgreSQL rows come by binary COPY, which is three times as fast as SELECT w
 leaves a transaction open.
 """
 
-import io
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +16,6 @@ from uuid import UUID
 from xbus.broker.journal.binary_copy import BIG_INTEGER, INTEGER, unpack_rows
 from xbus.broker.journal.database import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.errors import ConfigurationError
-
-COPY_CHUNK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +113,26 @@ class _Postgres:
 
     def fetch(self, query: Query, **values: Any) -> list[tuple[Any, ...]]:
         named = {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
-        file = io.BytesIO()
+        copied = _Copied()
         with journal_errors(), closing(self._connection.cursor()) as cursor:
             text = cursor.mogrify(query.text, named).decode()
-            cursor.copy_expert(f"COPY ({text}) TO STDOUT (FORMAT binary)", file, COPY_CHUNK_BYTES)
+            cursor.copy_expert(f"COPY ({text}) TO STDOUT (FORMAT binary)", copied)
         readings = [_FROM_POSTGRES[kind] for kind in query.kinds]
         return [
             tuple(None if field is None else reading(field) for reading, field in zip(readings, fields, strict=True))
-            for fields in unpack_rows(file.getbuffer())
+            for fields in unpack_rows(copied.messages)
         ]
+
+
+class _Copied:
+    """A file for psycopg2, which writes each message of a COPY by itself."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+
+    def write(self, message: bytes) -> int:
+        self.messages.append(message)
+        return len(message)
 
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
