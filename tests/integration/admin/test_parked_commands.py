@@ -106,6 +106,17 @@ def role_id(bus: ParkedBus, login: str) -> int:
 # -- what is parked ----------------------------------------------------------------------------------------------------
 
 
+def test_roles_tell_what_is_parked_for_them(xbus: Xbus, bus: ParkedBus) -> None:
+    def roles() -> dict[str, tuple[int, int]]:
+        found = [json.loads(line) for line in xbus("recipient", "list", "--json").stdout.splitlines()]
+        return {role["role"]: (role["parked"], role["parked_items"]) for role in found}
+
+    assert roles() == {"store_1": (1, 0), "counter_1": (1, 2)}
+    assert "1, 2 items" in xbus("recipient", "list").stdout
+    told(xbus, "resume", str(bus.alone))
+    assert roles() == {"store_1": (1, 0), "counter_1": (1, 0)}
+
+
 def test_what_is_parked_is_listed_newest_first(xbus: Xbus, bus: ParkedBus) -> None:
     lines = [re.split(r"  +", line) for line in told(xbus, "list")]
     day, both = "2030-05-17", "clients, notes"

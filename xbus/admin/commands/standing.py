@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from xbus.admin.output import moment, one_json
+from xbus.admin.output import counted, moment, one_json
 from xbus.admin.program import config_option, database_url, load_config, reason_option
 from xbus.admin.table import table
 from xbus.broker.journal import detaching
@@ -98,7 +98,7 @@ def _row(role: RoleStanding, owed_days: float, now: datetime) -> tuple[object, .
         moment(role.seen_at),
         role.lag,
         _age(role.owed_since, now),
-        role.parked if role.kind == "consumer" else None,
+        _parked(role) if role.kind == "consumer" else None,
         ", ".join(map(_work, role.work)) or None,
         "owed too long" if role.owes_too_long(owed_days, now) else None,
     )
@@ -112,6 +112,11 @@ def _facts(role: RoleStanding, owed_days: float, now: datetime) -> dict[str, Any
         "lag_seconds": lag_seconds,
         "alarm": "owed_too_long" if role.owes_too_long(owed_days, now) else None,
     }
+
+
+def _parked(role: RoleStanding) -> int | str:
+    """``1``, or ``1, 2 items`` where some are parked alone."""
+    return f"{role.parked:,}, {counted(role.parked_items)}" if role.parked_items else role.parked
 
 
 def _work(work: dict[str, Any]) -> str:

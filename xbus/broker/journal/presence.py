@@ -12,7 +12,7 @@ from xbus.broker.journal.cursor import Cursor
 from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.role_progress import asks_for, is_for
 from xbus.broker.journal.writes import PresenceRow
-from xbus.states import DeliveryState, PresenceState
+from xbus.states import DeliveryState, ItemState, PresenceState
 
 COMING = (DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.HELD)
 """The states of rows whose envelopes come by themselves; parked ones wait for a person."""
@@ -33,6 +33,7 @@ class RoleStanding:
         lag: how many positions it is behind the end of the log; None for a worker, which is owed nothing.
         owed_since: when the oldest envelope was received that it is owed and has not got, apart from parked ones.
         parked: how many envelopes are parked for it.
+        parked_items: how many items are parked alone for it.
     """
 
     role: str
@@ -46,6 +47,7 @@ class RoleStanding:
     lag: int | None
     owed_since: datetime | None
     parked: int
+    parked_items: int
 
     def owes_too_long(self, owed_days: float, now: datetime) -> bool:
         """Whether it is away, and has been owed something for longer than so many days; 0 for never."""
@@ -66,7 +68,8 @@ def list_roles(connection: sa.Connection) -> list[RoleStanding]:
     """All roles in use, by login."""
     cursors = read_cursors(connection)
     head: int = connection.execute(sa.select(model.head.c.position)).scalar_one()
-    parked = _parked(connection)
+    parked = _count_by_role(connection, model.delivery, DeliveryState.PARKED)
+    parked_items = _count_by_role(connection, model.parked_item, ItemState.PARKED)
     return [
         RoleStanding(
             row.login,
@@ -80,6 +83,7 @@ def list_roles(connection: sa.Connection) -> list[RoleStanding]:
             lag=_lag(cursors.get(row.id), head),
             owed_since=oldest_owed(connection, cursors.get(row.id), row.service_id),
             parked=parked.get(row.id, 0),
+            parked_items=parked_items.get(row.id, 0),
         )
         for row in connection.execute(_roles())
     ]
@@ -148,11 +152,8 @@ def _lag(cursor: Cursor | None, head: int) -> int | None:
     return max(0, end - cursor.position - cursor.above.bit_count())
 
 
-def _parked(connection: sa.Connection) -> dict[int, int]:
-    delivery = model.delivery.c
-    statement = (
-        sa.select(delivery.role_id, sa.func.count())
-        .where(delivery.state == DeliveryState.PARKED)
-        .group_by(delivery.role_id)
-    )
+def _count_by_role(connection: sa.Connection, table: sa.Table, state: DeliveryState | ItemState) -> dict[int, int]:
+    """For each role how many rows of a table are in a state; one that has none is not among them."""
+    role_id = table.c.role_id
+    statement = sa.select(role_id, sa.func.count()).where(table.c.state == state.value).group_by(role_id)
     return dict(connection.execute(statement).all())
