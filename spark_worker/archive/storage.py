@@ -5,6 +5,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,9 +60,14 @@ def publish(location: str, write: Callable[[IO[bytes] | Any], None]) -> int:
     filesystem, path = reach(location)
     if not isinstance(filesystem, fs.S3FileSystem):
         filesystem.create_dir(os.path.dirname(path), recursive=True)
-    # An object appears when its last part has been taken.
-    with filesystem.open_output_stream(path) as sink:
-        write(sink)
+    try:
+        # An object appears when it is closed, which Arrow does after an error, too.
+        with filesystem.open_output_stream(path) as sink:
+            write(sink)
+    except BaseException:
+        with suppress(OSError):
+            filesystem.delete_file(path)
+        raise
     return int(filesystem.get_file_info(path).size)
 
 

@@ -1,0 +1,128 @@
+"""An archive in S3, of a server of the package moto: written, read and restored over HTTP, without Spark."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
+
+from spark_worker.archive import storage
+from spark_worker.archive.archiver import Archiver
+from spark_worker.archive.copying import CopyFailed, copy_file
+from spark_worker.archive.reading import read_items
+from spark_worker.archive.restoring import restore
+from spark_worker.archive.run import begun
+from tests.support.journal import NOW, Scribe, add_small_bus, looking
+from xbus import model
+from xbus.broker.journal.archive_plans import FilePlan
+from xbus.broker.journal.archive_reading import archived_files
+from xbus.broker.journal.archive_segments import FileWritten
+from xbus.broker.journal.connection import reading
+from xbus.broker.journal.deliveries import read_cursors
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log_planning import read_type_id
+from xbus.broker.journal.writes import Progress, Receipt
+from xbus.clock import SystemClock
+from xbus.ids import Ids
+
+ITEMS = [b"%d" % number for number in range(1000)]
+
+KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A folder in a bucket of its own, as ``--to`` names it."""
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        where = {"scheme": "http", "endpoint_override": f"{host}:{port}", "region": "us-east-1"}
+        fs.S3FileSystem(**where, allow_bucket_creation=True).create_dir("bucket")
+        yield "s3://bucket/archive?" + "&".join(f"{name}={value}" for name, value in where.items())
+    finally:
+        server.stop()
+
+
+def fill(url: str) -> list[Receipt]:
+    """Settled envelopes."""
+
+    async def put() -> list[Receipt]:
+        async with Journal.open(url, "broker") as journal:
+            scribe = await Scribe.of(journal)
+            receipts = [await scribe.put(ITEMS, type_name="flights") for _ in range(2)]
+            cursors = await journal.read(read_cursors)
+            for cursor in cursors.values():
+                cursor.settle_range(1, len(receipts))
+            await journal.write(Progress(NOW, list(cursors.values())))
+        return receipts
+
+    with looking(url) as connection:
+        add_small_bus(connection)
+    return asyncio.run(put())
+
+
+def stored_items(url: str) -> int:
+    """How many items the journal itself holds."""
+    with reading(url) as connection:
+        return int(
+            connection.execute(sa.select(sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0))).scalar_one()
+        )
+
+
+def test_items_go_there_and_come_back(sqlite_url: str, place: str) -> None:
+    receipts = fill(sqlite_url)
+    clock, ids = SystemClock(), Ids()
+
+    def copy(plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
+        return [copy_file(sqlite_url, plan) for plan in plans]
+
+    with begun(sqlite_url, clock, ids) as run:
+        report = Archiver(sqlite_url, place, run, copy, clock, ids).archive(datetime.now(UTC))
+    assert (report.envelopes, report.items, stored_items(sqlite_url)) == (2, 2000, 0)
+
+    with reading(sqlite_url) as connection:
+        type_id = read_type_id(connection, "flights")
+        assert type_id is not None
+        [file] = archived_files(connection, type_id, 0, 10)
+    assert file.location.startswith("s3://bucket/archive/event_type=flights/")
+    assert not any(secret in file.location for secret in KEYS.values() if secret != "true")
+    rows = [row for batch in read_items(file, ("position", "data")) for row in batch.to_pylist()]
+    assert [(row["position"], row["data"]) for row in rows] == [
+        (position, item) for position in (1, 2) for item in ITEMS
+    ]
+
+    with begun(sqlite_url, clock, ids) as run:
+        assert restore(sqlite_url, run, receipts[0].envelope_id, clock) == [receipts[0].envelope_id]
+    assert stored_items(sqlite_url) == 1000
+
+
+def test_an_object_is_there_as_a_whole_or_not_at_all(place: str) -> None:
+    location = storage.below(place, "event_type=flights/day=2026-01-31/part.parquet")
+
+    def written(sink: Any) -> None:
+        sink.write(b"whole")
+
+    assert storage.publish(location, written) == 5
+
+    with storage.read(location) as file:
+        assert file.read() == b"whole"
+    storage.remove(location)
+    storage.remove(location)
+    with pytest.raises(FileNotFoundError):
+        storage.read(location)
+
+    def broken_off(sink: Any) -> None:
+        sink.write(b"ha")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        storage.publish(location, broken_off)
+    with pytest.raises(FileNotFoundError):
+        storage.read(location)
