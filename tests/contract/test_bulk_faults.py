@@ -22,7 +22,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.ranges import cut_event
 from xbus.broker.journal.side_files import folder_of
 from xbus.clock import SystemClock
-from xbus.errors import JournalUnavailable
+from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.states import AttemptState
 
@@ -147,7 +147,7 @@ async def test_a_connection_that_is_cut_while_segments_are_read(
         assert len(list(reader.segments(wanted))) == 1
 
 
-def test_a_side_file_is_not_written_where_the_folder_can_not_be(tmp_path: Path) -> None:
-    with pytest.raises(JournalUnavailable):
+def test_nothing_is_written_beside_a_database_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="there is no database"):
         with open_part(f"sqlite:///{tmp_path}/none/xbus.db", uuid.uuid4(), 0):
             pass

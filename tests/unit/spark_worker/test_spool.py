@@ -7,6 +7,7 @@ import pytest
 
 from spark_worker.spool import Region, Spool, unframed
 from spark_worker.transfer import batches
+from xbus.errors import Failed
 from xbus.recipient import Batch
 
 
@@ -70,3 +71,10 @@ def test_it_is_removed_twice_without_harm(spool: Spool) -> None:
     spool.remove()
 
     assert not spool.path.exists()
+
+
+def test_a_spool_that_can_not_be_made_is_told_as_what_may_go_well_later(tmp_path: Path) -> None:
+    with pytest.raises(Failed, match="see that its disk has room") as caught:
+        Spool(tmp_path / "gone" / "spool")
+
+    assert caught.value.code == "spool_failed"
