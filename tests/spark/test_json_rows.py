@@ -1,4 +1,5 @@
-"""What Arrow takes of JSON where it is read is what Spark's own parser makes of it: of sound items, and of damaged ones."""
+"""What Arrow takes of JSON where it is read is what Spark's own parser makes of it: of sound items, and of
+damaged ones."""
 
 import json
 import random
