@@ -18,6 +18,15 @@ from xbus.errors import ConfigurationError, XbusError
 SQL = ("sqlite", "postgresql")
 """What the URLs begin with that SQLAlchemy reads."""
 
+DRIVERS = {
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "oracle": "oracle.jdbc.OracleDriver",
+    "postgresql": "org.postgresql.Driver",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+}
+"""Of JDBC: one that comes by spark.jars is found by its name alone."""
+
 OF_THE_BUS = f"{XbusError.__module__}."
 """Stands in what Spark tells of an error that our data source raised."""
 
@@ -58,7 +67,9 @@ def _read(spark: SparkSession, address: str, table: str, schema: str, folder: Pa
         if not table:
             raise ConfigurationError("a database has more than one table", "name one by --table")
         if scheme == "jdbc":
-            return spark.read.format("jdbc").option("url", address).option("dbtable", table).load()
+            reader = spark.read.format("jdbc").option("url", address).option("dbtable", table)
+            driver = DRIVERS.get(address.split(":")[1])
+            return (reader.option("driver", driver) if driver else reader).load()
         return spark.read.parquet(str(_copied(address, table, folder / "table.parquet")))
     reader = spark.read.schema(schema) if schema else spark.read
     path = address if "://" in address else str(Path(address).absolute())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
@@ -15,6 +16,8 @@ from spark_worker.trueup import command
 from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD
 from tests.support.journal import Scribe, add_small_bus, looking
+from tests.support.processes import run, script
+from tests.support.spark import environment as spark_environment
 from tests.support.spark_log import SparkLog
 from xbus.admin.program import Program
 from xbus.broker.journal.journal import Journal
@@ -112,6 +115,34 @@ def test_a_table(checksum: Checksum, tmp_path: Path) -> None:
     assert verdict(checksum(*where, "--table", "(SELECT * FROM things WHERE id > 3)"))["missing"] == 2
     assert "no such table" in checksum(*where, "--table", "thongs").output
     assert "name one by --table" in checksum(*where).output
+
+
+JARS = "org/postgresql/postgresql/*/postgresql-*.jar"
+"""Where Maven keeps PostgreSQL's driver of JDBC: no package of Python brings one."""
+
+
+def test_a_table_by_jdbc(config: Path, postgres_url: str) -> None:
+    jars = sorted((Path.home() / ".m2/repository").glob(JARS))
+    if not jars:
+        pytest.skip(
+            "Maven has no driver of PostgreSQL here: mvn dependency:get -Dartifact=org.postgresql:postgresql:42.7.13"
+        )
+    with looking(postgres_url) as connection:
+        connection.exec_driver_sql("CREATE TABLE things (id BIGINT, name TEXT, price DOUBLE PRECISION)")
+        connection.execute(sa.text("INSERT INTO things VALUES (:id, :name, :price)"), ROWS)
+    url = sa.make_url(postgres_url)
+    address = f"jdbc:postgresql://{url.host}:{url.port}/{url.database}?user={url.username}&password={url.password}"
+    where = ("checksum", "-c", config, "--type", "notes", "--format", "json", "--key", "id", "--json")
+
+    done = run(
+        *(script("xbus"), *where, "--against", address, "--table", "things", "--master", "local[2]"),
+        *("--conf", f"spark.jars={jars[-1]}"),
+        env=spark_environment(),
+        timeout=300,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == WHOLE
 
 
 def test_what_is_missing_is_emitted(
