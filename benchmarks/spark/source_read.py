@@ -16,6 +16,9 @@ from benchmarks.result import Result
 from benchmarks.spark.sessions import journal, local_session, read_all, seconds, to_parquet
 from benchmarks.spark.sizes import Sizes
 
+WARM_ROUNDS = 2
+"""Each is read so often before it is measured: the JVM compiles what runs for some seconds."""
+
 
 def measure(databases: Databases, sizes: Sizes) -> Iterator[tuple[str, Result]]:
     """Rounds of the journal and of Parquet in one session."""
@@ -28,7 +31,8 @@ def measure(databases: Databases, sizes: Sizes) -> Iterator[tuple[str, Result]]:
             logged = journal(session, folder, url)
             stored = session.read.parquet(to_parquet(logged, folder / "items"))
             assert stored.count() == items, "all of it was read"
-            read_all(stored)
+            for rows in (logged, stored) * WARM_ROUNDS:
+                read_all(rows)
             rounds = [(_rate(logged, items), _rate(stored, items)) for _ in range(sizes.rounds)]
     yield "source_read", Result.median(rounds, "items/s")
 
