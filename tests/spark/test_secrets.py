@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from spark_worker.data_source import XbusDataSource
 from spark_worker.reading import read_ranges
@@ -28,7 +29,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 
 def test_the_address_of_the_journal_is_not_shown(spark: SparkSession, tmp_path: Path) -> None:
-    items = read_ranges(spark, URL, [SegmentRange(uuid.uuid4(), False, 0, 0, 1)])
+    items = read_ranges(spark, URL, [SegmentRange(uuid.uuid4(), False, 0, 0, 1)], StructType([]))
     assert SECRET not in items._jdf.queryExecution().toString()
     with pytest.raises(Exception, match="JournalUnavailable") as read:
         items.collect()
