@@ -28,7 +28,7 @@ from xbus.ids import Ids
 
 @click.command()
 @config_option
-@click.option("--before", required=True, type=Moment(), metavar="AGE", help="What was sealed earlier: 90d, a date, a time.")
+@click.option("--before", required=True, type=Moment(), metavar="AGE", help="What is older: 90d, a date or a time.")
 @click.option("--to", "place", required=True, metavar="PLACE", help="A folder, or a URI such as s3://bucket/archive.")
 @master_option
 @conf_option
