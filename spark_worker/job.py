@@ -19,7 +19,8 @@ from spark_worker.transforms import Context, References
 from spark_worker.writing import write_parts
 from xbus.broker.journal.bulk_writing import PartSummary, output_hash
 from xbus.broker.journal.connection import reading
-from xbus.broker.journal.ranges import SegmentRange, cut_event, cut_output, read_items
+from xbus.broker.journal.ranges import GONE, SegmentRange, cut_event, cut_output, read_items
+from xbus.errors import JournalError
 from xbus.recipient import Refusal
 from xbus.recipient.bulk import Handover, Made
 
@@ -109,7 +110,10 @@ class Jobs:
     def _ranges(self, handover: Handover) -> list[SegmentRange]:
         cut = cut_output if handover.is_output else cut_event
         with reading(self._place.url) as connection:
-            return cut(connection, handover.source, self._parts(handover.items))
+            ranges = cut(connection, handover.source, self._parts(handover.items))
+        if (found := sum(each.items for each in ranges)) != handover.items:
+            raise JournalError(f"{handover.source} has {found} items where {handover.items} were", code=GONE)
+        return ranges
 
     def _items(self, handover: Handover) -> int:
         """How many items the event has; what another worker made of it bears the places of those."""

@@ -1,5 +1,5 @@
-"""The bulk transform on a standalone cluster of a master and two workers with a core each: items a second with two
-executors. Floor: the same with one.
+"""The bulk transform on a standalone cluster of a master and two workers, each kept to a core of its own as if it were
+a machine that has no more: items a second with two executors. Floor: the same with one.
 
 All of them give the same items in the same order as a worker with a session of its own.
 """
@@ -25,7 +25,7 @@ def measure(databases: Databases, sizes: Sizes) -> Iterator[tuple[str, Result]]:
             return bulk.transform(url, sizes.warm_items, sizes.cluster_items, master, settings)
 
     local = run("local[2]")
-    with tempfile.TemporaryDirectory(prefix="xbus-benchmark-") as name, Cluster(Path(name)) as cluster:
+    with tempfile.TemporaryDirectory(prefix="xbus-benchmark-") as name, Cluster(Path(name), is_pinned=True) as cluster:
         one = run(cluster.url, "spark.cores.max=1", *EXECUTOR)
         two = run(cluster.url, "spark.cores.max=2", *EXECUTOR)
     assert {(each.items, each.digest) for each in (one, two)} == {(local.items, local.digest)}, "the answers are alike"

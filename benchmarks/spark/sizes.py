@@ -27,7 +27,7 @@ class Sizes:
     read_envelopes: int = 100
     read_items: int = 50_000
     bulk_items: int = 5_000_000
-    cluster_items: int = 1_000_000
+    cluster_items: int = 4_000_000
     stream_items: int = 500_000
     stream_batches: int = 10
     flat_items: int = 100_000

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,7 +24,7 @@ from tests.support.journal import looking
 from xbus import model
 from xbus.broker.journal.adoption import Adoption
 from xbus.broker.journal.bulk_outputs import check_output
-from xbus.errors import ConfigurationError, XbusError
+from xbus.errors import ConfigurationError, JournalError, XbusError
 from xbus.recipient import Batch, Refusal
 from xbus.recipient.bulk import Handover, Made
 
@@ -95,6 +96,13 @@ def test_an_event_is_read_transformed_and_written_back(database_url: str, make_j
     output = finished(database_url, put, made)
     assert [index for index, _ in output] == list(range(200, 1000))
     assert values(output)[0] == {"id": 200, "name": "n200", "price": 100.0, "double": 200.0}
+
+
+def test_what_is_left_of_an_event_does_not_pass_for_the_whole(sqlite_url: str, make_jobs: MakeJobs) -> None:
+    put = put_event(sqlite_url, map(item, range(10)))
+
+    with pytest.raises(JournalError, match="has 10 items where 11 were"):
+        make_jobs(sqlite_url).make(replace(handover(put), items=11))
 
 
 def test_rows_that_were_moved_are_brought_back_into_order(sqlite_url: str, make_jobs: MakeJobs) -> None:

@@ -54,10 +54,13 @@ class Cluster:
         folder: for logs and the files of executors; is made.
         workers: how many there are.
         memory: of each worker, for its executors.
+        is_pinned: whether a worker and all that it starts, the Pythons too, have one core of this machine and no more,
+            like a machine with a single one.
     """
 
-    def __init__(self, folder: Path, workers: int = 2, memory: str = "1g") -> None:
+    def __init__(self, folder: Path, workers: int = 2, memory: str = "1g", is_pinned: bool = False) -> None:
         self._folder = folder
+        self._is_pinned = is_pinned
         self._memory = memory
         self._port = free_port()
         self._web_port = free_port()
@@ -128,7 +131,11 @@ class Cluster:
 
     def _start_worker(self, number: int) -> Process:
         options = ("--host", LOOPBACK, "--webui-port", str(free_port()), "--cores", "1", "--memory", self._memory)
-        return self._start(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *options, self.url)
+        worker = self._start(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *options, self.url)
+        if self._is_pinned:
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(worker.pid, {cores[number % len(cores)]})
+        return worker
 
     def _start(self, name: str, program: str, *arguments: str) -> Process:
         command = (str(SPARK_CLASS), program, *arguments)

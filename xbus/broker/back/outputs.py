@@ -16,6 +16,7 @@ from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Absent
 from xbus.broker.journal.bulk_cleaning import LOST
+from xbus.broker.journal.bulk_outputs import check_output
 from xbus.broker.journal.log import LogEnvelope, LogEvent
 from xbus.graph import Graph
 from xbus.states import AttemptState
@@ -116,6 +117,9 @@ class Outputs:
         self, worker: Recipient, envelope: LogEnvelope, event: LogEvent, attempt: Attempt, graph: Graph
     ) -> None:
         made = self._input(attempt.output, graph)
+        if made is not None and not await self._is_whole(made):
+            await self.fail(attempt, await self.lost(made.id, f"the output of attempt {made.id} misses items"))
+            return
         handover = {
             "attempt_id": str(attempt.id),
             "node": attempt.output.node,
@@ -137,6 +141,10 @@ class Outputs:
             self._attempts.get(Output(output.event_id, output.graph_id, name)) for name in graph.parents(output.node)
         ]
         return made[0] if made else None
+
+    async def _is_whole(self, made: Attempt) -> bool:
+        """Whether all of an output that is ready is still there: what is left must not pass for the whole."""
+        return (await self._log.read(check_output, made.id)).items == made.items
 
     def _made(self, output: Output, task: "asyncio.Task[None]") -> None:
         """Nobody sees to an output any more; who has come to wait for it meanwhile is looked at anew."""

@@ -144,6 +144,28 @@ async def test_a_bulk_node_below_another_takes_its_output(journal: Journal) -> N
         await broker.until(lambda: broker.items("store_1") == [b"AA"])
 
 
+async def test_what_a_node_above_has_lost_is_made_anew_first(journal: Journal) -> None:
+    async with running(journal, retry=RetryPolicy(attempts=3, first_delay=1, jitter=0)) as broker:
+        for worker in ("names_1", "prices_1"):
+            await broker.register(worker, BULK)
+        await broker.register("store_1")
+        await broker.put(*LARGE, type_name="fares")
+        assert await ready(broker, await asked(broker), [b"A", b"B"])
+        second = await asked(broker, worker="prices_1")
+        await journal.run(lambda connection: connection.execute(sa.delete(model.bulk_segment)))
+        told = {"class": "transient", "code": "journal_error", "message": "segments are gone", "errors": []}
+        assert await broker.back.reports.failed(role_id(broker, "prices_1"), second, told)
+
+        await broker.until_rows({"store_1": ("retry", 1, "journal_error")})
+        broker.pass_time(10)
+        await broker.until_rows({"store_1": ("retry", 2, "output_lost")})
+        broker.pass_time(10)
+        assert await ready(broker, await asked(broker, 2), [b"A", b"B"])
+        third = await asked(broker, 2, "prices_1")
+        assert await ready(broker, third, [b"AA"], "prices_1")
+        await broker.until(lambda: broker.items("store_1") == [b"AA"])
+
+
 async def test_an_ordinary_worker_behind_a_bulk_node_gets_its_output(journal: Journal) -> None:
     async with running(journal) as broker:
         await broker.register("names_1", BULK)
