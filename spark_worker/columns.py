@@ -10,7 +10,7 @@ CORRUPT = "_corrupt"
 """The text of an item that does not fit the schema; null where all is well."""
 
 ROW = "_row"
-"""The item as a row, where those who read it from the journal have made one; its bytes are left out there."""
+"""The item as a row, where one was made when it was read; its bytes are left out then."""
 
 RAW = "_data"
 """The bytes of the item as they came; only where corrupt items are looked for."""

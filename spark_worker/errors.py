@@ -1,13 +1,12 @@
 """What can go wrong in a job, in the two classes that the bus knows.
 
 Refusal (xbus.recipient)       permanent: the same job would fail again
-└── ItemsRefused               ... for the sake of some items, which are named one by one
+└── ItemsRefused               ... for the sake of some items, which are named cause by cause
 Failed (xbus.errors)           transient: the same job may go well later
 └── ClusterUnreachable         ... when there is a cluster again
 """
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import ClassVar
 
 from xbus.errors import Failed
@@ -15,7 +14,6 @@ from xbus.recipient import Refusal
 
 ItemError = tuple[list[int], str]
 """What is wrong with some items: their indexes in the event, and a sentence."""
-
 
 MOST_CAUSES = 20
 """So many causes are told apart; each is a line that a person reads, and a row that is kept."""
@@ -28,7 +26,7 @@ class ClusterUnreachable(Failed):
 
 
 class ItemsRefused(Refusal):
-    """Some items can't be taken, each for a reason; who have the same one are told together.
+    """Some items can't be taken, each for a reason; those that have the same one are told together.
 
     Args:
         message: what is wrong on the whole.
@@ -50,15 +48,19 @@ def grouped(message: str, items: Sequence[ItemError]) -> list[ItemError]:
 
     Args:
         message: what is wrong on the whole, which no single cause tells where there are several items.
-        items: what is wrong with each.
+        items: what is wrong with each; at least one.
+
+    Returns:
+        The causes, each with its items; those beyond ``MOST_CAUSES`` as one.
     """
     by_cause: dict[str, list[int]] = {}
     for indices, cause in items:
         by_cause.setdefault(cause, []).extend(indices)
-    told = [(indices, cause) for cause, indices in islice(by_cause.items(), MOST_CAUSES)]
-    if others := list(by_cause.items())[MOST_CAUSES:]:
-        indices = [index for _, of_cause in others for index in of_cause]
-        told.append((indices, f"{len(others)} other causes, such as: {others[0][0]}"))
+    causes = [(indices, cause) for cause, indices in by_cause.items()]
+    told, others = causes[:MOST_CAUSES], causes[MOST_CAUSES:]
+    if others:
+        indices = [index for of_cause, _ in others for index in of_cause]
+        told.append((indices, f"{len(others)} other causes, such as: {others[0][1]}"))
     if len(items) > 1:
         told[0] = (told[0][0], f"{told[0][1]} ({message})")
     return told

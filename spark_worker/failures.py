@@ -105,7 +105,7 @@ def disk_full(text: str, scratch: str = "") -> Failed:
     host = _HOST.search(text)
     where = f" on {host[1]}" if host else ""
     what = (said[-1] if said else text.strip().splitlines()[0])[:CAUSE_CHARACTERS]
-    folder = f", of Spark in {scratch}" if scratch else ""
+    folder = f"; Spark keeps what it moves in {scratch}" if scratch else ""
     return Failed(f"a disk{where} is full ({what})", f"make room there{folder}", code="disk_full")
 
 

@@ -1,6 +1,6 @@
 """Items and columns: how the bytes of an item become the columns of a row, and a row the bytes of an item.
 
-JSON of plain types is read by Arrow where it comes from the journal; the rest of it, and CSV, by the Java side of
+JSON of plain types is read by Arrow, in the process that reads the items; the rest of it, and CSV, by the Java side of
 Spark, which writes both. msgpack is read and written by Python, in Arrow batches.
 What does not fit the schema gets its text in the column ``_corrupt``, and the job goes on.
 """
@@ -41,7 +41,7 @@ class Format(ABC):
 
     @property
     def early(self) -> StructType:
-        """The columns of items that are made rows of where they are read; none where all is left to ``parse``."""
+        """The columns of the rows that are made of items where they are read; none where all is left to ``parse``."""
         return StructType([])
 
     @abstractmethod

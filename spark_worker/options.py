@@ -9,15 +9,17 @@ from xbus.errors import ConfigurationError
 
 CONFIG_VARIABLE = "XBUS_CONFIG"
 
+BAD_OPTION = "bad_option"
+"""The code of every option that can't be used."""
+
 _SWITCHES = {"true": True, "false": False}
 
 
 def bad_option(name: str, value: str, reason: str) -> ConfigurationError:
     """The error for an option that can't be used."""
-    return ConfigurationError(f"option {name}: {value!r} {reason}", "correct the option, or leave it out", code=CODE)
-
-
-CODE = "bad_option"
+    return ConfigurationError(
+        f"option {name}: {value!r} {reason}", "correct the option, or leave it out", code=BAD_OPTION
+    )
 
 
 class Options:
@@ -43,7 +45,7 @@ class Options:
         value = self.text(name)
         if not value:
             raise ConfigurationError(
-                f"option {name} is missing", f'give it, as in .option("{name}", "{example}")', code=CODE
+                f"option {name} is missing", f'give it, as in .option("{name}", "{example}")', code=BAD_OPTION
             )
         return value
 
@@ -105,7 +107,7 @@ class Options:
             raise ConfigurationError(
                 "no configuration file is named",
                 f'give .option("config", "config.ini"), or set {CONFIG_VARIABLE}',
-                code=CODE,
+                code=BAD_OPTION,
             )
         return load(Path(path))
 
@@ -123,5 +125,5 @@ class Options:
         unknown = self._given.keys() - {name.lower() for name in (*names, *silent)}
         if unknown:
             raise ConfigurationError(
-                f"there is no option {min(unknown)}", f"the options are {', '.join(names)}", code=CODE
+                f"there is no option {min(unknown)}", f"the options are {', '.join(names)}", code=BAD_OPTION
             )

@@ -27,7 +27,7 @@ def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange], early
         spark: the session.
         url: the journal's database, where the executors reach it.
         ranges: in order.
-        early: the columns of items that rows are made of at once, as of ``Format.early``.
+        early: the columns of the rows that are made of items at once, as of ``Format.early``.
 
     Returns:
         ``_index``, ``data`` and, where there is ``early``, ``_row``.
@@ -36,7 +36,7 @@ def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange], early
         return spark.createDataFrame([], columns_with_rows(early))
     spark.dataSource.register(JournalItems)
     packed = b64encode(pickle.dumps(ranges)).decode()
-    # The name of the option makes Spark hide its value, which may hold a password, wherever it shows options.
+    # As it is called url, Spark hides the value, which may hold a password, wherever it shows options.
     return spark.read.format(JOURNAL).options(url=url, ranges=packed, early=early.json()).load()
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from spark_worker.session import is_local, master_of
 
 OF_EXECUTORS = "SPARK_LOCAL_DIRS, or the machine's folder for temporary files"
+"""What can be said of the machines of a cluster."""
 
 
 def scratch_folders(session: SparkSession) -> str:

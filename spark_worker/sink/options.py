@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from spark_worker.options import CODE, Options
+from spark_worker.options import BAD_OPTION, Options
 from xbus.errors import ConfigurationError
 
 PASSWORD_VARIABLE = "XBUS_PASSWORD"
@@ -66,7 +66,7 @@ def batch_sink_options(given: Mapping[str, str], schema: StructType, overwrite: 
         ConfigurationError: an option is missing or can't be used, there is no data, or the mode is not append.
     """
     if overwrite:
-        raise ConfigurationError("what was sent can't be overwritten", 'write with mode("append")', code=CODE)
+        raise ConfigurationError("what was sent can't be overwritten", 'write with mode("append")', code=BAD_OPTION)
     return _read(given, schema)
 
 
@@ -84,7 +84,7 @@ def stream_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOpt
         raise ConfigurationError(
             "a stream makes the keys of its envelopes itself, of the query and the batch",
             "leave option key out",
-            code=CODE,
+            code=BAD_OPTION,
         )
     return _read(given, schema)
 
@@ -112,7 +112,7 @@ def _check_data(schema: StructType) -> None:
         raise ConfigurationError(
             f"there is no column data of type binary or string, but {schema.simpleString()}",
             'make one of each row, as by to_json(struct("*")).alias("data")',
-            code=CODE,
+            code=BAD_OPTION,
         )
 
 

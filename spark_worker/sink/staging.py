@@ -107,7 +107,7 @@ class Staging:
 
     def remove_empty(self, *folder: str) -> None:
         """Remove a folder, if it is there and nothing is in it."""
-        if not self.folders("/".join(folder)):
+        if not self.names("/".join(folder)):
             self.remove(*folder)
 
     def remove_file(self, staged: Staged) -> None:
@@ -115,7 +115,7 @@ class Staging:
         if staged.path and self._files.get_file_info(staged.path).type is fs.FileType.File:
             self._files.delete_file(staged.path)
 
-    def folders(self, folder: str) -> list[str]:
+    def names(self, folder: str) -> list[str]:
         """The names of what is in a folder; none if it is not there."""
         selector = fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True)
         return [found.base_name for found in self._files.get_file_info(selector)]

@@ -47,7 +47,7 @@ class EnvelopeStreamWriter(DataSourceStreamArrowWriter):
         staging, query = Staging(self._options.staging), staged[0].query
         send_once(self._options, staging, staged, f"spark {query} {batchId}")
         # Of batches before, too: a driver that died may have left some.
-        for name in staging.folders(query):
+        for name in staging.names(query):
             if name.isdigit() and int(name) <= batchId:
                 staging.remove(query, name)
         staging.remove_empty(query)

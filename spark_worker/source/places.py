@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from spark_worker.options import CODE, bad_option
+from spark_worker.options import BAD_OPTION, bad_option
 from xbus.errors import ConfigurationError
 
 
@@ -61,5 +61,5 @@ def check_position(position: int, head: int) -> None:
     except ValueError:
         return
     raise ConfigurationError(
-        f"{position} is read as a position, and the log ends at {head}", f"write {day} for the day", code=CODE
+        f"{position} is read as a position, and the log ends at {head}", f"write {day} for the day", code=BAD_OPTION
     )

@@ -4,7 +4,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_worker.options import CODE
+from spark_worker.options import BAD_OPTION
 from spark_worker.source.columns import COLUMNS
 from xbus.errors import ConfigurationError
 
@@ -22,7 +22,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
             raise ConfigurationError(
                 f"the schema has {field.name} as {field.dataType.simpleString()}, and there is {described}",
                 "leave the schema out, and name columns by option columns",
-                code=CODE,
+                code=BAD_OPTION,
             )
     return tuple(schema.fieldNames())
 

@@ -57,7 +57,7 @@ def gate(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start_worker(start_process: StartProcess, tmp_path: Path, gate: Path) -> StartWorker:
-    """Starts a worker of role spark_1, and waits until it is registered."""
+    """Starts a worker of role spark_1; that it is there is waited for with ``registered``."""
     (tmp_path / "rules.py").write_text(RULES.format(gate=str(gate), grown_bytes=GROWN_BYTES))
 
     def start(daemon: Daemon, transform: str = "rules:double", *more: str, login: str = "spark_1") -> Process:

@@ -105,7 +105,7 @@ async def registered(process: Process, times: int = 1) -> None:
 
 
 def at_work(gate: Path) -> list[int]:
-    """The processes that have worked on items in the transform ``slow``."""
+    """The processes that have worked in the transforms ``slow`` and ``stuck``; of ``stuck`` once for each event."""
     return [int(path.name.rpartition(".")[2]) for path in gate.parent.glob(f"{gate.name}.*")]
 
 

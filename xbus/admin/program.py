@@ -1,9 +1,8 @@
 """What all commands share: how errors become a line and an exit code, and where the configuration comes from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import click
@@ -23,12 +22,12 @@ class Program(click.Group):
     Beside its own it has the commands that other packages bring; all are imported when they are asked for.
 
     Args:
-        own: the module of each of its own commands in ``xbus.admin.commands``, which bears the name of the module.
+        own: the modules of its own commands in ``xbus.admin.commands``; in each is a command of the same name.
     """
 
-    def __init__(self, *args: Any, own: Mapping[str, str] = MappingProxyType({}), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, own: Iterable[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._own = own
+        self._own = {module.replace("_", "-"): module for module in own}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*self._own, *super().list_commands(ctx), *plugins.found()})
@@ -38,9 +37,9 @@ class Program(click.Group):
         if module is not None:
             command: click.Command = getattr(import_module(f"xbus.admin.commands.{module}"), module)
             return command
-        own = super().get_command(ctx, cmd_name)
-        if own is not None:
-            return own
+        added = super().get_command(ctx, cmd_name)
+        if added is not None:
+            return added
         entry = plugins.found().get(cmd_name)
         return None if entry is None else plugins.load(entry)
 

@@ -81,7 +81,8 @@ def test_a_full_disk_is_transient_and_told_with_where_it_is() -> None:
     assert not isinstance(error, Refusal)
     assert error.code == "disk_full"
     assert str(error) == (
-        "a disk on node-7 is full (IOException: No space left on device): make room there, of Spark in /scratch"
+        "a disk on node-7 is full (IOException: No space left on device): "
+        "make room there; Spark keeps what it moves in /scratch"
     )
 
 

@@ -72,11 +72,11 @@ def test_a_lost_or_short_file_is_told(tmp_path: Path, end: int | None) -> None:
 def test_folders_are_listed_and_removed(tmp_path: Path) -> None:
     staging = Staging(str(tmp_path))
     staged = [staging.stage([batch(ITEMS)], ["query", str(number)], 1, 0, "query") for number in (1, 2)]
-    assert sorted(staging.folders("query")) == ["1", "2"]
-    assert staging.folders("other") == []
+    assert sorted(staging.names("query")) == ["1", "2"]
+    assert staging.names("other") == []
     staging.remove("query", "1")
     staging.remove("query", "1")
-    assert staging.folders("query") == ["2"]
+    assert staging.names("query") == ["2"]
     staging.remove_file(staged[1])
     staging.remove_file(staged[1])
     assert not Path(staged[1].path).exists()
@@ -87,7 +87,7 @@ def test_only_an_empty_folder_is_removed_as_such(tmp_path: Path) -> None:
     staging.stage([batch(ITEMS)], ["query", "1"], 1, 0, "query")
 
     staging.remove_empty("query")
-    assert staging.folders("query") == ["1"]
+    assert staging.names("query") == ["1"]
     staging.remove("query", "1")
     staging.remove_empty("query")
     staging.remove_empty("query")

@@ -46,7 +46,7 @@ class Comparisons:
         """Let the seal pass.
 
         Raises:
-            XbusError: what was said of the last thing that went wrong, such as content_differs.
+            XbusError: what was said of something that went wrong, such as content_differs.
         """
         for refusal in self._refused.values():
             raise refusal

@@ -50,7 +50,7 @@ def connected(url: str) -> Iterator[sa.Connection]:
     """A connection for many short reads, each in a transaction of its own: ``with connection.begin(): ...``.
 
     Raises:
-        as of ``reading``.
+        JournalError: as of ``reading``.
     """
     _check_there(url)
     with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection:
