@@ -10,11 +10,12 @@ from click.testing import CliRunner
 
 from examples.bulk_totals import Totals
 from tests.acceptance.test_parked import Operator, isolate_bad_items
-from tests.acceptance.test_sdk import Keeps, emit, send_numbers, serving
+from tests.acceptance.test_sdk import Keeps, emit, send_numbers
 from tests.conftest import StartDaemon
 from tests.support.bulk_worker import Halves
 from tests.support.bus import add_bus
 from tests.support.daemon import Daemon, Options
+from tests.support.serving import serving
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
 from xbus import model

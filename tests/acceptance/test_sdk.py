@@ -3,8 +3,7 @@
 import asyncio
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,10 +13,11 @@ from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD, add_bus, add_demo
 from tests.support.daemon import Daemon
 from tests.support.processes import Process, run
+from tests.support.serving import serving
 from tests.support.waiting import eventually, wait_until
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.errors import CallError, Refused
-from xbus.recipient import Consumer, Envelope, Event, Item, Recipient, Refusal, Worker, serve
+from xbus.recipient import Consumer, Envelope, Event, Item, Refusal, Worker
 from xbus.rpc.client import Client
 from xbus.rpc.codec import pack_items
 from xbus.rpc.context import new_context
@@ -53,19 +53,6 @@ class Halves(Worker):
         if item.value % 2 == 0:
             yield item
             yield str(item.value)
-
-
-@asynccontextmanager
-async def serving(daemon: Daemon, login: str, recipient: Recipient) -> AsyncIterator[None]:
-    """A recipient that is served until the block is left."""
-    stop = asyncio.Event()
-    options: Any = {"heartbeat_seconds": 0.2, "stop_timeout": 1}
-    task = asyncio.create_task(serve(recipient, daemon.back, login, PASSWORD, stop, **options))
-    try:
-        yield
-    finally:
-        stop.set()
-        await asyncio.wait_for(task, 10)
 
 
 async def emit(daemon: Daemon, work: Callable[[Emitter], Any], **options: Any) -> Any:

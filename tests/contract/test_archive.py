@@ -25,20 +25,19 @@ from spark_worker.source.options import SourceOptions
 from spark_worker.source.reading import Wanted, read_range
 from tests.support.attempts import event_of, make_output
 from tests.support.clock import StandingClock
-from tests.support.journal import NOW, Scribe, add_small_bus, looking
+from tests.support.journal import NOW, Scribe, add_small_bus, looking, settle_all
 from xbus import model
 from xbus.broker.journal.archive_plans import FilePlan, Round
 from xbus.broker.journal.archive_reading import ArchivedFile, archived_files, read_whereabouts
 from xbus.broker.journal.archive_segments import FileWritten
 from xbus.broker.journal.connection import reading
-from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import read_log
 from xbus.broker.journal.log_planning import LogRange, read_type_id
 from xbus.broker.journal.ranges import GONE
 from xbus.broker.journal.retention import Step, prune_settled, read_stored_bytes
 from xbus.broker.journal.statements.repeating import repeat
-from xbus.broker.journal.writes import Progress, Receipt
+from xbus.broker.journal.writes import Receipt
 from xbus.errors import Failed, JournalError, Refused
 from xbus.ids import Ids
 from xbus.rpc.codec import unpack_items
@@ -73,10 +72,7 @@ class Bus:
             await make_output(journal, scribe, self.url, flights, [[b"made of it"] * 3])
             repeat = await scribe.again(receipts[1].envelope_id)
             receipts += [await journal.write(repeat), await scribe.put([], type_name="notes")]
-            cursors = await journal.read(read_cursors)
-            for cursor in cursors.values():
-                cursor.settle_range(1, len(receipts))
-            await journal.write(Progress(NOW, list(cursors.values())))
+            await settle_all(journal, len(receipts))
         return receipts
 
     def archive(

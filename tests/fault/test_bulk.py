@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.test_bulk import GRAPH, SOON, attempts, halved
-from tests.acceptance.test_sdk import Keeps, emit, send_numbers, serving
+from tests.acceptance.test_sdk import Keeps, emit, send_numbers
 from tests.acceptance.test_what_is_owed import xbus
 from tests.conftest import StartDaemon, StartProcess
 from tests.support import postgres
@@ -14,6 +14,7 @@ from tests.support.bulk_worker import Halves
 from tests.support.bus import add_bus
 from tests.support.daemon import Daemon, Options
 from tests.support.processes import Process, module
+from tests.support.serving import serving
 from tests.support.showing import become
 from tests.support.waiting import eventually
 from xbus.recipient import Envelope

@@ -13,6 +13,7 @@ from tests.support.bus import add_bus
 from tests.support.daemon import Daemon
 from tests.support.disks import MEBIBYTE, SmallDisk, on_small_disk, small_disk
 from tests.support.journal import looking
+from tests.support.serving import serving
 from tests.support.spark_worker import (
     GRAPH,
     SECONDS,
@@ -22,7 +23,6 @@ from tests.support.spark_worker import (
     grown,
     order,
     registered,
-    serving,
     told,
     xbus,
 )

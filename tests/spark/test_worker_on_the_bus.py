@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
+from tests.support.serving import serving
 from tests.support.spark import Cluster
 from tests.support.spark_worker import (
     GRAPH,
@@ -22,7 +23,6 @@ from tests.support.spark_worker import (
     emit,
     order,
     registered,
-    serving,
     told,
     xbus,
 )

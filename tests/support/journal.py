@@ -26,11 +26,13 @@ from xbus.broker.journal.configuration import (
     read_stored,
 )
 from xbus.broker.journal.database import create_engine
+from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.repeats import read_past
 from xbus.broker.journal.writes import (
     Append,
     EndEvent,
+    Progress,
     Receipt,
     Repeat,
     RepeatedEvent,
@@ -202,3 +204,11 @@ class Scribe:
             for event in past.events
         ]
         return Repeat(uuid.uuid4(), origin_id, events, parked_for, NOW)
+
+
+async def settle_all(journal: Journal, until: int, now: datetime = NOW) -> None:
+    """Have all roles have got all envelopes up to a position."""
+    cursors = await journal.read(read_cursors)
+    for cursor in cursors.values():
+        cursor.settle_range(1, until)
+    await journal.write(Progress(now, list(cursors.values())))

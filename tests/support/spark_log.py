@@ -13,13 +13,11 @@ from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.run import begun
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
-from tests.support.journal import looking
+from tests.support.journal import looking, settle_all
 from xbus import model
 from xbus.broker.journal.archive_plans import FilePlan
 from xbus.broker.journal.archive_segments import FileWritten
-from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import Progress
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter, Receipt
 from xbus.ids import Ids
@@ -101,10 +99,7 @@ class SparkLog:
 
 async def _settle(url: str, until: int) -> None:
     async with Journal.open(url, "broker") as journal:
-        cursors = await journal.read(read_cursors)
-        for cursor in cursors.values():
-            cursor.settle_range(1, until)
-        await journal.write(Progress(SystemClock().now(), list(cursors.values())))
+        await settle_all(journal, until, SystemClock().now())
 
 
 def items_of(frame: DataFrame) -> list[bytes]:

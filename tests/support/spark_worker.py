@@ -3,8 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,7 +12,7 @@ from tests.support.daemon import Daemon
 from tests.support.processes import Process, run, script
 from tests.support.waiting import eventually
 from xbus.emitter import Emitter
-from xbus.recipient import Consumer, Envelope, Event, Item, Recipient, serve
+from xbus.recipient import Consumer, Envelope, Event, Item
 
 GRAPH = {"orders": {"spark": ["store"], "store": []}}
 SCHEMA = "id INT, code STRING"
@@ -84,18 +83,6 @@ class Keeps(Consumer):
     def commit(self, envelope: Envelope) -> None:
         assert envelope.id not in self.committed
         self.committed[envelope.id] = envelope.state["items"]
-
-
-@asynccontextmanager
-async def serving(daemon: Daemon, login: str, recipient: Recipient) -> AsyncIterator[None]:
-    stop = asyncio.Event()
-    options: Any = {"heartbeat_seconds": 0.2, "stop_timeout": 1}
-    task = asyncio.create_task(serve(recipient, daemon.back, login, PASSWORD, stop, **options))
-    try:
-        yield
-    finally:
-        stop.set()
-        await asyncio.gather(task)
 
 
 async def registered(process: Process, times: int = 1) -> None:

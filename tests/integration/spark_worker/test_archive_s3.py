@@ -16,16 +16,15 @@ from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.reading import read_items
 from spark_worker.archive.restoring import restore
 from spark_worker.archive.run import begun
-from tests.support.journal import NOW, Scribe, add_small_bus, looking
+from tests.support.journal import Scribe, add_small_bus, looking, settle_all
 from xbus import model
 from xbus.broker.journal.archive_plans import FilePlan
 from xbus.broker.journal.archive_reading import archived_files
 from xbus.broker.journal.archive_segments import FileWritten
 from xbus.broker.journal.connection import reading
-from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log_planning import read_type_id
-from xbus.broker.journal.writes import Progress, Receipt
+from xbus.broker.journal.writes import Receipt
 from xbus.clock import SystemClock
 from xbus.ids import Ids
 
@@ -57,10 +56,7 @@ def fill(url: str) -> list[Receipt]:
         async with Journal.open(url, "broker") as journal:
             scribe = await Scribe.of(journal)
             receipts = [await scribe.put(ITEMS, type_name="flights") for _ in range(2)]
-            cursors = await journal.read(read_cursors)
-            for cursor in cursors.values():
-                cursor.settle_range(1, len(receipts))
-            await journal.write(Progress(NOW, list(cursors.values())))
+            await settle_all(journal, len(receipts))
         return receipts
 
     with looking(url) as connection:
