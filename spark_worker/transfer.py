@@ -26,6 +26,7 @@ SEGMENT_BYTES = 512 * 1024
 NO_INDEX = -1
 
 USUAL_ITEM_BYTES = 64 * 1024
+"""The headers of items up to this size are made once."""
 
 
 class Segment(Protocol):
@@ -202,12 +203,12 @@ def _of(place: int | None) -> str:
 def _piece(data: pa.Array, sources: pa.Array) -> Piece:
     first = sources[0].as_py()
     if first >= 0 and _follow_each_other(sources):
-        return Piece(len(data), packed(data), first, None)
+        return Piece(len(data), packed_items(data), first, None)
     begin = sources.offset * 8
-    return Piece(len(data), packed(data), 0, sources.buffers()[1].slice(begin, len(data) * 8).to_pybytes())
+    return Piece(len(data), packed_items(data), 0, sources.buffers()[1].slice(begin, len(data) * 8).to_pybytes())
 
 
-def packed(data: pa.Array) -> bytes:
+def packed_items(data: pa.Array) -> bytes:
     """Items as ``codec.pack_items`` joins them, but without making an object of each."""
     lengths = pc.binary_length(data)
     known = _headers()

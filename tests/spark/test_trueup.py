@@ -60,6 +60,14 @@ def checksum(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch)
     spark.catalog.clearCache()
 
 
+@pytest.fixture
+def log(spark: SparkSession, sqlite_url: str, start_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch) -> SparkLog:
+    """A bus with a broker, whose emitter may emit what is missing."""
+    monkeypatch.setenv("XBUS_PASSWORD", PASSWORD)
+    SparkLog.prepare(sqlite_url)
+    return SparkLog(start_daemon(sqlite_url), spark)
+
+
 def on_session(spark: SparkSession, config: Path, monkeypatch: pytest.MonkeyPatch) -> Checksum:
     """``xbus checksum`` with that configuration, on the session of the tests."""
     monkeypatch.setattr(command, "open_session", lambda *_: spark)
@@ -146,18 +154,11 @@ def test_a_table_by_jdbc(config: Path, postgres_url: str) -> None:
 
 
 def test_what_is_missing_is_emitted(
-    spark: SparkSession,
-    sqlite_url: str,
-    start_daemon: StartDaemon,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, log: SparkLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    SparkLog.prepare(sqlite_url)
-    log = SparkLog(start_daemon(sqlite_url), spark)
     log.emit([json.dumps(row).encode() for row in ROWS[:8]])
     (tmp_path / "all.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
     run = on_session(spark, log.daemon.config, monkeypatch)
-    monkeypatch.setenv("XBUS_PASSWORD", PASSWORD)
     where = ("--type", "orders", "--against", str(tmp_path / "all.jsonl"), "--key", "id", "--json", "--format", "json")
 
     assert verdict(run(*where))["missing"] == 2
@@ -169,15 +170,8 @@ def test_what_is_missing_is_emitted(
 
 
 def test_values_of_the_sdk_need_no_format(
-    spark: SparkSession,
-    sqlite_url: str,
-    start_daemon: StartDaemon,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, log: SparkLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    SparkLog.prepare(sqlite_url)
-    log = SparkLog(start_daemon(sqlite_url), spark)
-    monkeypatch.setenv("XBUS_PASSWORD", PASSWORD)
     days = [{**row, "day": f"2026-01-{row['id'] + 1:02}", "at": f"2026-01-01T{row['id']:02}:00:00Z"} for row in ROWS]
     log.emit(days[:8])
     types = f"{SCHEMA}, day STRING, at STRING"
