@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import postgres
 from tests.support.daemon import Daemon, Options
@@ -16,6 +17,12 @@ SHOWN_WHEN_FAILED = pytest.StashKey[list[tuple[str, Callable[[], str]]]]()
 
 StartDaemon: TypeAlias = Callable[..., Daemon]
 StartProcess: TypeAlias = Callable[..., Process]
+
+
+def pytest_configure() -> None:
+    # How long an example takes tells how busy the machine is; the first of a clone waits for a table of characters.
+    settings.register_profile("at any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("at any speed")
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.graph import Graph, Node, problems
@@ -158,7 +158,6 @@ def all_paths(graph: Graph) -> list[list[Node]]:
     return [path for node in graph.start_nodes for path in paths(graph, node)]
 
 
-@settings(deadline=None)
 @given(layered_graphs(), st.data())
 def test_what_leads_to_services_is_what_is_on_a_path_to_them(graph: Graph, data: st.DataObject) -> None:
     wanted = data.draw(st.sets(st.sampled_from(sorted(graph.consumer_services))))
@@ -169,7 +168,6 @@ def test_what_leads_to_services_is_what_is_on_a_path_to_them(graph: Graph, data:
     assert {node.name for node in part.start_nodes} == on_a_path & {node.name for node in graph.start_nodes}
 
 
-@settings(deadline=None)
 @given(layered_graphs())
 def test_a_graph_of_layers_is_good_unless_its_worker_services_are_entangled(graph: Graph) -> None:
     merged: dict[str, set[str]] = {}
@@ -185,7 +183,6 @@ def test_a_graph_of_layers_is_good_unless_its_worker_services_are_entangled(grap
     assert (problems(graph) == []) is good
 
 
-@settings(deadline=None)
 @given(layered_graphs())
 def test_every_worker_service_that_is_twice_on_a_path_is_named(graph: Graph) -> None:
     twice: set[str] = set()
@@ -196,7 +193,6 @@ def test_every_worker_service_that_is_twice_on_a_path_is_named(graph: Graph) -> 
     assert named == twice
 
 
-@settings(deadline=None)
 @given(layered_graphs(), st.data())
 def test_an_edge_back_up_a_path_makes_a_cycle(graph: Graph, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from([path for path in all_paths(graph) if len(path) > 1] or [[]]))

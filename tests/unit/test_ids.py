@@ -4,7 +4,7 @@ import hashlib
 import uuid
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.ids import Ids, keyed_envelope_id, numbered_event_id, parse_uuid, token_hash
@@ -48,7 +48,6 @@ def test_later_ids_sort_later() -> None:
     assert str(earlier) < str(later)
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=10, max_size=10))
 def test_any_chance_makes_a_legal_id(chance: bytes) -> None:
     made = Ids(StandingClock(NOON), lambda size: chance[:size]).new()
@@ -75,7 +74,6 @@ def test_a_uuid_is_read_in_the_ways_that_people_write_it() -> None:
     assert parse_uuid(str(made)) == parse_uuid(made.hex) == parse_uuid(str(made).upper()) == made
 
 
-@settings(deadline=None)
 @given(st.one_of(st.none(), st.integers(), st.binary(), st.text(max_size=20), st.just("0" * 37)))
 def test_what_is_no_uuid_is_none(text: object) -> None:
     assert parse_uuid(text) is None

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from textwrap import dedent
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.admin import bus_file
@@ -330,7 +330,6 @@ def buses(draw: st.DrawFn) -> Bus:
     )
 
 
-@settings(deadline=None)
 @given(buses())
 def test_what_is_written_is_read_again(bus: Bus) -> None:
     found = bus_file.read(bus_file.write(bus).encode())

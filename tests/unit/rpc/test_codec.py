@@ -4,7 +4,7 @@ import pickle
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.errors import ProtocolError
@@ -18,7 +18,6 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(values)
 def test_what_is_packed_comes_back(value: object) -> None:
     assert unpack(pack(value)) == value
@@ -28,7 +27,6 @@ def test_text_and_bytes_stay_distinct() -> None:
     assert unpack(pack(["a", b"a"])) == ["a", b"a"]
 
 
-@settings(deadline=None)
 @given(st.binary())
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
@@ -66,7 +64,6 @@ def test_a_value_that_msgpack_does_not_know_is_refused(value: object) -> None:
         pack(value)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=300), max_size=40))
 def test_items_come_back(items: list[bytes]) -> None:
     data = pack_items(items)
@@ -79,7 +76,6 @@ def test_items_at_the_borders_of_the_array_header(number: int) -> None:
     assert unpack_items(pack_items([b"x"] * number), number) == [b"x"] * number
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=30), min_size=1, max_size=20), st.integers(-3, 30))
 def test_another_number_of_items_is_refused(items: list[bytes], number: int) -> None:
     if number == len(items):
@@ -99,7 +95,6 @@ def test_what_is_no_bin_is_no_item(data: bytes) -> None:
     assert caught.value.code == BAD_ITEMS
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 200))
 def test_any_segment_is_read_or_refused(data: bytes, number: int) -> None:
     try:

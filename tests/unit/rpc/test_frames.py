@@ -5,7 +5,7 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
@@ -29,7 +29,6 @@ def request(route: list[bytes] | None = None) -> Request:
     return Request(route or [b"peer"], 9, "send_item", [], {})
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.text(), st.lists(plain))
 def test_a_request_comes_back(request_id: int, method: str, args: list[Any]) -> None:
     frames = encode_request(SENDER, request_id, 1.5, method, tuple(args))
@@ -85,7 +84,6 @@ def test_a_bad_frame_is_no_request(position: int, frame: bytes) -> None:
         decode_request(frames)
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(), max_size=7))
 def test_any_frames_are_read_or_refused(frames: list[bytes]) -> None:
     for decode in (decode_request, decode_reply):
@@ -104,7 +102,6 @@ def test_an_extension_is_a_request_to_be_refused(position: int) -> None:
     assert (decoded.id, decoded.args, decoded.refusal.code) == (3, [], "wrong_arguments")
 
 
-@settings(deadline=None)
 @given(plain)
 def test_an_answer_comes_back(answer: Any) -> None:
     assert decode_reply(encode_reply(SENDER, request(), 0, answer)[1:]) == (9, answer, None)

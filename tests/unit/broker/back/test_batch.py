@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.broker.back import batch as batches
@@ -55,7 +55,6 @@ def test_nothing_is_joined_to_nothing() -> None:
     assert list(join_small([])) == []
 
 
-@settings(deadline=None)
 @given(st.lists(ITEMS, max_size=10))
 def test_joining_loses_nothing(groups: list[list[bytes]]) -> None:
     segments, index = [], 0
@@ -74,7 +73,6 @@ def test_items_that_came_one_by_one_count_up_where_their_indices_do() -> None:
     assert (made.first_index, made.items, made.indices) == (4, 2, None)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.lists(st.integers(0, 9), min_size=1, max_size=3), st.binary(max_size=5)), max_size=6))
 def test_single_items_keep_their_indices(singles: list[tuple[list[int], bytes]]) -> None:
     assert items_of(Batch.of_single(singles)) == singles

@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.broker.back.failures import (
@@ -125,7 +125,6 @@ WIRE_VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(WIRE_VALUES)
 def test_whatever_is_said_can_be_kept(said: object) -> None:
     for failure in (refusal(7, "send_item", EVENT, said), nonsense(7, "send_item", EVENT, said)):

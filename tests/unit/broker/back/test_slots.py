@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.broker.back.slots import Absent, AnyOf, Slots, This, Want
@@ -209,7 +209,6 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(STEPS)
 def test_never_more_than_there_are_and_nobody_waits_for_nothing(steps: list[tuple[str, Sequence[Want] | int]]) -> None:
     asyncio.run(_many_steps(steps))

@@ -60,7 +60,6 @@ CursorAgainstASet.TestCase.settings = settings(deadline=None)
 TestCursorAgainstASet = CursorAgainstASet.TestCase
 
 
-@settings(deadline=None)
 @given(st.integers(1, 50), st.one_of(st.none(), st.integers(1, 50)), st.integers(1, 50))
 def test_a_role_is_owed_its_part_of_the_log(start: int, end: int | None, position: int) -> None:
     cursor = Cursor(1, start, end, start - 1)

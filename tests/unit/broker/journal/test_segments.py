@@ -5,7 +5,7 @@ import json
 import struct
 import uuid
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.broker.journal.segments import Content, SegmentRow, content_hash, copy_binary, gather
@@ -46,7 +46,6 @@ def test_nothing_makes_nothing() -> None:
     assert gather([], 1000) == []
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.lists(st.binary(max_size=20), min_size=1, max_size=5)), max_size=30),
     st.integers(1, 200),
@@ -109,7 +108,6 @@ SEGMENTS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(SEGMENTS, max_size=5))
 def test_rows_in_binary_are_what_postgresql_reads(rows: list[SegmentRow]) -> None:
     for row, fields in zip(rows, parse_copy(copy_binary(rows)), strict=True):
