@@ -5,6 +5,7 @@ others keep their bytes and are left to Spark, which reads them after all, or te
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
@@ -26,6 +27,19 @@ from spark_worker.columns import CORRUPT, DATA, INDEX, ROW
 
 RUN_ITEMS = 1_000
 """Where one item of a batch is left to Spark, so many go with it."""
+
+MOST_SIGNS = 1_000
+"""Spark takes numbers of so many signs, and values so deep in others; Arrow takes more."""
+
+MOST_BYTES = 50_000
+"""Spark takes names of so many signs; so a longer item is left to it."""
+
+_NUMBERS = bytes(ord("0" if sign in b"0123456789.eE+-" else " ") for sign in range(256))
+_NEGATIVE_ZERO = -(2**63)
+"""The bits of -0.0, read as an integer."""
+
+_NOT_A_NUMBER = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)\s*[,\]}]")
+"""What Arrow takes for a number and Spark does not; it counts also where no column is made of it."""
 
 _KINDS: Mapping[DataType, pa.DataType] = {
     BooleanType(): pa.bool_(),
@@ -87,6 +101,8 @@ class _Reader:
 
     def rows(self, data: pa.Array) -> pa.Array:
         """For each item its row, or null where it is left to Spark."""
+        if len(data) == 0:
+            return pa.nulls(0, self._kind)
         if (rows := self._taken(data)) is not None:
             return rows
         runs = [data.slice(start, RUN_ITEMS) for start in range(0, len(data), RUN_ITEMS)]
@@ -97,10 +113,12 @@ class _Reader:
 
     def _taken(self, data: pa.Array) -> pa.StructArray | None:
         """The rows of items; None where one of them is not certainly what Spark would make of it."""
-        if not _are_objects(data):
+        if not (_are_objects(data) and _within_limits(data)):
             return None
         everything = pa.ListArray.from_arrays(pa.array([0, len(data)], pa.int32()), data)
         text = pc.binary_join(everything, b"\n")[0].as_buffer()
+        if _has_no_numbers(text.to_pybytes()):
+            return None
         try:
             table = pyarrow.json.read_json(pa.BufferReader(text), _in_one(text.size), self._parsing)
         except pa.ArrowInvalid:
@@ -130,6 +148,28 @@ def _are_objects(data: pa.Array) -> bool:
     return bool(pc.all(pc.starts_with(texts, "{")).as_py() and pc.all(pc.ends_with(texts, "}")).as_py())
 
 
+def _has_no_numbers(text: bytes) -> bool:
+    """Whether something stands for a number that is none to Spark; where strings hold the like, that counts too."""
+    return (b"Inf" in text or b"NaN" in text) and _NOT_A_NUMBER.search(text) is not None
+
+
+def _within_limits(data: pa.Array) -> bool:
+    """Whether items are such that none goes beyond what Spark takes."""
+    lengths = pc.binary_length(data)
+    longest = pc.max(lengths).as_py()
+    if longest <= MOST_SIGNS:
+        return True
+    return longest <= MOST_BYTES and all(map(_is_plain, data.filter(pc.greater(lengths, MOST_SIGNS)).to_pylist()))
+
+
+def _is_plain(item: bytes) -> bool:
+    depth = item.count(b"{") + item.count(b"[")
+    return depth < MOST_SIGNS and b"0" * MOST_SIGNS not in item.translate(_NUMBERS)
+
+
 def _is_sound(column: pa.Array) -> bool:
-    """Whether numbers are some: what stands for NaN and infinity is not the same to all."""
-    return not pa.types.is_floating(column.type) or pc.all(pc.is_finite(column)).as_py() is not False
+    """Whether numbers are some: what stands for NaN and infinity is not the same to all, nor is -0."""
+    if not pa.types.is_floating(column.type):
+        return True
+    are_finite = pc.all(pc.is_finite(column)).as_py() is not False
+    return are_finite and pc.any(pc.equal(column.view(pa.int64()), _NEGATIVE_ZERO)).as_py() is not True

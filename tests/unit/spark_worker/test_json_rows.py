@@ -51,6 +51,9 @@ LEFT = [
     *(b'{"id": 1, "id": 2}', b'{"id": "1"}', b'{"id": 1.0}', b'{"id": 1e2}', b'{"id": 9223372036854775808}'),
     *(b'{"id": true}', b'{"id": [1]}', b'{"name": 1}', b'{"name": {"x": 1}}', b'{"name": "\t"}', b'{"name": "\xff"}'),
     *(b'{"name": "\\ud800"}', b'{"rate": NaN}', b'{"rate": Infinity}', b'{"rate": "1"}', b'{"rate": 1e400}'),
+    *(b'{"x": Inf}', b'{"x": [-Inf]}', b'{"x": [1,\n-NaN ]}'),
+    *(b'{"x": %s}' % (b"1" * 1_001), b'{"rate": 0.%s}' % (b"1" * 1_000)),
+    *(b'{"x": %s%s}' % (b"[" * 1_001, b"]" * 1_001), b'{"%s": 1}' % (b"n" * 50_001), b'{"rate": -0}'),
     *(b'{"id": 01}', b"{'id': 1}", b'{"id": 1,}', b'{"id": 1 /* one */}', b'{"x": nul}', b'{"x": [1,2}'),
 ]
 
@@ -89,6 +92,16 @@ def test_an_item_that_lacks_what_must_be_there_is_left() -> None:
     assert rows(b'{"id": 1}', schema=schema) == [{"id": 1, "_corrupt": None}]
 
 
+def test_long_items_and_names_of_numbers_are_rows() -> None:
+    made = rows(b'{"name": "%s", "id": 1}' % (b"n" * 40_000), b'{"name": "Inf, NaN or [Infinity]", "x": [Infinity]}')
+
+    assert [row is None for row in made] == [False, False]
+
+
+def test_no_items_are_no_rows() -> None:
+    assert rows() == []
+
+
 def test_without_columns_batches_stay_as_they_are() -> None:
     given = pa.RecordBatch.from_pydict({"_index": [0], "data": [b"x"]})
 
@@ -113,7 +126,7 @@ VALUES = st.fixed_dictionaries(
     optional={
         "id": st.none() | st.integers(-(2**63), 2**63 - 1),
         "name": st.none() | st.text(st.characters(exclude_categories=["Cs"])),
-        "rate": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "rate": st.none() | st.floats(allow_nan=False, allow_infinity=False).map(lambda rate: rate or 0.0),
         "other": st.recursive(st.none() | st.text(max_size=3), lambda x: st.lists(x, max_size=2), max_leaves=3),
     },
 )
