@@ -42,7 +42,8 @@ class Output:
     _parsed: DataFrame
     _format: Format
     _seen: Observation | None
-    _was_read: bool
+    _was_told: bool
+    _ran_jobs: bool
 
     def check(self) -> None:
         """Make sure, once the rows were read, that all items fitted the schema.
@@ -62,9 +63,9 @@ class Output:
         """How many items did not fit."""
         plan = self.rows._jdf.queryExecution().executedPlan().toString()
         is_seen = "CollectMetrics" in plan
-        if not (is_seen or self._was_read or UNKNOWN_SOURCE in plan):
+        if not (is_seen or self._ran_jobs or UNKNOWN_SOURCE in plan):
             return 0  # the transform makes nothing of the items, so none was read
-        told = _told(seen) if is_seen or self._was_read else {}
+        told = _told(seen) if is_seen or self._was_told else {}
         # An action of the transform, such as take(1), may have seen some only; a sort sees them twice.
         return told["corrupt"] if told.get("items") == self._items else self._count()
 
@@ -109,9 +110,12 @@ class Pipeline:
         parsed = self.items_format.parse(items)
         observed, seen = self._observed(parsed)
         named = {ENVELOPE: sf.lit(str(context.envelope_id)), EVENT: sf.lit(str(context.event_id))}
+        before = _jobs(context)
         made = self._transformed(observed.drop(RAW).withColumns(named), context)
+        ran_jobs = _jobs(context) != before
         rows = self.items_format.encode(ordered(made, self.order_by, end, source))
-        return Output(rows, number, parsed, self.items_format, seen, _was_read(seen, context))
+        was_told = seen is not None and ran_jobs and _was_told(seen, context)
+        return Output(rows, number, parsed, self.items_format, seen, was_told, ran_jobs)
 
     def _observed(self, parsed: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The rows that the transform sees, and what is seen of all on the way there.
@@ -129,7 +133,7 @@ class Pipeline:
     def _transformed(self, items: DataFrame, context: Context) -> DataFrame:
         try:
             made = self.transform(items, context)
-        except Exception as error:  # whatever the author's code raises
+        except (Exception, SystemExit) as error:  # whatever the author's code raises; exit() must not end the worker
             raise from_author(error) from error
         if not isinstance(made, DataFrame):
             raise Refusal(f"the transform returned a {type(made).__name__}, not a DataFrame")
@@ -156,10 +160,14 @@ def _told(seen: Observation) -> Mapping[str, int]:
         return {}
 
 
-def _was_read(seen: Observation | None, context: Context) -> bool:
-    """Whether the transform itself had Spark read items, as by ``count()`` or ``take(1)``."""
-    if seen is None:
-        return False
+def _jobs(context: Context) -> int:
+    """How many jobs Spark has begun so far; what reads an RDD, such as ``items.rdd.sum()``, is told nowhere else."""
+    begun: int = context.spark._jsparkSession.sparkContext().dagScheduler().numTotalJobs()
+    return begun
+
+
+def _was_told(seen: Observation, context: Context) -> bool:
+    """Whether the transform itself had Spark read items such that it is told, as by ``count()`` or ``take(1)``."""
     # What ran is told beside the jobs, a moment later.
     session: Any = context.spark._jsparkSession
     told: Any = seen._jo

@@ -1,6 +1,7 @@
 """Jobs of the Spark worker: an event is read from the journal, transformed and written back, on a real session."""
 
 import json
+import sys
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -266,7 +267,13 @@ def checkpointed(items: DataFrame, context: Context) -> DataFrame:
     return items.localCheckpoint()
 
 
-@pytest.mark.parametrize("transform", [peeking, by_way_of_an_rdd, checkpointed])
+def summed_up(items: DataFrame, context: Context) -> DataFrame:
+    """Spark's observations are not told of what reads an RDD, and what is returned does not show that it was read."""
+    total = items.rdd.map(lambda row: row.id).sum()
+    return context.spark.range(1).select(sf.lit(total).alias("total"))
+
+
+@pytest.mark.parametrize("transform", [peeking, by_way_of_an_rdd, checkpointed, summed_up])
 def test_items_that_do_not_fit_are_named_whatever_the_transform_reads_by_itself(
     sqlite_url: str, make_jobs: MakeJobs, transform: Transform
 ) -> None:
@@ -303,6 +310,10 @@ def raising(items: DataFrame, context: Context) -> DataFrame:
     raise KeyError("airline")
 
 
+def exiting(items: DataFrame, context: Context) -> DataFrame:
+    sys.exit("no airline")
+
+
 def raising_in_a_task(items: DataFrame, context: Context) -> DataFrame:
     def unlucky(number: int) -> int:
         if number == 3:
@@ -316,6 +327,7 @@ def raising_in_a_task(items: DataFrame, context: Context) -> DataFrame:
     ("transform", "said"),
     [
         (raising, "KeyError: 'airline'"),
+        (exiting, "SystemExit: no airline"),
         (raising_in_a_task, "ValueError: three is unlucky"),
         (lambda items, context: items.select("amout"), "amout"),
         (lambda items, context: None, "NoneType, not a DataFrame"),
