@@ -71,6 +71,7 @@ envelope = Table(
         Timestamp,
         comment="When its removal began, long after it was settled for all; null while all of it is here.",
     ),
+    Index("ix_envelope_opened_at", "opened_at", "id"),
     Index(
         "ix_envelope_open", "state", sqlite_where=Column("state") == "open", postgresql_where=Column("state") == "open"
     ),

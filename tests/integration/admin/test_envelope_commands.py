@@ -1,7 +1,7 @@
 """``xbus envelope`` against a real database."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -11,7 +11,7 @@ from tests.integration.admin.conftest import NOON, Log, Xbus
 from tests.integration.admin.parked_bus import make_parked_bus
 from xbus.broker.journal.connection import reading, writing
 from xbus.broker.journal.role_progress import count_owed
-from xbus.model import bulk_attempt, cursor, event, node, registration, role
+from xbus.model import bulk_attempt, cursor, envelope, event, node, registration, role
 
 
 def test_envelopes_are_listed_newest_first(xbus: Xbus, log: Log) -> None:
@@ -54,6 +54,24 @@ def test_a_list_goes_on_below_the_last_id(xbus: Xbus, log: Log) -> None:
     second = xbus("envelope", "list", "--before", str(log.cancelled)).stdout
     assert str(log.second) in second
     assert str(log.cancelled) not in second
+
+
+def test_when_it_was_opened_tells_what_is_new_and_not_its_id(xbus: Xbus, log: Log, database_url: str) -> None:
+    last = max(log.open, log.cancelled, log.second, log.first)
+    opened = update(envelope).where(envelope.c.id == last).values(opened_at=datetime(2020, 2, 29, tzinfo=UTC))
+    with writing(database_url) as connection:
+        connection.execute(opened)
+
+    first = xbus("envelope", "list", "--limit", "3").stdout
+    assert str(last) not in first
+    before = first.split()[-1]
+    assert str(last) in xbus("envelope", "list", "--before", before).stdout
+
+
+def test_a_list_does_not_go_on_behind_what_is_not_there(xbus: Xbus, log: Log) -> None:
+    result = xbus("envelope", "list", "--before", str(UUID(int=7)))
+    assert result.exit_code == 1
+    assert "there is no envelope" in result.stderr
 
 
 def test_a_list_may_be_of_one_state(xbus: Xbus, log: Log) -> None:

@@ -17,10 +17,10 @@ from xbus.broker.journal.output_list import OutputSummary
 from xbus.broker.journal.showing import (
     EnvelopeDetail,
     EnvelopeSummary,
+    envelope_unknown,
     list_envelopes,
     show_envelope,
 )
-from xbus.errors import Refused
 from xbus.states import EnvelopeState
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each envelope.")
@@ -34,7 +34,7 @@ def envelope() -> None:
 @envelope.command("list")
 @config_option
 @click.option("--state", type=click.Choice([state.value for state in EnvelopeState]), help="Only those in this state.")
-@click.option("--before", type=click.UUID, metavar="ID", help="Go on below this id, the last one of the page before.")
+@click.option("--before", type=click.UUID, metavar="ID", help="Go on behind this one, the last of the page before.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most.")
 @json_option
 def list_(config_path: Path | None, state: str | None, before: UUID | None, limit: int, as_json: bool) -> None:
@@ -60,7 +60,7 @@ def show(config_path: Path | None, envelope_id: UUID, as_json: bool) -> None:
     with reading(database_url(config_path)) as connection:
         detail = show_envelope(connection, envelope_id)
     if detail is None:
-        raise Refused(f"there is no envelope {envelope_id}", "see xbus envelope list", code="envelope_unknown")
+        raise envelope_unknown(envelope_id)
     click.echo(one_json(asdict(detail)) if as_json else "\n".join(_show(detail)))
 
 

@@ -18,6 +18,7 @@ from xbus.broker.journal.output_list import OutputSummary, list_outputs
 from xbus.broker.journal.overlays import OverlaidItem, list_overlaid
 from xbus.broker.journal.role_progress import RoleProgress, role_progress
 from xbus.broker.journal.tracking import FailureSummary, list_failures
+from xbus.errors import Refused
 from xbus.states import EnvelopeState, ItemState, ReplyState
 
 MOST_EVENTS = 100
@@ -95,20 +96,32 @@ class EnvelopeDetail:
 def list_envelopes(
     connection: sa.Connection, *, state: EnvelopeState | None = None, before: UUID | None = None, limit: int = 20
 ) -> list[EnvelopeSummary]:
-    """Envelopes by falling id, which for ids of the bus is newest first.
+    """Envelopes, those that were opened last first.
 
     Args:
         state: only those in this state.
-        before: only those below this id: the last one of the page before.
+        before: only those behind this one: the last one of the page before.
         limit: how many at the most.
+
+    Raises:
+        Refused: there is no envelope of the id ``before`` (``envelope_unknown``).
     """
-    statement = _summaries().order_by(model.envelope.c.id.desc()).limit(limit)
+    envelope = model.envelope.c
+    statement = _summaries().order_by(envelope.opened_at.desc(), envelope.id.desc()).limit(limit)
     if state is not None:
-        statement = statement.where(model.envelope.c.state == state.value)
+        statement = statement.where(envelope.state == state.value)
     if before is not None:
-        statement = statement.where(model.envelope.c.id < before)
+        opened_at = connection.execute(sa.select(envelope.opened_at).where(envelope.id == before)).scalar_one_or_none()
+        if opened_at is None:
+            raise envelope_unknown(before)
+        statement = statement.where(sa.tuple_(envelope.opened_at, envelope.id) < _place(opened_at, before))
     cursors = read_cursors(connection)
     return [_summary(connection, row, cursors) for row in connection.execute(statement).all()]
+
+
+def envelope_unknown(envelope_id: UUID) -> Refused:
+    """The error of who names an envelope that is not there."""
+    return Refused(f"there is no envelope {envelope_id}", "see xbus envelope list", code="envelope_unknown")
 
 
 def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetail | None:
@@ -126,6 +139,12 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
         tuple(list_outputs(connection, envelope_id, MOST_OUTPUTS)),
         read_whereabouts(connection, envelope_id),
     )
+
+
+def _place(opened_at: datetime, envelope_id: UUID) -> sa.Tuple:
+    """Where an envelope stands in the list."""
+    envelope = model.envelope.c
+    return sa.tuple_(sa.literal(opened_at, envelope.opened_at.type), sa.literal(envelope_id, envelope.id.type))
 
 
 def _summaries() -> sa.Select[Any]:
