@@ -95,7 +95,7 @@ def load_function(name: str, folder: Path) -> Transform:
     except Exception as error:  # whatever the author's module raises
         raise ConfigurationError(
             f"the module {module_name} can't be imported ({type(error).__name__}: {error})",
-            "start the worker where it is found, or install it",
+            _cure_of_import(error, module_name),
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -104,6 +104,13 @@ def load_function(name: str, folder: Path) -> Transform:
     # Executors on other machines do not have the author's module: what they run of it travels with the job.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return cast("Transform", function)
+
+
+def _cure_of_import(error: Exception, module_name: str) -> str:
+    """What to do about a module that is not there, and about one that is, and raises."""
+    if isinstance(error, ModuleNotFoundError) and error.name == module_name:
+        return "start the worker where it is found, or install it"
+    return "mend it; what needs a session of Spark, as arrow_udf with a type in text does, stands in the function"
 
 
 def _check_signature(name: str, function: Callable[..., Any]) -> None:

@@ -51,6 +51,19 @@ def test_what_is_wrong_with_the_name_is_said(tmp_path: Path, name: str, said: st
     assert said in raised.value.cause
 
 
+@pytest.mark.parametrize(
+    ("name", "next_step"),
+    [("transform_missing:change", "start the worker where it is found"), ("transform_bad:change", "mend it")],
+)
+def test_a_module_that_raises_is_not_looked_for_elsewhere(tmp_path: Path, name: str, next_step: str) -> None:
+    (tmp_path / "transform_bad.py").write_text("import transform_missing\n")
+
+    with pytest.raises(ConfigurationError) as raised:
+        load_function(name, tmp_path)
+
+    assert raised.value.next_step.startswith(next_step)
+
+
 def test_statements_end_with_a_semicolon_at_the_end_of_a_line() -> None:
     text = """
     -- airlines; from a file
