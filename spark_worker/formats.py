@@ -194,7 +194,7 @@ def parsed_schema(schema: str) -> StructType:
     """The columns in a line of DDL; there must be a Spark session, which parses it.
 
     Raises:
-        ConfigurationError: it is none, or takes a name that is not free.
+        ConfigurationError: it is none, takes a name that is not free, or takes one twice.
     """
     try:
         parsed: DataType = StructType.fromDDL(schema)
@@ -206,6 +206,12 @@ def parsed_schema(schema: str) -> StructType:
     assert isinstance(parsed, StructType)
     if taken := [f.name for f in parsed if is_own(f.name)]:
         raise ConfigurationError(f"--schema names {taken[0]}", "names that begin with an underscore are the worker's")
+    names = [f.name.lower() for f in parsed]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigurationError(
+            f"--schema names {twice[0]} twice",
+            "give each column a name of its own; Spark tells no capitals from others",
+        )
     return parsed
 
 

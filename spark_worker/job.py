@@ -112,7 +112,11 @@ class Jobs:
         with reading(self._place.url) as connection:
             ranges = cut(connection, handover.source, self._parts(handover.items))
         if (found := sum(each.items for each in ranges)) != handover.items:
-            raise JournalError(f"{handover.source} has {found} items where {handover.items} were", code=GONE)
+            raise JournalError(
+                f"{handover.source} has {found} items where {handover.items} were",
+                "restore the envelope if it is in the archive; what another worker made is made anew by itself",
+                code=GONE,
+            )
         return ranges
 
     def _items(self, handover: Handover) -> int:

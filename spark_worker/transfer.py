@@ -77,7 +77,7 @@ def batches(segments: Iterable[Items]) -> Iterator[pa.RecordBatch]:
     """Segments as batches of ``_index`` and ``data``; several small ones make one."""
     for gathered in gather(segments):
         indexes = [indexes_of(segment) for segment in gathered]
-        yield pa.RecordBatch.from_arrays([joined(indexes), data_of(gathered)], schema=SCHEMA)
+        yield from sliced(pa.RecordBatch.from_arrays([joined(indexes), data_of(gathered)], schema=SCHEMA))
 
 
 def gather(segments: Iterable[Held]) -> Iterator[list[Held]]:
@@ -93,6 +93,12 @@ def gather(segments: Iterable[Held]) -> Iterator[list[Held]]:
         size += len(segment.data)
     if gathered:
         yield gathered
+
+
+def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in parts: a single segment may hold more items than a batch should."""
+    for start in range(0, batch.num_rows, BATCH_ITEMS):
+        yield batch.slice(start, BATCH_ITEMS)
 
 
 def data_of(segments: Iterable[Segment]) -> pa.Array:

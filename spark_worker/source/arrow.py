@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from spark_worker.transfer import BATCH_ITEMS, consecutive, data_of, gather, joined
+from spark_worker.transfer import consecutive, data_of, gather, joined, sliced
 
 KEPT_COLUMNS = 16
 """So many columns of one value each are kept for the batches that follow."""
@@ -57,9 +57,7 @@ def arrow_batches(segments: Iterable[ReadSegment], schema: pa.Schema) -> Iterato
         ProtocolError: a segment does not hold its items.
     """
     for gathered in gather(segments):
-        batch = _batch(gathered, schema)
-        for start in range(0, batch.num_rows, BATCH_ITEMS):
-            yield batch.slice(start, BATCH_ITEMS)
+        yield from sliced(_batch(gathered, schema))
 
 
 def _batch(segments: Sequence[ReadSegment], schema: pa.Schema) -> pa.RecordBatch:

@@ -445,6 +445,7 @@ def test_what_does_not_fit_is_told_in_every_format(
         ("json", "", "need a schema"),
         ("json", "id INTT", "not a list of columns"),
         ("json", "_index INT", "names _index"),
+        ("json", "id INT, name STRING, ID INT", "names id twice"),
         ("bytes", "id INT", "have no columns"),
     ],
 )

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from spark_worker import transfer
-from spark_worker.source import arrow
 from spark_worker.source.arrow import arrow_batches
 from xbus.broker.journal.bulk_reading import LoggedSegment
 from xbus.errors import ProtocolError
@@ -43,7 +42,6 @@ ROWS = [(1, 0, b"a"), (1, 1, b"bb"), (1, 2, b""), (2, 0, b"c" * 300), (2, 7, b"d
 @pytest.mark.parametrize("most", [1, 2, 3, 10_000])
 def test_each_item_becomes_a_row(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "BATCH_ITEMS", most)
-    monkeypatch.setattr(arrow, "BATCH_ITEMS", most)
     batches = list(arrow_batches(SEGMENTS, SCHEMA))
     assert all(batch.schema.equals(SCHEMA) and 0 < batch.num_rows <= most for batch in batches)
     rows = [row for batch in batches for row in batch.to_pylist()]
