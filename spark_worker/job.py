@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from spark_worker.columns import DATA, INDEX
+from spark_worker.pieces import Limits, check_items
 from spark_worker.pipeline import Pipeline
 from spark_worker.reading import JOURNAL, read_ranges
 from spark_worker.session import is_local, master_of
 from spark_worker.spool import SPOOL, Spool, read_spool
-from spark_worker.transfer import Limits, check_items
 from spark_worker.transforms import Context, References
 from spark_worker.writing import write_parts
 from xbus.broker.journal.bulk_writing import PartSummary, output_hash

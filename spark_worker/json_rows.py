@@ -4,7 +4,6 @@ Arrow's word counts only where it takes all of many items as they are: objects w
 others keep their bytes and are left to Spark, which reads them after all, or tells what is wrong with each.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -12,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 from pyspark.sql.types import (
-    BinaryType,
     BooleanType,
     DataType,
     DoubleType,
@@ -60,17 +58,6 @@ def row_type(schema: StructType) -> StructType:
     """The row of an item as Spark's parser makes it: what was declared, but all may be null, and ``_corrupt``."""
     fields = [StructField(field.name, field.dataType) for field in schema]
     return StructType([*fields, StructField(CORRUPT, StringType())])
-
-
-def columns_with_rows(early: StructType) -> StructType:
-    """The columns of items as they are read: ``_index``, ``data``, and ``_row`` where rows are made of them."""
-    rows = [StructField(ROW, row_type(early))] if early.fields else []
-    return StructType([StructField(INDEX, LongType()), StructField(DATA, BinaryType()), *rows])
-
-
-def parsed_type(text: str) -> StructType:
-    """What ``StructType.json`` wrote."""
-    return StructType.fromJson(json.loads(text))
 
 
 def with_rows(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:

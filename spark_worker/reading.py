@@ -8,11 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_worker.json_rows import columns_with_rows, parsed_type, with_rows
-from spark_worker.transfer import batches
+from spark_worker.items_source import ItemsReader, ItemsSource, columns_of
 from xbus.broker.journal.bulk_reading import open_reader
 from xbus.broker.journal.ranges import SegmentRange
 
@@ -33,7 +32,7 @@ def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange], early
         ``_index``, ``data`` and, where there is ``early``, ``_row``.
     """
     if not ranges:
-        return spark.createDataFrame([], columns_with_rows(early))
+        return spark.createDataFrame([], columns_of(early))
     spark.dataSource.register(JournalItems)
     packed = b64encode(pickle.dumps(ranges)).decode()
     # As it is called url, Spark hides the value, which may hold a password, wherever it shows options.
@@ -47,35 +46,28 @@ class Range(InputPartition):
     value: SegmentRange
 
 
-class JournalItems(DataSource):
+class JournalItems(ItemsSource):
     """Ranges of the journal as rows."""
 
     @classmethod
     def name(cls) -> str:
         return JOURNAL
 
-    def schema(self) -> StructType:
-        return columns_with_rows(self._early)
-
     def reader(self, schema: Any) -> DataSourceReader:
-        return RangeReader(self.options["url"], pickle.loads(b64decode(self.options["ranges"])), self._early)
-
-    @property
-    def _early(self) -> StructType:
-        return parsed_type(self.options["early"])
+        return RangeReader(self.options["url"], pickle.loads(b64decode(self.options["ranges"])), self.early)
 
 
-class RangeReader(DataSourceReader):
+class RangeReader(ItemsReader):
     """Reads a range by a connection of its own."""
 
     def __init__(self, url: str, ranges: list[SegmentRange], early: StructType) -> None:
+        super().__init__(early)
         self._url = url
         self._ranges = ranges
-        self._early = early
 
     def partitions(self) -> list[InputPartition]:
         return [Range(wanted) for wanted in self._ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         with open_reader(self._url) as reader:
-            yield from with_rows(batches(reader.segments(partition.value)), self._early)
+            yield from self.made(reader.segments(partition.value))

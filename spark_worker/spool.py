@@ -10,11 +10,11 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_worker.json_rows import columns_with_rows, parsed_type, with_rows
-from spark_worker.transfer import Piece, batches
+from spark_worker.items_source import ItemsReader, ItemsSource
+from spark_worker.pieces import Piece
 from xbus.errors import Failed
 from xbus.recipient import Batch
 from xbus.rpc.codec import pack_items
@@ -152,33 +152,26 @@ class Part(InputPartition):
     value: Region
 
 
-class SpooledItems(DataSource):
+class SpooledItems(ItemsSource):
     """A spool as rows."""
 
     @classmethod
     def name(cls) -> str:
         return SPOOL
 
-    def schema(self) -> StructType:
-        return columns_with_rows(self._early)
-
     def reader(self, schema: Any) -> DataSourceReader:
         places = [tuple(map(int, place.split(":"))) for place in self.options["places"].split(",")]
         regions = [Region(self.options["file"], start, end) for start, end in places]
-        return RegionReader(regions, self.options["inline"] == "1", self._early)
-
-    @property
-    def _early(self) -> StructType:
-        return parsed_type(self.options["early"])
+        return RegionReader(regions, self.options["inline"] == "1", self.early)
 
 
-class RegionReader(DataSourceReader):
+class RegionReader(ItemsReader):
     """Reads parts of a spool."""
 
     def __init__(self, regions: list[Region], inline: bool, early: StructType) -> None:
+        super().__init__(early)
         self._regions = regions
         self._inline = inline
-        self._early = early
 
     def partitions(self) -> list[InputPartition]:
         if self._inline:
@@ -186,7 +179,7 @@ class RegionReader(DataSourceReader):
         return [Part(each) for each in self._regions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from with_rows(batches(unframed(partition.value.read())), self._early)
+        yield from self.made(unframed(partition.value.read()))
 
 
 def unframed(data: bytes) -> Iterator[Piece]:

@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
 
-from spark_worker.transfer import Limits, pieces
+from spark_worker.pieces import Limits, pieces
 from xbus.broker.journal.bulk_writing import PartSummary, open_part
 
 FORMAT = "xbus_parts"

@@ -141,7 +141,9 @@ async def test_events_with_and_without_replies_in_one_envelope(daemon: Daemon) -
             True,
         ]
         await become(daemon.url, envelope_id, desk_1="done")
-        assert sorted(args[1] for args in desk.got("start_event")) == sorted([first, note, second])
+        # Of an earlier test an envelope whose consumer went before its commit may come, too.
+        started = [args[1] for args in desk.got("start_event") if args[0] == envelope_id]
+        assert sorted(started) == sorted([first, note, second])
         assert desk.verbs(envelope_id).count("end_envelope") == 1
         assert desk.verbs(envelope_id)[-1] == "end_envelope"
 
@@ -296,7 +298,7 @@ async def test_who_was_lost_after_the_reply_gets_all_of_it_after_the_seal(daemon
             assert await emitter.call.end_event(emitter.token, envelope_id, event_id) == answer
             assert await emitter.call.end_envelope(emitter.token, envelope_id) is True
             await become(daemon.url, envelope_id, desk_1="done")
-            assert desk.items() == [b"1"]
+            assert desk.items(envelope_id) == [b"1"]
             assert await emitter.call.end_event(emitter.token, envelope_id, event_id) == answer
 
 
@@ -309,8 +311,8 @@ async def test_a_role_that_is_far_behind_replies_all_the_same(daemon: Daemon) ->
             assert answer == replied(b"now")
             assert await emitter.call.end_envelope(emitter.token, envelope_id) is True
             await desk.wait_for([*waiting, envelope_id])
-            assert sorted(desk.committed) == sorted([*waiting, envelope_id])
-            assert desk.got("stop_envelope") == []
+            assert all(desk.committed.count(each) == 1 for each in (*waiting, envelope_id))
+            assert "stop_envelope" not in [verb for each in (*waiting, envelope_id) for verb in desk.verbs(each)]
 
 
 async def test_a_consumer_does_not_wait_for_ever_for_the_end(sqlite_url: str, start_daemon: StartDaemon) -> None:

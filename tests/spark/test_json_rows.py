@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_worker.formats import make_format
-from spark_worker.json_rows import columns_with_rows, with_rows
+from spark_worker.items_source import columns_of
+from spark_worker.json_rows import with_rows
 from tests.unit.spark_worker.test_json_rows import LEFT
 
 SCHEMA = "id BIGINT NOT NULL, small INT, name STRING, rate DOUBLE, is_paid BOOLEAN"
@@ -29,7 +30,7 @@ def test_both_read_alike(spark: SparkSession) -> None:
     assert len(taken) > 300, "sound ones, and damaged ones that are still JSON"
 
     rows = pa.Table.from_batches(read).combine_chunks()
-    by_arrow = items_format.parse(spark.createDataFrame(rows, columns_with_rows(early)))  # type: ignore[call-overload,unused-ignore]
+    by_arrow = items_format.parse(spark.createDataFrame(rows, columns_of(early)))  # type: ignore[call-overload,unused-ignore]
     by_spark = items_format.parse(spark.createDataFrame(pa.Table.from_batches([_batch(items)])))
 
     assert _values(by_arrow) == _values(by_spark)

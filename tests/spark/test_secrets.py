@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_worker.data_source import XbusDataSource
+from spark_worker.pieces import Limits
 from spark_worker.reading import read_ranges
-from spark_worker.transfer import Limits
 from spark_worker.writing import write_parts
 from xbus.broker.journal.ranges import SegmentRange
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from spark_worker import transfer
+from spark_worker import batches as batching
 from spark_worker.source.arrow import arrow_batches
 from xbus.broker.journal.bulk_reading import LoggedSegment
 from xbus.errors import ProtocolError
@@ -41,7 +41,7 @@ ROWS = [(1, 0, b"a"), (1, 1, b"bb"), (1, 2, b""), (2, 0, b"c" * 300), (2, 7, b"d
 
 @pytest.mark.parametrize("most", [1, 2, 3, 10_000])
 def test_each_item_becomes_a_row(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "BATCH_ITEMS", most)
+    monkeypatch.setattr(batching, "BATCH_ITEMS", most)
     batches = list(arrow_batches(SEGMENTS, SCHEMA))
     assert all(batch.schema.equals(SCHEMA) and 0 < batch.num_rows <= most for batch in batches)
     rows = [row for batch in batches for row in batch.to_pylist()]
@@ -52,7 +52,7 @@ def test_each_item_becomes_a_row(most: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_batches_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "BATCH_BYTES", 10)
+    monkeypatch.setattr(batching, "BATCH_BYTES", 10)
     assert [batch.num_rows for batch in arrow_batches(SEGMENTS, SCHEMA)] == [3, 1, 2]
 
 

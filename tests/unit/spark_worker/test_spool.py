@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_worker.batches import batches
 from spark_worker.spool import Region, Spool, unframed
-from spark_worker.transfer import batches
 from xbus.errors import Failed
 from xbus.recipient import Batch
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from spark_worker import worker as module
+from spark_worker.batches import SCHEMA
 from spark_worker.errors import ClusterUnreachable
 from spark_worker.job import Jobs
 from spark_worker.running import Runner
 from spark_worker.spool import Spool
-from spark_worker.transfer import SCHEMA
 from spark_worker.worker import SparkWorker
 from xbus.errors import Failed
 from xbus.recipient import Batch, Envelope, Event

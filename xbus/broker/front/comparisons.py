@@ -48,10 +48,9 @@ class Comparisons:
         Raises:
             XbusError: what was said of something that went wrong, such as content_differs.
         """
-        for refusal in self._refused.values():
-            raise refusal
-        if self._error is not None:
-            raise self._error
+        error = next(iter(self._refused.values()), self._error)
+        if error is not None:
+            raise error
 
     def _compared(self, number: int, comparing: "asyncio.Future[int]") -> None:
         self.pending.discard(comparing)

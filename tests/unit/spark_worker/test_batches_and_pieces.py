@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_worker import transfer
+from spark_worker import batches as batching
+from spark_worker import pieces as piecing
+from spark_worker.batches import SCHEMA, batches
 from spark_worker.errors import BadOutput
-from spark_worker.transfer import Limits, Piece, batches, pieces
+from spark_worker.pieces import Limits, Piece, pieces
 from xbus.rpc.codec import pack_items, unpack_items
 
 LIMITS = Limits(1024 * 1024, 60)
@@ -17,7 +19,7 @@ LIMITS = Limits(1024 * 1024, 60)
 
 def batch(indexes: list[int | None], datas: list[bytes | None]) -> pa.RecordBatch:
     arrays = [pa.array(indexes, pa.int64()), pa.array(datas, pa.binary())]
-    return pa.RecordBatch.from_arrays(arrays, schema=transfer.SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def indexes_of(piece: Piece) -> list[int]:
@@ -44,7 +46,7 @@ def test_an_item_made_of_several_has_no_index() -> None:
 
 
 def test_batches_end_when_they_are_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "BATCH_ITEMS", 2)
+    monkeypatch.setattr(batching, "BATCH_ITEMS", 2)
     segments = [Piece(1, pack_items([b"x"]), number, None) for number in range(5)]
 
     assert [len(made) for made in batches(segments)] == [2, 2, 1]
@@ -68,7 +70,7 @@ def test_others_are_told_one_by_one(indexes: list[int | None]) -> None:
 
 
 def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "SEGMENT_BYTES", 20)
+    monkeypatch.setattr(piecing, "SEGMENT_BYTES", 20)
 
     made = list(pieces([batch([0, 1, 2, 9], [b"1234567", b"1234567", b"1234567", b"1"])], LIMITS))
 
@@ -84,7 +86,7 @@ def test_what_is_written_is_read_back(rows: list[tuple[int | None, bytes]], step
     made = [rows[start : start + step] for start in range(0, len(rows), step)]
     written = list(pieces([batch([i for i, _ in part], [d for _, d in part]) for part in made], LIMITS))
 
-    read = pa.Table.from_batches(batches(written), schema=transfer.SCHEMA)
+    read = pa.Table.from_batches(batches(written), schema=SCHEMA)
 
     assert list(zip(read["_index"].to_pylist(), read["data"].to_pylist(), strict=True)) == rows
     assert [item for piece in written for item in unpack_items(piece.data, piece.items)] == [d for _, d in rows]
