@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from spark_worker.columns import DATA, INDEX
@@ -75,7 +76,8 @@ class Jobs:
         ranges = self._ranges(handover) if handover.items else []
         context = self._context(handover.envelope_id, handover.event_id, handover.type_name)
         items = read_ranges(self.session, self._place.url, ranges, self._pipeline.items_format.early)
-        limits = Limits(self._place.max_item_bytes, self._items(handover))
+        places = self._places(handover.event_id) if handover.is_output else handover.items
+        limits = Limits(self._place.max_item_bytes, places)
         output = self._pipeline.output(items, context, handover.items, limits.items, JOURNAL)
         parts = write_parts(output.rows, self._place.url, handover.attempt_id, limits, self._place.folder)
         output.check()
@@ -102,9 +104,11 @@ class Jobs:
                 f"the output takes {table.nbytes} bytes, and {MOST_ANSWERED_BYTES} is the most that goes through the "
                 "broker: put the worker at the start of the graph, or lower --min-items"
             )
+        named = pc.max(table.column(INDEX)).as_py()
+        places = spool.end if named is None or named < spool.end else self._places(event_id)
         for batch in table.to_batches():
             if len(batch):
-                check_items(batch.column(DATA), batch.column(INDEX), Limits(self._place.max_item_bytes, spool.end))
+                check_items(batch.column(DATA), batch.column(INDEX), Limits(self._place.max_item_bytes, places))
         return table
 
     def _ranges(self, handover: Handover) -> list[SegmentRange]:
@@ -119,12 +123,10 @@ class Jobs:
             )
         return ranges
 
-    def _items(self, handover: Handover) -> int:
-        """How many items the event has; what another worker made of it bears the places of those."""
-        if not handover.is_output:
-            return handover.items
+    def _places(self, event_id: UUID) -> int:
+        """How many items the event has: any of them may be named, also one that did not come as it was left out."""
         with reading(self._place.url) as connection:
-            return read_items(connection, handover.event_id)
+            return read_items(connection, event_id)
 
     def _parts(self, items: int) -> int:
         return max(PARTS_PER_CORE * self._cores, math.ceil(items / PART_ITEMS))

@@ -489,6 +489,46 @@ def test_a_place_that_the_event_does_not_have_is_refused_both_ways(
         assert "items 0 to 59: keep _index as it came, or set it to null" in error.cause
 
 
+def at_the_last_place(items: DataFrame, context: Context) -> DataFrame:
+    return items.withColumn("_index", sf.lit(59))
+
+
+@pytest.mark.parametrize(("transform", "moved"), [(at_the_last_place, None), (beyond, "_index 10")])
+def test_below_another_worker_the_places_are_those_of_the_event(
+    sqlite_url: str, make_jobs: MakeJobs, tmp_path: Path, transform: Transform, moved: str | None
+) -> None:
+    """The one above leaves the last items out: what is made below may say that it was made of them."""
+    items = [item(number) for number in range(60)]
+    put = put_event(sqlite_url, items)
+    finished(sqlite_url, put, make_jobs(sqlite_url, lambda items, _: items.where("id < 40")).make(handover(put)))
+    with looking(sqlite_url) as connection:
+        connection.execute(sa.update(model.bulk_attempt).values(state="ready"))
+    below = uuid.uuid4()
+    begin_attempt(sqlite_url, put.event_id, below, node="store")
+    given = Handover(put.envelope_id, put.event_id, "flights", below, "store", put.attempt_id, True, 40)
+    jobs = make_jobs(sqlite_url, transform)
+    ordinary = spooled(tmp_path, Batch(items[:40], 0))
+
+    large = outcome(lambda: jobs.make(given).items)
+    small = outcome(lambda: len(jobs.answer(ordinary, put.envelope_id, put.event_id, "flights")))
+
+    for came in (large, small):
+        if moved is None:
+            assert came == 40
+        else:
+            assert isinstance(came, Refusal)
+            assert moved in came.cause
+            assert "items 0 to 59" in came.cause
+
+
+def outcome(work: Callable[[], int]) -> int | XbusError:
+    """How many items were made, or what is told of the failure."""
+    try:
+        return work()
+    except Exception as error:  # whatever Spark raises
+        return of_job(error)
+
+
 def test_a_place_behind_items_that_are_left_out_is_one_of_the_event(
     sqlite_url: str, make_jobs: MakeJobs, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from xbus.broker.back.batch import Batch, check_given
 from xbus.broker.back.failures import LEAVING_CODES, failure_of_call, nonsense, refusal
+from xbus.broker.journal.log import LogEvent
 from xbus.errors import CallError, ProtocolError
 
 
@@ -53,6 +54,14 @@ class Answers:
         if batch.indices is not None:
             last = max((index for indices in batch.indices for index in indices), default=-1)
         self.note_given_up_to(event_id, last)
+
+    def note_all_given(self, event: LogEvent) -> None:
+        """Note that no item comes any more: at the end a worker may name any of the event.
+
+        That is also one which did not reach it, as another worker left it out: what is made of large events as a whole
+        is held to the same.
+        """
+        self.note_given_up_to(event.event_id, event.items - 1)
 
     def note_given_up_to(self, event_id: UUID, last: int) -> None:
         """Note that items up to this index are."""

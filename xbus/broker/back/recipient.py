@@ -163,12 +163,13 @@ class Recipient:
             made += self._answers.singles(event_id, answer)
         return [Batch.of_single(made)] if made else []
 
-    async def end_event(self, envelope_id: UUID, event_id: UUID) -> End:
+    async def end_event(self, envelope_id: UUID, event: LogEvent) -> End:
         """Tell of an event that ends."""
+        self._answers.note_all_given(event)
         verb = "xbus.end_event" if self.abilities.batches else "end_event"
-        call = self._call("end_event", verb, self._timeouts.end_event, envelope_id, str(event_id))
-        parts = await self._answers.parts("end_event", event_id, call)
-        return self._answers.end("end_event", event_id, parts if self.abilities.batches else parts[:1])
+        call = self._call("end_event", verb, self._timeouts.end_event, envelope_id, str(event.event_id))
+        parts = await self._answers.parts("end_event", event.event_id, call)
+        return self._answers.end("end_event", event.event_id, parts if self.abilities.batches else parts[:1])
 
     async def take_event(self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch], *, commit: bool) -> End:
         """Hand a whole small event over in one call.
@@ -177,8 +178,7 @@ class Recipient:
             batches: all its items.
             commit: whether this ends the envelope too; then it is committed when this returns.
         """
-        for batch in batches:
-            self._answers.note_given(event.event_id, batch)
+        self._answers.note_all_given(event)
         self._begin(envelope_id)
         call = self._call(
             "take_event",

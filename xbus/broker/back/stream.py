@@ -100,10 +100,10 @@ class Stage:
         await self._call(None, 0, self.recipient.start_event(*ids, event.type_name))
         async for node, batch in self.inbox:
             await self._call(node, batch.size, self.recipient.send(*ids, batch))
-        await self._call(None, 0, self._end(*ids))
+        await self._call(None, 0, self._end(envelope_id, event))
 
-    async def _end(self, envelope_id: UUID, event_id: UUID) -> Sequence[Batch]:
-        end = await self.recipient.end_event(envelope_id, event_id)
+    async def _end(self, envelope_id: UUID, event: LogEvent) -> Sequence[Batch]:
+        end = await self.recipient.end_event(envelope_id, event)
         self.reply = end.reply
         return end.made
 

@@ -192,6 +192,31 @@ async def test_what_a_worker_keeps_until_the_end_of_the_event() -> None:
     assert cast.script.items("store") == [(list(range(100)), b"total")]
 
 
+@pytest.mark.parametrize("items", [[b"a", b"b", b"drop"], [*LARGE, b"drop"]], ids=["in one call", "in steps"])
+@pytest.mark.parametrize(("beyond", "is_one"), [(0, True), (1, False)])
+async def test_at_the_end_any_item_of_the_event_may_be_named(items: list[bytes], beyond: int, is_one: bool) -> None:
+    """Also one that the worker above left out, so that nothing after it came; but none that the event does not have."""
+    last = len(items) - 1
+    kept = [True, [[0, last, pack_items(items[:last]), None]]]
+    named = [True, None, [[0, 1, pack_items([b"x"]), [[last + beyond]]]]]
+    cast = Cast()
+    recipients = [
+        cast.worker("first", answers={"xbus.take_event": [True, None, kept[1]], "xbus.send_items": kept}),
+        cast.worker(
+            "second", answers={"xbus.take_event": named, "xbus.send_items": [True, []], "xbus.end_event": named}
+        ),
+        cast.consumer("store"),
+    ]
+    event = Event({"first": ["second"], "second": ["store"], "store": []}, [items], *recipients)
+    if is_one:
+        await event.run()
+        assert cast.script.items("store") == [([last], b"x")]
+        return
+    with pytest.raises(RecipientFailed) as caught:
+        await event.run()
+    assert caught.value.code == "nonsense"
+
+
 @pytest.mark.parametrize(
     "answer",
     [
