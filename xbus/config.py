@@ -230,7 +230,8 @@ class Daemon:
 class Config:
     """Everything that can be configured; each field is a section of the file.
 
-    ``notes`` says what the file holds that has no effect, for the log.
+    ``notes`` says what the file holds that has no effect, for the log. ``file`` is the file itself, for programs that
+    this one starts; None where the configuration was made by other means.
     """
 
     database: Database = Database()
@@ -242,6 +243,7 @@ class Config:
     journal: Journal = Journal()
     daemon: Daemon = Daemon()
     notes: tuple[str, ...] = ()
+    file: Path | None = None
 
 
 SECTIONS: dict[str, type] = {f.name: f.type for f in fields(Config) if f.name != "notes" and isinstance(f.type, type)}
@@ -271,7 +273,7 @@ def load(path: Path) -> Config:
     parser = _parse(path)
     sections = {name: _section(path, parser, name, kind) for name, kind in SECTIONS.items()}
     _refuse_unknown(path, "section", parser.sections(), {*SECTIONS, *UNUSED_SECTIONS})
-    config = Config(**sections, notes=_notes(path, parser))
+    config = Config(**sections, notes=_notes(path, parser), file=path.absolute())
     return _rooted(config, path.absolute().parent)
 
 

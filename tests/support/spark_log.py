@@ -2,25 +2,19 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_worker.archive.archiver import Archiver
-from spark_worker.archive.copying import CopyFailed, copy_file
-from spark_worker.archive.run import begun
+from tests.support.archives import archive
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.journal import looking, settle_all
 from xbus import model
-from xbus.broker.journal.archive_plans import FilePlan
-from xbus.broker.journal.archive_segments import FileWritten
 from xbus.broker.journal.journal import Journal
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter, Receipt
-from xbus.ids import Ids
 
 TYPES: dict[str, dict[str, list[str]]] = {"orders": {"store": []}, "notes": {"store": []}}
 
@@ -76,13 +70,7 @@ class SparkLog:
         """Stop the broker, and move the envelopes up to a position into an archive."""
         self.daemon.stop()
         asyncio.run(_settle(self.daemon.url, until))
-        url, clock, ids = self.daemon.url, SystemClock(), Ids()
-
-        def copy(plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
-            return [copy_file(url, plan) for plan in plans]
-
-        with begun(url, clock, ids) as run:
-            report = Archiver(url, str(folder), run, copy, clock, ids).archive(datetime.now(UTC))
+        report = archive(self.daemon.url, folder)
         assert report.envelopes == until
 
     def remove(self, position: int) -> None:

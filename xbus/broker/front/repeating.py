@@ -8,7 +8,7 @@ import xbus.broker.journal.repeats as repeats
 from xbus.broker.front.checks import Checks
 from xbus.broker.front.envelopes import envelope_unknown
 from xbus.broker.front.past import content_differs
-from xbus.broker.journal.archive_reading import read_archived_of
+from xbus.broker.front.restoring import Restoring
 from xbus.broker.journal.catalog import EventType
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.repeats import ParkedRole, Past, Standing
@@ -35,6 +35,7 @@ class Repeating:
         ids: makes the ids of envelopes and events.
         ring: called whenever an envelope has come again.
         catch_up: has the configuration read anew: who has just corrected it wants nothing to go the old way.
+        restoring: puts archived envelopes back.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Repeating:
         ids: Ids,
         ring: Callable[[], None],
         catch_up: Callable[[], Awaitable[None]],
+        restoring: Restoring,
     ) -> None:
         self._journal = journal
         self._checks = checks
@@ -52,6 +54,7 @@ class Repeating:
         self._ids = ids
         self._ring = ring
         self._catch_up = catch_up
+        self._restoring = restoring
 
     async def consumers(self) -> list[StoredIntroduction]:
         """What the consumers that are registered say of themselves.
@@ -64,6 +67,8 @@ class Repeating:
     async def replay(self, emitter_id: int, envelope_id: UUID, new_id: UUID | None = None) -> UUID:
         """Have a received envelope delivered to everybody again, the way that its event types take now.
 
+        An archived one is put back first, which may take its time.
+
         Args:
             new_id: the id that the new envelope is to have. A call that is repeated with it changes nothing.
 
@@ -71,20 +76,22 @@ class Repeating:
             The id of the new envelope.
 
         Raises:
-            Refused: envelope_unknown, envelope_open, envelope_archived, unknown_type, type_not_allowed, reply_wanted;
-                content_differs where there is another envelope of the new id.
+            Refused: envelope_unknown, envelope_open, unknown_type, type_not_allowed, reply_wanted; content_differs
+                where there is another envelope of the new id.
+            Failed: it is archived, and can't be put back now (``envelope_archived``, ``journal_full``).
         """
         if new_id is not None and await self._was_replayed(emitter_id, envelope_id, new_id):
             return new_id
         await self._catch_up()
         past = await self._journal.read(repeats.read_past, envelope_id)
-        if past is None and emitter_id == await self._journal.read(read_archived_of, envelope_id):
-            raise _archived(envelope_id)
         if past is None or past.emitter_id != emitter_id:
             raise envelope_unknown(envelope_id)
         if past.state is not EnvelopeState.RECEIVED:
             raise _not_sealed(past)
-        repeat = self._repeat(past, self._current_types(past), new_id or self._ids.new(), None)
+        types = self._current_types(past)
+        if past.archived:
+            await self._restoring.bring_back(envelope_id)
+        repeat = self._repeat(past, types, new_id or self._ids.new(), None)
         try:
             await self._write(repeat)
         except JournalError:
@@ -196,14 +203,6 @@ class Repeating:
                 "roles": repeat.parked_for,
             },
         )
-
-
-def _archived(envelope_id: UUID) -> Refused:
-    return Refused(
-        f"the items of envelope {envelope_id} are in an archive",
-        f"put it back with xbus restore {envelope_id}, then repeat the call",
-        code="envelope_archived",
-    )
 
 
 def _not_sealed(past: Past) -> Refused:

@@ -91,16 +91,12 @@ def count_archived(connection: sa.Connection, after: int, until: int) -> int:
     return int(connection.execute(wanted).scalar_one())
 
 
-def read_archived_of(connection: sa.Connection, envelope_id: UUID) -> int | None:
-    """The emitter of an envelope whose items are in an archive only; None of any other."""
+def is_archived(connection: sa.Connection, envelope_id: UUID) -> bool:
+    """Whether the items of an envelope are in an archive only."""
     envelope = model.envelope.c
-    wanted = sa.select(envelope.emitter_id).join(
-        model.archived_envelope, model.archived_envelope.c.envelope_id == envelope.id
-    )
-    found: int | None = connection.execute(
-        wanted.where(envelope.id == envelope_id, envelope.pruned_at.is_not(None))
-    ).scalar_one_or_none()
-    return found
+    wanted = sa.select(envelope.id).join(model.archived_envelope, model.archived_envelope.c.envelope_id == envelope.id)
+    found = connection.execute(wanted.where(envelope.id == envelope_id, envelope.pruned_at.is_not(None)))
+    return found.first() is not None
 
 
 def read_whereabouts(connection: sa.Connection, envelope_id: UUID) -> Whereabouts | None:

@@ -36,12 +36,14 @@ class Past:
 
     Args:
         origin_id: the envelope that it repeats itself, if any.
+        archived: whether its items must be put back first, as they are in an archive only.
     """
 
     envelope_id: UUID
     emitter_id: int
     state: EnvelopeState
     origin_id: UUID | None
+    archived: bool
     events: tuple[PastEvent, ...]
 
 
@@ -70,13 +72,20 @@ class Standing:
 
 
 def read_past(connection: sa.Connection, envelope_id: UUID) -> Past | None:
-    """An envelope as it may come again; None where there is none of that id, or its events were removed."""
-    envelope = model.envelope.c
-    wanted = sa.select(envelope.id, envelope.emitter_id, envelope.state, envelope.origin_id)
-    row = connection.execute(wanted.where(envelope.id == envelope_id, envelope.pruned_at.is_(None))).one_or_none()
+    """An envelope as it may come again; None where there is none of that id, or its items were removed for good."""
+    envelope, archived = model.envelope.c, model.archived_envelope.c
+    is_gone = envelope.pruned_at.is_not(None)
+    wanted = (
+        sa.select(envelope.emitter_id, envelope.state, envelope.origin_id, is_gone)
+        .outerjoin(model.archived_envelope, archived.envelope_id == envelope.id)
+        .where(envelope.id == envelope_id, sa.or_(~is_gone, archived.envelope_id.is_not(None)))
+    )
+    row = connection.execute(wanted).one_or_none()
     if row is None:
         return None
-    return Past(row.id, row.emitter_id, EnvelopeState(row.state), row.origin_id, _past_events(connection, envelope_id))
+    emitter_id, state, origin_id, gone = row
+    events = _past_events(connection, envelope_id)
+    return Past(envelope_id, emitter_id, EnvelopeState(state), origin_id, bool(gone), events)
 
 
 def _past_events(connection: sa.Connection, envelope_id: UUID) -> tuple[PastEvent, ...]:

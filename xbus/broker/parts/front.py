@@ -7,6 +7,7 @@ from xbus.broker.front.front import Front
 from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.front.repeating import Repeating
 from xbus.broker.front.replies import Replies
+from xbus.broker.front.restoring import Restoring, restore_command
 from xbus.broker.front.timeouts import OpenTimeouts
 from xbus.broker.front.verbs import FrontVerbs
 from xbus.broker.health_verbs import HealthVerbs
@@ -44,6 +45,7 @@ class FrontPart:
             self._space,
         )
         self._timeouts = OpenTimeouts(shared.journal, self._front, shared.clock, config.open_envelope_timeout)
+        self._restoring = Restoring(shared.journal, self._space, restore_command(shared.config.file))
         repeating = Repeating(
             shared.journal,
             Checks(shared.configuration, limits),
@@ -51,6 +53,7 @@ class FrontPart:
             shared.ids,
             self._bell.ring,
             shared.configuration.refresh,
+            self._restoring,
         )
         self._sessions = sessions(shared, "emitter", config.session_seconds, self._front.has_open_envelope)
         self._server = Server(
@@ -98,6 +101,7 @@ class FrontPart:
         self._stopping = True
         self._server.pause()
         self._replies.give_up()
+        self._restoring.give_up()
         await self._server.drain(seconds)
         await self._sessions.save()
         self._server.close()

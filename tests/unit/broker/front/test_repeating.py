@@ -16,6 +16,8 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.front.checks import Checks, NewEvent
 from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.front.repeating import ATTEMPTS, Repeating
+from xbus.broker.front.restoring import Restoring
+from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.configuration import Bus, EventType, Node, Profile, Service, apply, make_plan, read_stored
 from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
@@ -24,19 +26,26 @@ from xbus.broker.journal.role_progress import count_owed
 from xbus.broker.journal.showing import EnvelopeDetail, show_envelope
 from xbus.broker.journal.writes import Cancel, Delivery, DeliveryMove, Progress, Receipt, Register, Write
 from xbus.broker.sessions import Sessions
-from xbus.errors import JournalError, Refused
+from xbus.errors import Failed, JournalError, Refused
 from xbus.ids import Ids
 from xbus.rpc.codec import pack_items
 from xbus.states import DeliveryState
+from xbus.supervision.health import Health
 
 METADATA = {"name": "store", "version": 1.5}
 FEATURES = {"clearing": [True, "postgresql://here/store"], "immediate_reply": [False, None]}
 
 
 @pytest.fixture
-def repeating(journal: Journal, configuration: Configuration, rings: Rings) -> Repeating:
+def shelf(journal: Journal) -> "Shelf":
+    return Shelf(journal)
+
+
+@pytest.fixture
+def repeating(journal: Journal, configuration: Configuration, rings: Rings, shelf: "Shelf") -> Repeating:
     clock = StandingClock()
-    return Repeating(journal, Checks(configuration, LIMITS), clock, Ids(clock), rings.ring, configuration.refresh)
+    checks = Checks(configuration, LIMITS)
+    return Repeating(journal, checks, clock, Ids(clock), rings.ring, configuration.refresh, shelf)
 
 
 @pytest.fixture
@@ -424,14 +433,77 @@ async def test_who_consumes(old: RepeatVerbs, coded: RepeatBatchVerbs, journal: 
 # -- archives --------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_archived_must_be_put_back_first(repeating: Repeating, bench: Bench) -> None:
-    def archive(connection: sa.Connection) -> None:
-        connection.execute(sa.update(model.envelope).values(pruned_at=NOW))
-        row = {"envelope_id": bench.receipt.envelope_id, "archived_at": NOW}
-        connection.execute(sa.insert(model.archived_envelope), row)
+class Shelf(Restoring):
+    """An archive in memory, of which nothing is lost; ``stuck`` leaves it closed."""
 
-    await bench.journal.run(archive)
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal, Space(journal, 0, Health("front", StandingClock())), ())
+        self.shelved = journal
+        self.asked: list[uuid.UUID] = []
+        self.stuck = False
 
-    assert await code_of(repeating.replay(bench.emitter_id, bench.receipt.envelope_id)) == "envelope_archived"
-    other = bench.scribe.emitter_id("south")
-    assert await code_of(repeating.replay(other, bench.receipt.envelope_id)) == "envelope_unknown"
+    async def put_away(self, envelope_id: uuid.UUID) -> None:
+        def archive(connection: sa.Connection) -> None:
+            connection.execute(
+                sa.update(model.envelope).where(model.envelope.c.id == envelope_id).values(pruned_at=NOW)
+            )
+            row = {"envelope_id": envelope_id, "archived_at": NOW}
+            connection.execute(sa.insert(model.archived_envelope), row)
+
+        await self.shelved.run(archive)
+
+    async def bring_back(self, envelope_id: uuid.UUID) -> None:
+        self.asked.append(envelope_id)
+        if not self.stuck:
+            wanted = sa.update(model.envelope).where(model.envelope.c.id == envelope_id)
+            await self.shelved.run(lambda connection: connection.execute(wanted.values(pruned_at=None)))
+        await super().bring_back(envelope_id)
+
+
+async def test_what_is_archived_is_put_back_and_comes_again(repeating: Repeating, bench: Bench, shelf: Shelf) -> None:
+    await shelf.put_away(bench.receipt.envelope_id)
+
+    again = await repeating.replay(bench.emitter_id, bench.receipt.envelope_id)
+
+    assert [envelope.envelope_id for envelope in await bench.log()] == [bench.receipt.envelope_id, again]
+    assert shelf.asked == [bench.receipt.envelope_id]
+
+
+async def test_what_can_not_be_put_back_does_not_come_again(repeating: Repeating, bench: Bench, shelf: Shelf) -> None:
+    await shelf.put_away(bench.receipt.envelope_id)
+    shelf.stuck = True
+
+    with pytest.raises(Failed) as caught:
+        await repeating.replay(bench.emitter_id, bench.receipt.envelope_id)
+    assert caught.value.code == "envelope_archived"
+
+
+async def test_nothing_is_put_back_for_a_call_that_is_refused(
+    repeating: Repeating, bench: Bench, shelf: Shelf, scribe: Scribe
+) -> None:
+    await shelf.put_away(bench.receipt.envelope_id)
+    assert await code_of(repeating.replay(scribe.emitter_id("south"), bench.receipt.envelope_id)) == "envelope_unknown"
+    profiles = {"all": Profile("all", frozenset({"flights"}))}
+    await bench.change(without(small_bus(), profiles=profiles))
+
+    assert await code_of(repeating.replay(bench.emitter_id, bench.receipt.envelope_id)) == "type_not_allowed"
+    assert shelf.asked == []
+
+
+async def test_a_replay_whose_envelope_is_archived_by_now_is_not_made_again(
+    repeating: Repeating, bench: Bench, shelf: Shelf
+) -> None:
+    new_id = uuid.uuid4()
+    await repeating.replay(bench.emitter_id, bench.receipt.envelope_id, new_id)
+    await shelf.put_away(new_id)
+
+    assert await repeating.replay(bench.emitter_id, bench.receipt.envelope_id, new_id) == new_id
+    assert len(await bench.log()) == 2
+    assert shelf.asked == []
+
+
+async def test_of_what_is_archived_nothing_is_to_retry(repeating: Repeating, bench: Bench, shelf: Shelf) -> None:
+    first, _ = await bench.event_ids()
+    await shelf.put_away(bench.receipt.envelope_id)
+
+    assert await code_of(repeating.retry(bench.emitter_id, first)) == "nothing_to_retry"

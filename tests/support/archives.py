@@ -1,0 +1,24 @@
+"""An archive made in this process, without Spark."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from spark_worker.archive.archiver import Archiver, Report
+from spark_worker.archive.copying import CopyFailed, copy_file
+from spark_worker.archive.run import begun
+from xbus.broker.journal.archive_plans import FilePlan
+from xbus.broker.journal.archive_segments import FileWritten
+from xbus.clock import SystemClock
+from xbus.ids import Ids
+
+
+def archive(url: str, folder: Path) -> Report:
+    """Move the items of all envelopes that are settled now into files."""
+    clock, ids = SystemClock(), Ids()
+
+    def copy(plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
+        return [copy_file(url, plan) for plan in plans]
+
+    with begun(url, clock, ids) as run:
+        return Archiver(url, str(folder), run, copy, clock, ids).archive(datetime.now(UTC))

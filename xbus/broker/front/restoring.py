@@ -1,0 +1,110 @@
+"""Archived envelopes that an emitter asks for are put back by the command for that: the broker knows no Parquet."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from xbus.broker.housekeeping.space import Space
+from xbus.broker.journal.archive_reading import is_archived
+from xbus.broker.journal.journal import Journal
+from xbus.errors import Failed
+
+log = logging.getLogger(__name__)
+
+INTERRUPT_SECONDS = 5.0
+"""How long the command may take to end in order when it is told to, before it is killed; nothing is lost either way."""
+
+
+def restore_command(config_file: Path | None) -> tuple[str, ...]:
+    """What puts an envelope back, its id to be added.
+
+    Args:
+        config_file: the broker's; None where it runs without one, and nothing can be put back.
+    """
+    return () if config_file is None else (sys.executable, "-m", "xbus.admin", "restore", "-c", str(config_file))
+
+
+class Restoring:
+    """Puts archived envelopes back, one at a time, each by a process of its own.
+
+    Args:
+        journal: entered; says what is archived, before and after.
+        space: says whether there is space for more.
+        command: called with the envelope's id; none where nothing can be put back.
+    """
+
+    def __init__(self, journal: Journal, space: Space, command: Sequence[str]) -> None:
+        self._journal = journal
+        self._space = space
+        self._command = command
+        self._one_at_a_time = asyncio.Lock()
+        self._running: asyncio.subprocess.Process | None = None
+        self._given_up = False
+
+    async def bring_back(self, envelope_id: UUID) -> None:
+        """Return when the items of an archived envelope are in the journal, whoever put them there.
+
+        Raises:
+            Failed: they can't be put back now (``envelope_archived``), or there is no space (``journal_full``).
+            JournalUnavailable: the database can't be read now.
+        """
+        async with self._one_at_a_time:
+            if not await self._journal.read(is_archived, envelope_id):
+                return
+            self._space.check_new()
+            if self._command and not self._given_up:
+                await self._restore(envelope_id)
+            if await self._journal.read(is_archived, envelope_id):
+                raise _still_archived(envelope_id)
+
+    def give_up(self) -> None:
+        """Put nothing back any more; what is at work is broken off, and its call answered so."""
+        self._given_up = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._running is not None and self._running.returncode is None:
+            self._running.send_signal(signal.SIGINT)
+
+    async def _restore(self, envelope_id: UUID) -> None:
+        told = {"action": "restore", "envelope_id": envelope_id}
+        log.info("an archived envelope is put back, as it is to come again", extra=told)
+        self._running = await asyncio.create_subprocess_exec(
+            *(*self._command, str(envelope_id)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        if self._given_up:
+            self._interrupt()
+        try:
+            _, complaint = await self._running.communicate()
+        except asyncio.CancelledError:
+            await self._end()
+            raise
+        if self._running.returncode:
+            why = complaint.decode(errors="replace").strip()
+            log.warning("envelope %s can't be put back: %s", *(envelope_id, why), extra=told)
+
+    async def _end(self) -> None:
+        assert self._running is not None
+        self._interrupt()
+        try:
+            async with asyncio.timeout(INTERRUPT_SECONDS):
+                await self._running.wait()
+        except TimeoutError:
+            self._running.kill()
+            await self._running.wait()
+
+
+def _still_archived(envelope_id: UUID) -> Failed:
+    """The answer where the items of an envelope could not be put back: only the log says more, as it names places."""
+    return Failed(
+        f"the items of envelope {envelope_id} are in an archive, and can't be put back now",
+        f"call again later; the broker's log says why, and so does xbus restore {envelope_id}",
+        code="envelope_archived",
+    )
