@@ -79,8 +79,8 @@ def on_spark(session: Any, url: str) -> Copy:
 def restore(config_path: Path | None, envelope_id: UUID) -> None:
     """Put an archived envelope back into the journal, for those who read it there.
 
-    The broker does so by itself when an emitter asks for it to be replayed. It goes again by an xbus archive when it has
-    been back for as long as that asks for.
+    The broker does so by itself when an emitter asks for it to be replayed. It goes again by an xbus archive when it
+    has been back for as long as that asks for.
     """
     url = database_url(config_path)
     clock = SystemClock()
