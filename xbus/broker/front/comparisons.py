@@ -1,62 +1,59 @@
-"""What another session sends again of an open envelope with a key: compared, before the envelope may be sealed."""
+"""What a session sends again of an open envelope with a key: compared, before the envelope may be sealed."""
 
 import asyncio
 from collections.abc import Hashable
 
-from xbus.errors import Refused, XbusError
+from xbus.errors import Refused
 from xbus.rpc.later import Later
 
 
 class Comparisons:
-    """Keeps track of comparisons that go on, and of what went wrong.
+    """Keeps what may be other than what is there: it is being compared, could not be, or was refused.
 
     Who sends ahead has sent the seal before it hears that something was refused: that must not be sealed as if it had
     been sent so.
     """
 
     def __init__(self) -> None:
-        self.pending: set[asyncio.Future[int]] = set()
-        self._error: XbusError | None = None
-        self._round = 0
-        self._refused: dict[Hashable, Refused] = {}
+        self._doubts: dict[Hashable, asyncio.Future[int] | Refused] = {}
 
-    def add(self, comparing: "asyncio.Future[int]") -> None:
-        """Follow one; whoever could not be compared before is compared again by the call that repeats it."""
-        if not isinstance(self._error, Refused):
-            self._error = None
-        number = self._round
-        self.pending.add(comparing)
-        comparing.add_done_callback(lambda done: self._compared(number, done))
+    @property
+    def pending(self) -> "list[asyncio.Future[int]]":
+        """The comparisons that go on."""
+        return [doubt for doubt in self._doubts.values() if isinstance(doubt, asyncio.Future) and not doubt.done()]
+
+    def add(self, what: Hashable, comparing: "asyncio.Future[int]") -> None:
+        """Follow a comparison, in place of an earlier one of the same."""
+        self._doubts[what] = comparing
+        comparing.add_done_callback(lambda _: self._compared(what, comparing))
 
     def begin_anew(self) -> None:
         """Another session sends from the beginning: what an earlier one sent says nothing about it."""
-        self._round += 1
-        self._error = None
-        self._refused.clear()
+        self._doubts.clear()
 
     def refused(self, what: Hashable, refusal: Refused) -> None:
         """Take note that of something this session sent other than what is there."""
-        self._refused[what] = refusal
+        self._doubts[what] = refusal
 
     def agreed(self, what: Hashable) -> None:
         """Take note that it has sent the same now."""
-        self._refused.pop(what, None)
+        self._doubts.pop(what, None)
 
     def check(self) -> None:
-        """Let the seal pass.
+        """Let the seal pass, when nothing is pending.
 
         Raises:
             XbusError: what was said of something that went wrong, such as content_differs.
         """
-        error = next(iter(self._refused.values()), self._error)
-        if error is not None:
-            raise error
+        for doubt in self._doubts.values():
+            error = doubt.exception() if isinstance(doubt, asyncio.Future) else doubt
+            if error is not None:
+                raise error
 
-    def _compared(self, number: int, comparing: "asyncio.Future[int]") -> None:
-        self.pending.discard(comparing)
-        error = None if comparing.cancelled() else comparing.exception()
-        if isinstance(error, XbusError) and number == self._round:
-            self._error = error
+    def _compared(self, what: Hashable, comparing: "asyncio.Future[int]") -> None:
+        in_doubt = not comparing.cancelled() and comparing.exception() is not None
+        if not in_doubt and self._doubts.get(what) is comparing:
+            self.agreed(what)
 
 
 async def both(same: "asyncio.Future[int]", rest: Later[int]) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -170,27 +170,30 @@ class LiveEnvelope:
             lambda _: first_index + items
         )
 
-    def _other_content(self, what: tuple[str, UUID], refusal: Refused) -> None:
+    def _other_content(self, what: Hashable, refusal: Refused) -> None:
         """Under a key not even a seal that was sent ahead may seal what its sender did not send."""
         if self.state.key is not None:
             self._comparisons.refused(what, refusal)
 
     def _repeated_append(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> Later[int]:
+        what = ("batch", event.event_id, first_index, items)
         held = event.items - first_index
         if held >= items:
-            return Later.of(self._compare(event, first_index, items, data))
+            return Later.of(self._compare(what, event, first_index, items, data))
         if self.state.key is None or event.ended or event.asking is not None:
             raise content_differs(f"items from index {first_index} on of event {event.event_id} were sent otherwise")
         # Who goes on with an envelope that somebody else began cuts its batches otherwise.
         sent = unpack_items(data, items)
         rest = self.append(event.event_id, event.items, items - held, pack_items(sent[held:]))
-        same = self._compare(event, first_index, held, pack_items(sent[:held]))
+        same = self._compare(what, event, first_index, held, pack_items(sent[:held]))
         return Later.of(self._answers.later(both(same, rest)))
 
-    def _compare(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> "asyncio.Future[int]":
+    def _compare(
+        self, what: Hashable, event: OpenEvent, first_index: int, items: int, data: bytes
+    ) -> "asyncio.Future[int]":
         comparing = self._answers.later(self._answer_repeat(event, first_index, items, data))
         if self.state.key is not None:
-            self._comparisons.add(comparing)
+            self._comparisons.add(what, comparing)
         return comparing
 
     async def _answer_repeat(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> int:

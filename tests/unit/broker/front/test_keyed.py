@@ -1,5 +1,6 @@
 """Envelopes that their emitter gave a key: sent again by another session, from the middle or after years."""
 
+import asyncio
 import itertools
 import uuid
 from collections.abc import Callable, Sequence
@@ -488,6 +489,54 @@ async def test_what_could_not_be_compared_is_not_sealed_before_it_was(
         await ended
     assert await second.append(0, b"a") == 1
     assert (await second.finish(1))["items"] == 1
+
+
+@pytest.fixture
+async def begun(first: Sender, second: Sender) -> Sender:
+    """The second session, which has begun to send again what the first one left: an event of two items."""
+    await first.start()
+    await first.event()
+    await first.append(0, b"a", b"b")
+    await second.start()
+    await second.event()
+    return second
+
+
+async def test_what_could_not_be_compared_is_not_sealed_because_another_batch_was(
+    begun: Sender, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*args: Any) -> Any:
+        raise JournalUnavailable("the database went away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "read", away)
+        assert await code_of(begun.append_soon(0, b"x")) == "journal_unavailable"
+
+    assert await begun.append(1, b"b") == 2
+    assert await code_of(begun.finish(2)) == "journal_unavailable"
+
+    assert await begun.append(0, b"a") == 1
+    assert (await begun.finish(2))["items"] == 2
+
+
+async def test_a_comparison_that_hangs_counts_no_more_when_the_call_was_made_again(
+    begun: Sender, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = asyncio.Event()
+
+    async def hang(*args: Any) -> Any:
+        await gone.wait()
+        raise JournalUnavailable("the connection was lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "read", hang)
+        hanging = begun.append_soon(0, b"a", b"b")
+        await asyncio.sleep(0)  # its reading begins
+    assert await begun.append(0, b"a", b"b") == 2
+    assert (await begun.finish(2))["items"] == 2
+
+    gone.set()
+    assert await code_of(hanging) == "journal_unavailable"
 
 
 # -- under hostile calls, and what was really removed ------------------------------------------------------------------
