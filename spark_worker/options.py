@@ -1,8 +1,11 @@
 """Options of a Spark reader or writer: texts that the user gave, checked one by one."""
 
+import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from xbus.config import Config, load
 from xbus.errors import ConfigurationError
@@ -11,6 +14,8 @@ CONFIG_VARIABLE = "XBUS_CONFIG"
 
 BAD_OPTION = "bad_option"
 """The code of every option that can't be used."""
+
+Number = TypeVar("Number", int, float)
 
 _SWITCHES = {"true": True, "false": False}
 
@@ -68,16 +73,7 @@ class Options:
         Raises:
             ConfigurationError: it is something else.
         """
-        value = self.text(name)
-        if not value:
-            return default
-        try:
-            number = int(value)
-        except ValueError:
-            raise bad_option(name, value, "is not a whole number") from None
-        if number < 1:
-            raise bad_option(name, value, "is less than 1")
-        return number
+        return self._number(name, default, int, 1, "a whole number")
 
     def seconds(self, name: str, default: float) -> float:
         """A number of seconds of at least 0.
@@ -85,16 +81,17 @@ class Options:
         Raises:
             ConfigurationError: it is something else.
         """
+        return self._number(name, default, float, 0, "a number of seconds")
+
+    def _number(self, name: str, default: Number, read: Callable[[str], Number], least: int, what: str) -> Number:
         value = self.text(name)
         if not value:
             return default
-        try:
-            number = float(value)
-        except ValueError:
-            raise bad_option(name, value, "is not a number of seconds") from None
-        if not 0 <= number < float("inf"):
-            raise bad_option(name, value, "is not a number of seconds from 0 on")
-        return number
+        with suppress(ValueError):
+            number = read(value)
+            if least <= number < math.inf:
+                return number
+        raise bad_option(name, value, f"is not {what} from {least} on")
 
     def configuration(self) -> Config:
         """The configuration of the bus, from option ``config`` or the file that the environment names.

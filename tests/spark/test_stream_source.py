@@ -124,7 +124,7 @@ def test_what_was_removed_before_it_was_read_ends_the_query(log: SparkLog, tmp_p
 
 
 def test_a_wrong_option_ends_the_query(log: SparkLog, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="'0' is less than 1"):
+    with pytest.raises(Exception, match="'0' is not a whole number from 1 on"):
         run_to_the_end(log.read_stream(maxItemsPerTrigger=0), tmp_path / "checkpoint")
 
 

@@ -81,7 +81,7 @@ def test_the_environment_may_name_the_configuration(config: str, monkeypatch: py
     [
         ({"eventType": ""}, "option eventType is missing"),
         ({"maxItemsPerTrigger": "many"}, "is not a whole number"),
-        ({"maxItemsPerTrigger": "0"}, "is less than 1"),
+        ({"maxItemsPerTrigger": "0"}, "is not a whole number from 1 on"),
         ({"failOnDataLoss": "perhaps"}, "is neither true nor false"),
         ({"retrySeconds": "-1"}, "is not a number of seconds"),
         ({"retrySeconds": "nan"}, "is not a number of seconds"),
