@@ -2,52 +2,26 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
 from click.testing import CliRunner
 
 from examples.bulk_totals import Totals
-from tests.acceptance.test_parked import Operator, isolate_bad_items
-from tests.acceptance.test_sdk import Keeps, emit, send_numbers
 from tests.conftest import StartDaemon
-from tests.support.bulk_worker import Halves
+from tests.support.attempts import attempts
+from tests.support.bulk_worker import GRAPH, SOON, Halves, halved
 from tests.support.bus import add_bus
-from tests.support.daemon import Daemon, Options
+from tests.support.daemon import Daemon
+from tests.support.operating import Operator, isolate_bad_items
+from tests.support.sdk import Keeps, emit, send_numbers, send_values
 from tests.support.serving import serving
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
 from xbus import model
 from xbus.admin.cli import main
-from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.connection import writing
 from xbus.emitter import Emitter
-
-GRAPH = {"numbers": {"halves": ["store"], "store": []}}
-
-SOON: Options = {"back": {"first_delay": 0.05, "worker_grace": 0.1}, "supervision": {"heartbeat": 0.1}}
-
-
-def halved(count: int) -> list[tuple[int, Any]]:
-    return [pair for number in range(0, count, 2) for pair in ((number, number), (number, str(number)))]
-
-
-def send_values(values: list[Any]) -> Callable[[Emitter], Any]:
-    def work(emitter: Emitter) -> Any:
-        with emitter.envelope() as envelope, envelope.event("numbers") as event:
-            for value in values:
-                event.send(value)
-        return envelope.receipt
-
-    return work
-
-
-def attempts(url: str) -> list[tuple[str, str | None]]:
-    """State and code of all attempts, the oldest first."""
-    attempt = model.bulk_attempt.c
-    with reading(url) as connection:
-        rows = connection.execute(sa.select(attempt.state, attempt.code).order_by(attempt.started_at))
-        return [(row.state, row.code) for row in rows]
 
 
 async def works_on(daemon: Daemon, role: str) -> list[dict[str, Any]]:

@@ -6,9 +6,8 @@ from typing import Any
 
 from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD, add_bus
-from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker, close, connect
-from tests.support.processes import run, script
+from tests.support.operating import xbus
 from tests.support.waiting import eventually
 
 MORE = """
@@ -45,13 +44,6 @@ event_types = ["test_event", "new_event"]
 login = "emitter_3"
 profile = "everything"
 """
-
-
-async def xbus(daemon: Daemon, *command: str | Path, stdin: str = "") -> str:
-    """Run an administrator's command beside the broker."""
-    result = await asyncio.to_thread(run, script("xbus"), *command, "-c", daemon.config, stdin=stdin)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
 
 
 async def test_who_logs_in_after_a_change_finds_it_in_force(sqlite_url: str, start_daemon: StartDaemon) -> None:

@@ -10,7 +10,7 @@ from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
-from tests.support.processes import run, script
+from tests.support.operating import xbus
 from tests.support.showing import become
 from tests.support.waiting import eventually
 from xbus import model
@@ -29,8 +29,7 @@ def want(url: str, statement: sa.Update) -> None:
 
 
 async def resume(daemon: Daemon, envelope_id: str) -> None:
-    done = await asyncio.to_thread(run, script("xbus"), "parked", "resume", envelope_id, "-c", daemon.config)
-    assert done.returncode == 0, done.stderr
+    await xbus(daemon, "parked", "resume", envelope_id)
 
 
 async def test_a_parked_key_holds_only_itself_and_goes_on_in_order(sqlite_url: str, start_daemon: StartDaemon) -> None:

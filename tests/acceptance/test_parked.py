@@ -1,22 +1,15 @@
 """What a recipient refused is seen, corrected, resumed and dropped by ``xbus parked``, while the broker runs."""
 
-import asyncio
 import json
 from typing import Any
 from uuid import UUID
 
-import sqlalchemy as sa
-from click.testing import CliRunner
-
 from tests.conftest import StartDaemon
 from tests.support.bus import Nodes, add_bus
-from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter
+from tests.support.operating import Operator, isolate_bad_items
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
-from xbus import model
-from xbus.admin.cli import main
-from xbus.broker.journal.connection import writing
 
 REFUSED = "the client has no name"
 
@@ -33,27 +26,6 @@ class Replying(OldConsumer):
 
     def do_end_event(self, envelope_id: str, event_id: str) -> Any:
         return True, "reply"
-
-
-class Operator:
-    """Gives commands of ``xbus parked``, in this process: the pages of the documentation give them in a terminal."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-
-    async def give(self, *arguments: str) -> str:
-        """What a command says that goes well; the test's clients go on meanwhile."""
-        command = ["parked", *arguments, "-c", str(self._daemon.config)]
-        done = await asyncio.to_thread(CliRunner().invoke, main, command)
-        assert done.exit_code == 0, done.output
-        return done.stdout
-
-
-def isolate_bad_items(url: str, type_name: str) -> None:
-    """Have bad items of a type parked alone."""
-    event_type = model.event_type
-    with writing(url) as connection:
-        connection.execute(sa.update(event_type).where(event_type.c.name == type_name).values(bad_items="isolate"))
 
 
 async def test_what_was_refused_is_repaired(sqlite_url: str, start_daemon: StartDaemon) -> None:

@@ -11,39 +11,18 @@ import pytest
 
 from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD, add_bus, add_demo
-from tests.support.daemon import Daemon
 from tests.support.processes import Process, run
+from tests.support.sdk import Keeps, emit, send_numbers
 from tests.support.serving import serving
 from tests.support.waiting import eventually, wait_until
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.errors import CallError, Refused
-from xbus.recipient import Consumer, Envelope, Event, Item, Refusal, Worker
+from xbus.recipient import Event, Item, Refusal, Worker
 from xbus.rpc.client import Client
 from xbus.rpc.codec import pack_items
 from xbus.rpc.context import new_context
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-class Keeps(Consumer):
-    """Keeps what was committed, by envelope; what was not is forgotten."""
-
-    def __init__(self) -> None:
-        self.committed: dict[str, list[tuple[int, Any]]] = {}
-        self.rolled_back: list[str] = []
-
-    def on_event_start(self, event: Event) -> None:
-        event.envelope.state.setdefault("items", [])
-
-    def on_item(self, event: Event, item: Item) -> None:
-        event.envelope.state["items"].append((item.index, item.value))
-
-    def commit(self, envelope: Envelope) -> None:
-        assert envelope.id not in self.committed
-        self.committed[envelope.id] = envelope.state["items"]
-
-    def rollback(self, envelope: Envelope) -> None:
-        self.rolled_back.append(envelope.id)
 
 
 class Halves(Worker):
@@ -53,26 +32,6 @@ class Halves(Worker):
         if item.value % 2 == 0:
             yield item
             yield str(item.value)
-
-
-async def emit(daemon: Daemon, work: Callable[[Emitter], Any], **options: Any) -> Any:
-    """Do ``work`` with a blocking emitter, in a thread."""
-
-    def in_thread() -> Any:
-        with Emitter(daemon.front, "emitter_1", PASSWORD, **options) as emitter:
-            return work(emitter)
-
-    return await asyncio.to_thread(in_thread)
-
-
-def send_numbers(count: int) -> Callable[[Emitter], Any]:
-    def work(emitter: Emitter) -> Any:
-        with emitter.envelope() as envelope, envelope.event("numbers") as event:
-            for number in range(count):
-                event.send(number)
-        return envelope.receipt
-
-    return work
 
 
 async def test_items_go_from_emitter_to_worker_to_consumer(database_url: str, start_daemon: StartDaemon) -> None:

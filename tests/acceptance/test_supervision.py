@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.acceptance.test_sdk import emit, send_numbers
 from tests.conftest import StartDaemon, StartProcess
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.processes import Process, script
+from tests.support.sdk import emit, send_numbers
 from tests.support.serving import serving
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually, wait_until

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.contract.test_repeats import items_of, log, park, states
 from tests.support.journal import NOW, Scribe
+from tests.support.parking import items_of, log, park, states
 from xbus import model
 from xbus.broker.journal.corrections import add_correction, read_corrections
 from xbus.broker.journal.database import is_memory

@@ -7,40 +7,16 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
+from tests.support.parking import items_of, log, park, states
 from xbus import model
 from xbus.broker.journal import repeats
 from xbus.broker.journal.deliveries import read_due_deliveries
 from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import LogEnvelope, read_head, read_log, read_segments
-from xbus.broker.journal.writes import Delivery, DeliveryMove, Progress, Receipt, Repeat
+from xbus.broker.journal.log import read_head
+from xbus.broker.journal.writes import Receipt, Repeat
 from xbus.errors import JournalError
-from xbus.rpc.codec import unpack_items
-from xbus.states import DeliveryState, EnvelopeState
-
-
-async def park(journal: Journal, receipt: Receipt, role_id: int) -> None:
-    retry = Delivery(role_id, receipt.envelope_id, receipt.position, DeliveryState.RETRY, 1, "lost", "it went away")
-    parked = Delivery(role_id, receipt.envelope_id, receipt.position, DeliveryState.PARKED, 1, "refused", "too old")
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, retry)]))
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(DeliveryState.RETRY, parked)]))
-
-
-async def states(journal: Journal) -> list[str]:
-    wanted = sa.select(model.delivery.c.state)
-    return await journal.read(lambda connection: list(connection.execute(wanted).scalars()))
-
-
-async def log(journal: Journal) -> list[LogEnvelope]:
-    return await journal.read(read_log, 0, 100)
-
-
-async def items_of(journal: Journal, envelope: LogEnvelope) -> list[list[bytes]]:
-    found = []
-    for event in envelope.events:
-        segments = await journal.read(read_segments, event.segments_id, 0, 1_000_000)
-        found.append([item for segment in segments for item in unpack_items(segment.data, segment.items)])
-    return found
+from xbus.states import EnvelopeState
 
 
 async def test_what_comes_again_keeps_its_ordering_key(journal: Journal, scribe: Scribe) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_worker.formats import make_format
 from spark_worker.items_source import columns_of
 from spark_worker.json_rows import with_rows
-from tests.unit.spark_worker.test_json_rows import LEFT
+from tests.support.json_items import UNCERTAIN
 
 SCHEMA = "id BIGINT NOT NULL, small INT, name STRING, rate DOUBLE, is_paid BOOLEAN"
 SIGNS = '{}[]":,.-+eE019 \n\ttfnu\\é/'
@@ -20,7 +20,7 @@ NAMES = ("id", "small", "name", "rate", "is_paid", "lines", "deep")
 
 
 def test_both_read_alike(spark: SparkSession) -> None:
-    items = [*map(_sound, range(200)), *_damaged(2_000), *LEFT]
+    items = [*map(_sound, range(200)), *_damaged(2_000), *UNCERTAIN]
     items_format = make_format("json", SCHEMA)
     early = items_format.early
     assert early.fields, "else nothing is compared"

@@ -1,4 +1,4 @@
-"""Attempts of bulk workers for tests: begun, written and ended."""
+"""Attempts of bulk workers for tests: begun, written, ended and looked at."""
 
 import asyncio
 import uuid
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from tests.support.journal import NOW, Scribe
+from tests.support.journal import NOW, Scribe, looking
 from xbus import model
 from xbus.broker.journal.adoption import Adoption
 from xbus.broker.journal.bulk_outputs import Totals, check_output
@@ -92,3 +92,11 @@ async def make_output(
     await adopt(journal, attempt_id)
     assert await end(journal, attempt_id)
     return attempt_id
+
+
+def attempts(url: str) -> list[tuple[str, str | None]]:
+    """State and code of all attempts, the oldest first."""
+    attempt = model.bulk_attempt.c
+    with looking(url) as connection:
+        rows = connection.execute(sa.select(attempt.state, attempt.code).order_by(attempt.started_at))
+        return [(row.state, row.code) for row in rows]

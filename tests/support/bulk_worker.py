@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.support.bus import PASSWORD
+from tests.support.daemon import Options
 from xbus.broker.journal.bulk_reading import BulkSegment, open_reader
 from xbus.broker.journal.bulk_writing import PartSummary, open_part, output_hash
 from xbus.broker.journal.connection import reading
@@ -16,6 +17,11 @@ from xbus.recipient import BulkWorker, Envelope, Event, Handover, Item, Made, Re
 from xbus.rpc.codec import pack_items, unpack, unpack_items
 
 PARTS = 3
+
+GRAPH = {"numbers": {"halves": ["store"], "store": []}}
+
+SOON: Options = {"back": {"first_delay": 0.05, "worker_grace": 0.1}, "supervision": {"heartbeat": 0.1}}
+"""Has the broker notice soon who is there, who went, and what is to be tried again."""
 
 
 class Halves(BulkWorker):
@@ -100,6 +106,11 @@ class Halves(BulkWorker):
         if bad:
             raise Refusal("no number", bad)
         return writer.written
+
+
+def halved(count: int) -> list[tuple[int, Any]]:
+    """What it makes of the numbers from 0 on, each with its index."""
+    return [pair for number in range(0, count, 2) for pair in ((number, number), (number, str(number)))]
 
 
 def _text(value: Any) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.recipient.broker_double import BrokerDouble
 from tests.integration.recipient.conftest import Serve
-from tests.integration.recipient.test_serving import Notes
+from tests.integration.recipient.notes import Notes
 from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError, Failed, Refused
 from xbus.recipient import Event, Item, run, serve

@@ -6,41 +6,17 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from tests.integration.recipient.broker_double import BrokerDouble
 from tests.integration.recipient.conftest import Serve
+from tests.integration.recipient.notes import Notes
 from tests.support.waiting import eventually
 from xbus.errors import Failed, Refused
 from xbus.recipient import Batch, Consumer, Envelope, Event, Item, Recipient, Refusal, Worker
 from xbus.rpc.codec import pack, unpack_items
-
-
-class Notes(Consumer):
-    """Notes what it gets."""
-
-    immediate_reply: ClassVar[tuple[str, ...]] = ("test_event",)
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def on_event_start(self, event: Event) -> None:
-        self.seen.append(("start", event.envelope.id, event.id, event.type_name))
-
-    def on_item(self, event: Event, item: Item) -> None:
-        self.seen.append((item.index, item.data))
-
-    def on_event_end(self, event: Event) -> Any:
-        self.seen.append(("end", event.id))
-        return "a reply"
-
-    def commit(self, envelope: Envelope) -> None:
-        self.seen.append(("commit", envelope.id))
-
-    def rollback(self, envelope: Envelope) -> None:
-        self.seen.append(("rollback", envelope.id))
 
 
 async def test_a_consumer_sees_an_envelope_in_order(broker: BrokerDouble, serve_recipient: Serve) -> None:
