@@ -1,7 +1,7 @@
 """An event loop without sockets or threads, whose time passes only when there is nothing left to do."""
 
 import asyncio
-import heapq
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
@@ -13,6 +13,17 @@ class Stuck(Exception):
     """Everybody waits for somebody else, and no time-out will wake any of them."""
 
 
+class NumberedTask(asyncio.Task[Any]):
+    """A task that sets keep in the same order in each run, and not by where it lies in memory."""
+
+    def __init__(self, number: int, work: Any, **options: Any) -> None:
+        self._number = number
+        super().__init__(work, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs what is ready; when nothing is, it is the time of the next timer at once."""
 
@@ -21,6 +32,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now = 0.0
         self.turns = 0
         self._selector = self
+        numbers = itertools.count()
+        self.set_task_factory(lambda loop, work, **options: NumberedTask(next(numbers), work, loop=loop, **options))
 
     def time(self) -> float:
         return self._now
@@ -34,7 +47,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.turns += 1
         if timeout > 0:
             # To the very moment of the timer: adding up time-outs would drift away from it by rounding.
-            self._now = max(self._now, heapq.nsmallest(1, self._scheduled)[0].when())  # type: ignore[attr-defined]
+            self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
         return []
 
     def _process_events(self, events: list[Any]) -> None:

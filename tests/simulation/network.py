@@ -38,7 +38,7 @@ class Process:
         self.served: Served | None = None
         self.is_stopped = False
         """Whether it does nothing at all, as a process that was sent SIGSTOP."""
-        self.connections: set[Connection] = set()
+        self.connections: list[Connection] = []
 
     def start(self) -> None:
         self.served = self._serve()
@@ -66,14 +66,14 @@ class Connection:
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._caller = b"%d" % next(self._numbers)
-        self._owed: set[asyncio.Future[Any]] = set()
+        self._owed: list[asyncio.Future[Any]] = []
         self._settled = asyncio.Event()
         self._settled.set()
         self._last_arrival = 0.0
         self.is_closed = False
         self.is_lost = False
         self.is_dead = False
-        process.connections.add(self)
+        process.connections.append(self)
 
     def call(self, verb: str, *args: Any, timeout: float | None = None, **_: Any) -> "asyncio.Future[Any]":
         told: asyncio.Future[Any] = self._loop.create_future()
@@ -84,7 +84,7 @@ class Connection:
             told.exception()
             return told
         owed: asyncio.Future[Any] = self._loop.create_future()
-        self._owed.add(owed)
+        self._owed.append(owed)
         self._settled.clear()
         owed.add_done_callback(lambda answer: self._answered(answer, told))
         self._last_arrival = max(self._last_arrival, self._loop.time() + self._choices.choice(WAY_SECONDS))
@@ -121,7 +121,7 @@ class Connection:
             self._loop.call_later(seconds, _give, owed, done.result())
 
     def _answered(self, owed: "asyncio.Future[Any]", told: "asyncio.Future[Any]") -> None:
-        self._owed.discard(owed)
+        self._owed.remove(owed)
         if not self._owed:
             self._settled.set()
         error = owed.exception()
@@ -141,7 +141,7 @@ class Connection:
         """The other side is gone; after a while that is noticed here."""
         if not self.is_lost:
             self.is_lost = True
-            self._process.connections.discard(self)
+            self._leave()
             self._loop.call_later(self._choices.choice(NOTICE_SECONDS), self._notice)
 
     def _notice(self) -> None:
@@ -153,14 +153,18 @@ class Connection:
 
     def close(self) -> None:
         self.is_closed = True
-        self._process.connections.discard(self)
+        self._leave()
         if not self.is_dead:
             self._fail_all()
 
     def kill(self) -> None:
         """This side went down: nothing more is sent, and nobody waits for an answer."""
         self.is_dead = True
-        self._process.connections.discard(self)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self in self._process.connections:
+            self._process.connections.remove(self)
 
     def _fail_all(self) -> None:
         for owed in list(self._owed):

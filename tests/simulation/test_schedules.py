@@ -14,5 +14,6 @@ def test_the_promises_hold_in_every_schedule(part: int) -> None:
         run_schedule(seed)
 
 
-def test_the_same_seed_gives_the_same_run() -> None:
-    assert run_schedule(7) == run_schedule(7)
+@pytest.mark.parametrize("seed", [2, 7, 11, 22])
+def test_the_same_seed_gives_the_same_run(seed: int) -> None:
+    assert run_schedule(seed) == run_schedule(seed)

@@ -6,7 +6,7 @@ starts in the past, has a lane of its own until it has caught up.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from xbus.broker.back.ledger import Ledger
@@ -31,7 +31,8 @@ class Deliverer(Protocol):
 class _Lane:
     position: int
     """All envelopes up to here were dealt with."""
-    recipients: set[Recipient] = field(default_factory=set)
+    recipients: list[Recipient]
+    """In the order in which they came."""
     joinable: bool = True
     """Whether it stands still between two envelopes, so that others at the same place may join."""
     task: "asyncio.Task[None] | None" = None
@@ -52,7 +53,7 @@ class Lanes:
         self._ledger = ledger
         self._deliverer = deliverer
         self._tasks = tasks
-        self._lanes: set[_Lane] = set()
+        self._lanes: list[_Lane] = []
         self.on_caught_up: Callable[[Recipient], None] = lambda recipient: None
         """Told of each recipient that goes on together with others again."""
         self.is_paused: Callable[[int], bool] = lambda role_id: False
@@ -61,31 +62,31 @@ class Lanes:
     def arrived(self, recipient: Recipient) -> None:
         """Read on for a consumer from where its role stands."""
         cursor = self._ledger.cursor(recipient.role.id)
-        if recipient.role.worker or cursor is None or self.is_paused(recipient.role.id):
+        if recipient.role.worker or cursor is None or self.is_paused(recipient.role.id) or self._lanes_of(recipient):
             return
         lane = self._joinable_at(cursor.position)
         if lane is None:
             self._begin(cursor.position, recipient, joinable=True)
         else:
-            lane.recipients.add(recipient)
+            lane.recipients.append(recipient)
 
     def _begin(self, position: int, recipient: Recipient, *, joinable: bool) -> None:
-        lane = _Lane(position, {recipient}, joinable)
-        self._lanes.add(lane)
+        lane = _Lane(position, [recipient], joinable)
+        self._lanes.append(lane)
         lane.task = self._tasks.create_task(self._read(lane, GATHER_SECONDS), name=f"lane from {position}")
 
     def left(self, recipient: Recipient) -> None:
         """Read no longer for a recipient."""
-        for lane in list(self._lanes):
-            lane.recipients.discard(recipient)
+        for lane in self._lanes_of(recipient):
+            lane.recipients.remove(recipient)
             if not lane.recipients:
                 self._end(lane)
 
     def split(self, recipient: Recipient) -> None:
         """Let a recipient that holds others up go on at its own pace; at the end of the log it joins them again."""
-        for lane in list(self._lanes):
-            if recipient in lane.recipients and len(lane.recipients) > 1:
-                lane.recipients.discard(recipient)
+        for lane in self._lanes_of(recipient):
+            if len(lane.recipients) > 1:
+                lane.recipients.remove(recipient)
                 self._begin(lane.position, recipient, joinable=False)
 
     def stop(self) -> None:
@@ -94,9 +95,12 @@ class Lanes:
             self._end(lane)
 
     def _end(self, lane: _Lane) -> None:
-        self._lanes.discard(lane)
+        self._lanes.remove(lane)
         if lane.task is not None:
             lane.task.cancel()
+
+    def _lanes_of(self, recipient: Recipient) -> list[_Lane]:
+        return [lane for lane in self._lanes if recipient in lane.recipients]
 
     def _joinable_at(self, position: int) -> _Lane | None:
         return next((lane for lane in self._lanes if lane.joinable and lane.position == position), None)
@@ -116,10 +120,10 @@ class Lanes:
                 continue
             ahead = self._joinable_at(lane.position)
             if ahead is not None:
-                ahead.recipients |= lane.recipients
+                ahead.recipients += lane.recipients
                 for recipient in lane.recipients:
                     self.on_caught_up(recipient)
-                self._lanes.discard(lane)
+                self._lanes.remove(lane)
                 return
             lane.joinable = True
             await self._log.beyond(lane.position)
