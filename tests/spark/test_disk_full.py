@@ -1,7 +1,8 @@
 """A disk gets full while the Spark worker makes an output: nothing of it counts, operators see what is full and where,
 and as soon as there is room the output is made and delivered once."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,9 @@ from tests.support.bus import add_bus
 from tests.support.daemon import Daemon
 from tests.support.disks import MEBIBYTE, SmallDisk, on_small_disk, small_disk
 from tests.support.journal import looking
+from tests.support.processes import Process
 from tests.support.serving import serving
-from tests.support.spark_worker import (
-    GRAPH,
-    SECONDS,
-    Keeps,
-    StartWorker,
-    emit,
-    grown,
-    order,
-    registered,
-    told,
-    xbus,
-)
+from tests.support.spark_worker import GRAPH, SECONDS, Keeps, StartWorker, emit, grown, order, registered, told
 from tests.support.waiting import eventually
 from xbus import model
 from xbus.broker.journal.side_files import folder_of
@@ -54,26 +45,9 @@ async def test_where_outputs_are_written(
 ) -> None:
     add_bus(database_url, GRAPH)
     daemon = start_daemon(database_url, AGAIN_SOON)
-    worker = start_worker(daemon, "rules:grown")
-    store = Keeps()
-    async with serving(daemon, "store_1", store):
-        await registered(worker)
-        envelope_id = await emit(daemon, ITEMS)
-        await eventually(lambda: len(failed(daemon)) >= 2, "two attempts have failed", SECONDS)
-
-        for code, cause in failed(daemon):
-            assert code == "journal_unavailable"
-            assert "No space left on device" in cause, "what is wrong"
-            assert str(disk.folder) in cause or "pg_tblspc/" in cause, "where"
-            assert "has room" in cause, "the next step"
-        assert "No space left on device" in xbus(daemon, "envelope", "show", envelope_id)
-        assert store.committed == {}
-
-        disk.resize(LARGE)
-        await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
-
-    assert store.committed == {envelope_id: MADE}
-    await eventually(lambda: left_over(daemon) == 0, "nothing is left of what failed", SECONDS)
+    async with delivered_when_larger(disk, daemon, start_worker(daemon, "rules:grown")) as envelope_id:
+        await failed_twice(daemon, "journal_unavailable", "has room", str(disk.folder), "pg_tblspc/")
+        await told(daemon, "No space left on device", "envelope", "show", envelope_id)
     if "sqlite" in database_url:
         await eventually(lambda: disk.used == 0, "all files are gone", SECONDS)
 
@@ -84,19 +58,9 @@ async def test_all_of_the_database(postgres_url: str, start_daemon: StartDaemon,
     with on_small_disk(postgres_url, SMALL) as disk:
         daemon = start_daemon(postgres_url, AGAIN_SOON)
         worker = start_worker(daemon, "rules:grown")
-        store = Keeps()
-        async with serving(daemon, "store_1", store):
-            await registered(worker)
-            envelope_id = await emit(daemon, ITEMS)
+        async with delivered_when_larger(disk, daemon, worker):
             await eventually(lambda: "output_failed" in worker.text, "an attempt has failed", SECONDS)
-            assert store.committed == {}
-
-            disk.resize(LARGE)
-            await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
-
-        assert store.committed == {envelope_id: MADE}
         assert "No space left on device" in failed(daemon)[0][1]
-        await eventually(lambda: left_over(daemon) == 0, "nothing is left of what failed", SECONDS)
         daemon.stop()
 
 
@@ -107,26 +71,36 @@ async def test_where_spark_keeps_what_it_moves(
     daemon = start_daemon(sqlite_url, AGAIN_SOON)
     with small_disk(tmp_path / "scratch", SMALL) as disk:
         worker = start_worker(daemon, "rules:moved", "--conf", f"spark.local.dir={disk.folder}")
-        store = Keeps()
-        async with serving(daemon, "store_1", store):
-            await registered(worker)
-            envelope_id = await emit(daemon, ITEMS)
-            await eventually(lambda: len(failed(daemon)) >= 2, "two attempts have failed", SECONDS)
-
-            for code, cause in failed(daemon):
-                assert code == "disk_full"
-                assert "No space left on device" in cause, "what is wrong"
-                assert str(disk.folder) in cause, "where"
-                assert "make room" in cause, "the next step"
+        async with delivered_when_larger(disk, daemon, worker) as envelope_id:
+            await failed_twice(daemon, "disk_full", "make room", str(disk.folder))
             await told(daemon, str(disk.folder), "envelope", "show", envelope_id)
-            assert store.committed == {}
-
-            disk.resize(LARGE)
-            await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
-
-        assert store.committed == {envelope_id: MADE}
         await eventually(lambda: disk.used == 0, "nothing is kept of a job that is over", SECONDS)
         assert worker.stop(SECONDS) == 0
+
+
+@asynccontextmanager
+async def delivered_when_larger(disk: SmallDisk, daemon: Daemon, worker: Process) -> AsyncIterator[str]:
+    """Emit what makes the disk full, which counts for nothing within the block; then there is room."""
+    store = Keeps()
+    async with serving(daemon, "store_1", store):
+        await registered(worker)
+        envelope_id = await emit(daemon, ITEMS)
+        yield envelope_id
+        assert store.committed == {}
+        disk.resize(LARGE)
+        await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
+        await eventually(lambda: left_over(daemon) == 0, "nothing is left of what failed", SECONDS)
+    assert store.committed == {envelope_id: MADE}
+
+
+async def failed_twice(daemon: Daemon, code: str, next_step: str, *places: str) -> None:
+    """Wait until attempts failed, each for what is told with what is wrong, in which of these places, and what to do."""
+    await eventually(lambda: len(failed(daemon)) >= 2, "two attempts have failed", SECONDS)
+    for told_code, cause in failed(daemon):
+        assert told_code == code
+        assert "No space left on device" in cause
+        assert any(place in cause for place in places), cause
+        assert next_step in cause
 
 
 def failed(daemon: Daemon) -> list[tuple[str, str]]:
