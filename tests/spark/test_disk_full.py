@@ -94,7 +94,7 @@ async def delivered_when_larger(disk: SmallDisk, daemon: Daemon, worker: Process
 
 
 async def failed_twice(daemon: Daemon, code: str, next_step: str, *places: str) -> None:
-    """Wait until attempts failed, each for what is told with what is wrong, in which of these places, and what to do."""
+    """Wait until attempts failed; each tells what is wrong, in which of these places, and what to do about it."""
     await eventually(lambda: len(failed(daemon)) >= 2, "two attempts have failed", SECONDS)
     for told_code, cause in failed(daemon):
         assert told_code == code

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
+from tests.support.operating import xbus
 from tests.support.serving import serving
 from tests.support.spark import Cluster
 from tests.support.spark_worker import (
@@ -24,7 +25,6 @@ from tests.support.spark_worker import (
     order,
     registered,
     told,
-    xbus,
 )
 from tests.support.waiting import eventually
 
@@ -108,10 +108,10 @@ async def test_the_job_of_an_envelope_that_is_dropped_is_ended(
         await eventually(lambda: at_work(gate), "items are worked on", SECONDS)
         await told(daemon, "%", "recipient", "list")
     # Only a role that nobody serves can be detached.
-    xbus(daemon, "recipient", "detach", "store_1", "--yes", "--reason", "a test")
+    await xbus(daemon, "recipient", "detach", "store_1", "--yes", "--reason", "a test")
     await eventually(lambda: "output_cancelled" in worker.text, "the worker gives it up", SECONDS)
     await eventually(lambda: not any(map(psutil.pid_exists, at_work(gate))), "the job was ended", SECONDS)
-    xbus(daemon, "recipient", "attach", "store_1")
+    await xbus(daemon, "recipient", "attach", "store_1")
     async with serving(daemon, "store_1", store):
         after = await emit(daemon, [order(number) for number in range(60)])
         await eventually(lambda: after in store.committed, "the next one was delivered", SECONDS)

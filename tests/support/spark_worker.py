@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
-from tests.support.processes import Process, run, script
+from tests.support.operating import run_xbus
+from tests.support.processes import Process
 from tests.support.waiting import eventually
 from xbus.emitter import Emitter
 from xbus.recipient import Consumer, Envelope, Event, Item
@@ -108,16 +109,8 @@ async def emit(daemon: Daemon, items: list[bytes]) -> str:
     return await asyncio.to_thread(in_thread)
 
 
-def xbus(daemon: Daemon, *arguments: str) -> str:
-    """What a command of ``xbus`` prints."""
-    ran = run(script("xbus"), *arguments, "-c", daemon.config)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
-
-
 async def told(daemon: Daemon, text: str, *arguments: str) -> None:
     """Wait until a command of ``xbus`` prints a text; before that it may find nothing to print."""
-    command: list[str | Path] = [script("xbus"), *arguments, "-c", daemon.config]
     async with asyncio.timeout(SECONDS):
-        while text not in (await asyncio.to_thread(run, *command)).stdout:
+        while text not in (await run_xbus(daemon, *arguments)).stdout:
             await asyncio.sleep(0.2)  # a turn between two looks; the time-out above is what fails
