@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from xbus.broker.back import fate
-from xbus.broker.back.attempts import Attempts, Output
+from xbus.broker.back.attempt import Output
+from xbus.broker.back.attempts import Attempts
 from xbus.broker.back.failures import RecipientFailed
 from xbus.broker.back.isolating import Isolating
 from xbus.broker.back.ledger import Ledger

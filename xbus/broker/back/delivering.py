@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from xbus.broker.back.attempts import Attempt, Attempts
+from xbus.broker.back.attempt import Attempt
+from xbus.broker.back.attempts import Attempts
 from xbus.broker.back.awaiting import Awaiting
 from xbus.broker.back.decisions import Decisions
 from xbus.broker.back.delivery import Deliveries

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from xbus.broker.back import fate
-from xbus.broker.back.attempts import Output
+from xbus.broker.back.attempt import Output
 from xbus.broker.back.awaiting import Awaiting
 from xbus.broker.back.holds import Holds
 from xbus.broker.back.ledger import Ledger

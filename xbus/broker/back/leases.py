@@ -2,7 +2,8 @@
 
 import asyncio
 
-from xbus.broker.back.attempts import Attempts, Output
+from xbus.broker.back.attempt import Output
+from xbus.broker.back.attempts import Attempts
 from xbus.broker.back.awaiting import Awaiting
 from xbus.broker.back.failures import no_output
 from xbus.broker.back.outputs import Outputs

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from xbus.broker.back.attempts import Attempt
+from xbus.broker.back.attempt import Attempt
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.slots import Absent, AnyOf, Slots, This
 from xbus.broker.journal.log import LogEvent

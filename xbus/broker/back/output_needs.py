@@ -3,7 +3,8 @@
 from collections.abc import Callable, Collection
 from uuid import UUID
 
-from xbus.broker.back.attempts import Attempts, Output
+from xbus.broker.back.attempt import Output
+from xbus.broker.back.attempts import Attempts
 from xbus.broker.back.course import Course, bulk_nodes
 from xbus.broker.back.log import Log
 from xbus.broker.back.recipient import Recipient

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.attempts import Attempt, Attempts
+from xbus.broker.back.attempt import Attempt
+from xbus.broker.back.attempts import Attempts
 from xbus.broker.back.failures import RecipientFailed, failure_of_report, no_output
 from xbus.broker.back.outputs import Outputs
 from xbus.broker.journal.adoption import Adoption

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.attempts import Attempt, Attempts, Output
+from xbus.broker.back.attempt import Attempt, Output
+from xbus.broker.back.attempts import Attempts
 from xbus.broker.back.awaiting import Awaiting
 from xbus.broker.back.failures import FailureClass, RecipientFailed, no_output, own_fault
 from xbus.broker.back.log import Log

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from xbus.broker.back.attempts import Attempt
+from xbus.broker.back.attempt import Attempt
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.configuration import Configuration

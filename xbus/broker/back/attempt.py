@@ -1,0 +1,60 @@
+"""An attempt of a bulk worker at an output, as the broker knows it."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from xbus.states import AttemptState
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a bulk worker is asked to make: the output of a node of a graph for an event."""
+
+    event_id: UUID
+    graph_id: int
+    node: str
+
+
+@dataclass(eq=False, slots=True)
+class Attempt:
+    """An attempt to make an output.
+
+    Args:
+        envelope_id: the envelope of its event.
+        role_id: the worker role that it was handed over to.
+        started_at: when it began.
+        deadline: by when its worker must have given a sign of life, in monotonic seconds.
+        began: when it began, in monotonic seconds; None where that was in an earlier run of the broker.
+        items: how many items it made; None unless it is ready.
+        is_ending: whether it is being written down that it is over.
+        report: what is found out just now about its worker's word that it is ready.
+        over: set when it is not building any more.
+    """
+
+    id: UUID
+    output: Output
+    envelope_id: UUID
+    role_id: int
+    state: AttemptState
+    started_at: datetime
+    deadline: float
+    event_items: int
+    began: float | None = None
+    progress: float = 0.0
+    items: int | None = None
+    is_ending: bool = False
+    report: "asyncio.Task[Any] | None" = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_building(self) -> bool:
+        """Whether its worker still has something to say."""
+        return self.state is AttemptState.BUILDING and not self.is_ending
+
+    @property
+    def is_in_hand(self) -> bool:
+        """Whether its worker is at it: once that has said that it is ready, only what is found there counts."""
+        return self.is_building and self.report is None
