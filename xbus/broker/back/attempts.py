@@ -10,8 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.attempt import Attempt, Output
+from xbus.broker.back.failures import RecipientFailed, no_output
 from xbus.broker.back.log import RETRY_SECONDS, Log
-from xbus.broker.journal import bulk_cleaning
+from xbus.broker.journal.bulk_cleaning import LOST, give_up_lost
 from xbus.broker.journal.bulk_standing import LiveAttempt, read_live_attempts, read_node_id
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import LogEvent
@@ -60,14 +61,21 @@ class Attempts:
             if attempt.id not in live:
                 self._drop(attempt)
 
-    async def give_up_lost(self, attempt_id: UUID, cause: str) -> None:
-        """Have it durable that an attempt that is ready lacks items, as soon as the database can be written."""
+    async def lost(self, attempt_id: UUID, cause: str) -> RecipientFailed:
+        """Give up what was ready and lacks items, so that it is made anew, as soon as the database can be written.
+
+        Returns:
+            The failure of those who wanted it. It is nobody's fault who could be told so.
+        """
         journal, now = self._journal, self._clock.now()
-        await _insist(lambda: journal.run(bulk_cleaning.give_up_lost, journal.name, attempt_id, cause, now))
         attempt = self._by_id.get(attempt_id)
+        await _insist(lambda: journal.run(give_up_lost, journal.name, attempt_id, cause, now))
+        attempt = self._by_id.get(attempt_id, attempt)
+        log.error("output lost: %s", cause, extra={"action": LOST, "attempt_id": attempt_id})
         if attempt is not None and attempt.state is AttemptState.READY:
             attempt.state = AttemptState.ABANDONED
             self._drop(attempt)
+        return no_output(None, None if attempt is None else attempt.output.event_id, LOST, cause)
 
     def __contains__(self, event_id: object) -> bool:
         """Whether there is any for an event."""

@@ -11,6 +11,7 @@ from xbus.broker.back.attempts import Attempts
 from xbus.broker.back.awaiting import Awaiting
 from xbus.broker.back.decisions import Decisions
 from xbus.broker.back.delivery import Deliveries
+from xbus.broker.back.handing_over import HandingOver
 from xbus.broker.back.holds import Holds
 from xbus.broker.back.in_order import InOrder
 from xbus.broker.back.isolating import Isolating
@@ -133,7 +134,8 @@ class Delivering:
         self._awaiting = Awaiting(ledger, registry, outcomes, order, isolating, catalog)
         self._attempts = Attempts(journal, self._log, clock, random, settings.bulk_lease)
         makers = Makers(slots, clock, settings.register_timeout)
-        self.outputs = Outputs(self._attempts, self._awaiting, makers, self._log, registry, tasks)
+        handing_over = HandingOver(self._attempts, self._log)
+        self.outputs = Outputs(self._attempts, self._awaiting, makers, handing_over, self._log, registry, tasks)
         self._leases = Leases(self._attempts, self._awaiting, self.outputs, clock)
         self.reports = OutputReports(journal, self._attempts, self.outputs, self._output_ready)
         needs = OutputNeeds(self._attempts, self._log, slots, catalog)
@@ -179,7 +181,7 @@ class Delivering:
         self._log.on_look = self._replies.wake
         ledger.on_move = self._moved
         supplies.course_of = needs.course
-        supplies.on_output_lost = self.outputs.lost
+        supplies.on_output_lost = self._attempts.lost
         self.lanes.is_paused = probing.is_troubled
         probing.on_trouble = self.lanes.left
         probing.on_over = self._trouble_over

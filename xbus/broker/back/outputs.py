@@ -5,21 +5,19 @@ import logging
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 from xbus.broker.back.attempt import Attempt, Output
 from xbus.broker.back.attempts import Attempts
 from xbus.broker.back.awaiting import Awaiting
 from xbus.broker.back.failures import FailureClass, RecipientFailed, no_output, own_fault
+from xbus.broker.back.handing_over import HandingOver
 from xbus.broker.back.log import Log
 from xbus.broker.back.makers import Makers
 from xbus.broker.back.recipient import Recipient
 from xbus.broker.back.registry import Registry
 from xbus.broker.back.slots import Absent
 from xbus.broker.journal.bulk_cleaning import LOST
-from xbus.broker.journal.bulk_outputs import check_output
 from xbus.broker.journal.log import LogEnvelope, LogEvent
-from xbus.graph import Graph
 from xbus.states import AttemptState
 
 log = logging.getLogger(__name__)
@@ -32,6 +30,7 @@ class Outputs:
         attempts: those that count.
         awaiting: the deliveries that wait for them.
         makers: who makes them.
+        handing_over: asks them.
         log: where graphs are read.
         registry: who is there.
         tasks: where it is waited for workers.
@@ -42,6 +41,7 @@ class Outputs:
         attempts: Attempts,
         awaiting: Awaiting,
         makers: Makers,
+        handing_over: HandingOver,
         log: Log,
         registry: Registry,
         tasks: asyncio.TaskGroup,
@@ -49,6 +49,7 @@ class Outputs:
         self._attempts = attempts
         self._awaiting = awaiting
         self._makers = makers
+        self._handing_over = handing_over
         self._log = log
         self._registry = registry
         self._tasks = tasks
@@ -105,7 +106,10 @@ class Outputs:
             if attempt is None:
                 self._awaiting.wake(output)
                 return
-            await self._hand_over(worker, envelope, event, attempt, graph)
+            try:
+                await self._handing_over.hand_over(worker, envelope, event, attempt, graph)
+            except RecipientFailed as failure:
+                await self.fail(attempt, failure)
             await attempt.over.wait()
         except Exception as error:
             # A fault of ours with this envelope: it is parked, and all others go on.
@@ -113,39 +117,6 @@ class Outputs:
             await self._awaiting.failed(output, own_fault(error))
         finally:
             self._makers.free(worker)
-
-    async def _hand_over(
-        self, worker: Recipient, envelope: LogEnvelope, event: LogEvent, attempt: Attempt, graph: Graph
-    ) -> None:
-        made = self._input(attempt.output, graph)
-        if made is not None and not await self._is_whole(made):
-            await self.fail(attempt, await self.lost(made.id, f"the output of attempt {made.id} misses items"))
-            return
-        handover = {
-            "attempt_id": str(attempt.id),
-            "node": attempt.output.node,
-            "event_id": str(event.segments_id),
-            "input": None if made is None else str(made.id),
-            "items": event.items if made is None else made.items,
-            "lease": self._attempts.lease,
-        }
-        extra = {"action": "output_begun", "envelope_id": envelope.envelope_id, "attempt_id": attempt.id}
-        log.info("output asked for", extra={**extra, "role": worker.role.login, "node": attempt.output.node})
-        try:
-            await worker.take_output(envelope.envelope_id, event, handover)
-        except RecipientFailed as failure:
-            await self.fail(attempt, failure)
-
-    def _input(self, output: Output, graph: Graph) -> Attempt | None:
-        """The attempt whose output comes in; None where the event's items do."""
-        made = [
-            self._attempts.get(Output(output.event_id, output.graph_id, name)) for name in graph.parents(output.node)
-        ]
-        return made[0] if made else None
-
-    async def _is_whole(self, made: Attempt) -> bool:
-        """Whether all of an output that is ready is still there: what is left must not pass for the whole."""
-        return (await self._log.read(check_output, made.id)).items == made.items
 
     def _made(self, output: Output, task: "asyncio.Task[None]") -> None:
         """Nobody sees to an output any more; who has come to wait for it meanwhile is looked at anew."""
@@ -188,16 +159,6 @@ class Outputs:
             self._stop_worker(attempt)
         await self._awaiting.failed(attempt.output, failure)
         return True
-
-    async def lost(self, attempt_id: UUID, cause: str) -> RecipientFailed:
-        """Give up what was ready and lacks items, so that it is made anew; the failure of those who wanted it.
-
-        It is nobody's fault who could be told so.
-        """
-        attempt = self._attempts.by_id(attempt_id)
-        await self._attempts.give_up_lost(attempt_id, cause)
-        log.error("output lost: %s", cause, extra={"action": LOST, "attempt_id": attempt_id})
-        return no_output(None, None if attempt is None else attempt.output.event_id, LOST, cause)
 
     def unfinished(self) -> set[Output]:
         """The outputs that workers are asked for, or are to be."""
