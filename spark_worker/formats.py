@@ -1,7 +1,8 @@
 """Items and columns: how the bytes of an item become the columns of a row, and a row the bytes of an item.
 
 JSON of plain types is read by Arrow, in the process that reads the items; the rest of it, and CSV, by the Java side of
-Spark, which writes both. msgpack is read and written by Python, in Arrow batches.
+Spark, which writes both. msgpack is read and written by Python, in Arrow batches; what has plain types is read in that
+same process.
 What does not fit the schema gets its text in the column ``_corrupt``, and the job goes on.
 """
 
@@ -15,6 +16,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from spark_worker.columns import CORRUPT, DATA, INDEX, RAW, ROW, is_own
 from spark_worker.explaining import explain_json, explain_lack, explain_text
+from spark_worker.items_source import Early
 from spark_worker.json_rows import readable, row_type
 from spark_worker.packing import packed, unpacked
 from xbus.errors import ConfigurationError
@@ -40,16 +42,16 @@ class Format(ABC):
         """The bytes of a row."""
 
     @property
-    def early(self) -> StructType:
-        """The columns of the rows that are made of items where they are read; none where all is left to ``parse``."""
-        return StructType([])
+    def early(self) -> Early:
+        """The rows that are made of items where they are read; none where all is left to ``parse``."""
+        return Early(StructType([]))
 
     @abstractmethod
     def parse(self, items: DataFrame) -> DataFrame:
         """Read items.
 
         Args:
-            items: columns ``_index`` and ``data``; also ``_row`` where some are rows already.
+            items: the columns of ``early``.
 
         Returns:
             Columns ``_index``, those of the schema, ``_corrupt`` (text; null where all is well) and ``data``.
@@ -89,8 +91,7 @@ class Rows(Format):
         """The row in an item's bytes, ``_corrupt`` among its fields."""
 
     def parse(self, items: DataFrame) -> DataFrame:
-        read = self._row(sf.col(DATA), row_type(self.schema))
-        row = items.select(INDEX, DATA, (sf.coalesce(ROW, read) if ROW in items.columns else read).alias(ROW))
+        row = items.select(INDEX, DATA, self._row_in(items).alias(ROW))
         text = sf.col(DATA).cast("string")
         corrupt = sf.when(sf.col(ROW).isNull(), text).otherwise(sf.col(f"{ROW}.{CORRUPT}"))
         if demanded := [f.name for f in self.schema if not f.nullable]:
@@ -99,13 +100,18 @@ class Rows(Format):
         columns = [_field(f.name).alias(f.name) for f in self.schema]
         return row.select(INDEX, *columns, corrupt.alias(CORRUPT), sf.col(DATA).alias(RAW))
 
+    def _row_in(self, items: DataFrame) -> Column:
+        """The row of each item: what was made of it early, or else what is in its bytes."""
+        read = self._row(sf.col(DATA), row_type(self.schema))
+        return sf.coalesce(ROW, read) if ROW in items.columns else read
+
 
 class Json(Rows):
     """An object of JSON each."""
 
     @property
-    def early(self) -> StructType:
-        return self.schema if readable(self.schema) else super().early
+    def early(self) -> Early:
+        return Early(self.schema, "json") if readable(self.schema) else super().early
 
     def _row(self, data: Column, wanted: StructType) -> Column:
         return sf.from_json(data.cast("string"), wanted, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
@@ -132,6 +138,14 @@ class Csv(Rows):
 
 class Msgpack(Rows):
     """A map of msgpack each."""
+
+    @property
+    def early(self) -> Early:
+        return Early(self.schema, "msgpack") if readable(self.schema) else super().early
+
+    def _row_in(self, items: DataFrame) -> Column:
+        # All or none are made early: a function of Python would be asked for each item, whether it is needed or not.
+        return sf.col(ROW) if ROW in items.columns else super()._row_in(items)
 
     def _row(self, data: Column, wanted: StructType) -> Column:
         return unpacked(data, wanted)

@@ -2,36 +2,63 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from spark_worker import json_rows, msgpack_rows
 from spark_worker.batches import Items, batches
 from spark_worker.columns import DATA, INDEX, ROW
-from spark_worker.json_rows import row_type, with_rows
+
+_MAKERS = {"json": json_rows.with_rows, "msgpack": msgpack_rows.with_rows}
 
 
-def columns_of(early: StructType) -> StructType:
-    """The columns of items as they are read: ``_index``, ``data``, and ``_row`` where rows are made of them.
+@dataclass(frozen=True, slots=True)
+class Early:
+    """Which rows are made of items where they are read.
 
     Args:
-        early: as of ``Format.early``.
+        schema: the columns of a row; empty where none are made.
+        items_format: what the items are written in.
     """
-    rows = [StructField(ROW, row_type(early))] if early.fields else []
-    return StructType([StructField(INDEX, LongType()), StructField(DATA, BinaryType()), *rows])
+
+    schema: StructType
+    items_format: str = ""
+
+    @classmethod
+    def of_option(cls, text: str) -> "Early":
+        """What ``option`` has written."""
+        found = json.loads(text)
+        return cls(StructType.fromJson(found["schema"]), found["items_format"])
+
+    @property
+    def option(self) -> str:
+        """All of it as a text."""
+        return json.dumps({"schema": self.schema.jsonValue(), "items_format": self.items_format})
+
+    @property
+    def columns(self) -> StructType:
+        """Those of items as they are read: ``_index``, ``data``, and ``_row`` where rows are made of them."""
+        rows = [StructField(ROW, json_rows.row_type(self.schema))] if self.schema.fields else []
+        return StructType([StructField(INDEX, LongType()), StructField(DATA, BinaryType()), *rows])
+
+    def made(self, items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of ``_index`` and ``data`` as batches of these columns."""
+        yield from _MAKERS[self.items_format](items, self.schema) if self.schema.fields else items
 
 
 class ItemsSource(DataSource):
-    """Items; which of their columns are made rows of at once is told by the option ``early``, as JSON of Spark's."""
+    """Items; which rows are made of them at once is told by the option ``early``."""
 
     def schema(self) -> StructType:
-        return columns_of(self.early)
+        return self.early.columns
 
     @property
-    def early(self) -> StructType:
+    def early(self) -> Early:
         """As of ``Format.early``."""
-        return StructType.fromJson(json.loads(self.options["early"]))
+        return Early.of_option(self.options["early"])
 
 
 class ItemsReader(DataSourceReader):
@@ -41,9 +68,9 @@ class ItemsReader(DataSourceReader):
         early: as of ``Format.early``.
     """
 
-    def __init__(self, early: StructType) -> None:
+    def __init__(self, early: Early) -> None:
         self._early = early
 
     def made(self, segments: Iterator[Items]) -> Iterator[pa.RecordBatch]:
         """Segments as batches of the columns that the source has."""
-        return with_rows(batches(segments), self._early)
+        return self._early.made(batches(segments))

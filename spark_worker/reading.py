@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
-from spark_worker.items_source import ItemsReader, ItemsSource, columns_of
+from spark_worker.items_source import Early, ItemsReader, ItemsSource
 from xbus.broker.journal.bulk_reading import open_reader
 from xbus.broker.journal.ranges import SegmentRange
 
@@ -19,24 +18,24 @@ JOURNAL = "xbus_items"
 """What the scan of an event's items is called, also in Spark's plans."""
 
 
-def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange], early: StructType) -> DataFrame:
+def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange], early: Early) -> DataFrame:
     """The items of an event, read by the executors, a partition for each range.
 
     Args:
         spark: the session.
         url: the journal's database, where the executors reach it.
         ranges: in order.
-        early: the columns of the rows that are made of items at once, as of ``Format.early``.
+        early: which rows are made of items at once, as of ``Format.early``.
 
     Returns:
         ``_index``, ``data`` and, where there is ``early``, ``_row``.
     """
     if not ranges:
-        return spark.createDataFrame([], columns_of(early))
+        return spark.createDataFrame([], early.columns)
     spark.dataSource.register(JournalItems)
     packed = b64encode(pickle.dumps(ranges)).decode()
     # As it is called url, Spark hides the value, which may hold a password, wherever it shows options.
-    return spark.read.format(JOURNAL).options(url=url, ranges=packed, early=early.json()).load()
+    return spark.read.format(JOURNAL).options(url=url, ranges=packed, early=early.option).load()
 
 
 @dataclass
@@ -60,7 +59,7 @@ class JournalItems(ItemsSource):
 class RangeReader(ItemsReader):
     """Reads a range by a connection of its own."""
 
-    def __init__(self, url: str, ranges: list[SegmentRange], early: StructType) -> None:
+    def __init__(self, url: str, ranges: list[SegmentRange], early: Early) -> None:
         super().__init__(early)
         self._url = url
         self._ranges = ranges

@@ -11,9 +11,8 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
-from spark_worker.items_source import ItemsReader, ItemsSource
+from spark_worker.items_source import Early, ItemsReader, ItemsSource
 from spark_worker.pieces import Piece
 from xbus.errors import Failed
 from xbus.recipient import Batch
@@ -111,7 +110,7 @@ class Spool:
         return Piece(len(items), data, 0, b"".join(_INDEX.pack(item.index) for item in items))
 
 
-def read_spool(spark: SparkSession, spool: Spool, parts: int, inline: bool, early: StructType) -> DataFrame:
+def read_spool(spark: SparkSession, spool: Spool, parts: int, inline: bool, early: Early) -> DataFrame:
     """The items of a spool.
 
     Args:
@@ -123,7 +122,7 @@ def read_spool(spark: SparkSession, spool: Spool, parts: int, inline: bool, earl
     """
     spark.dataSource.register(SpooledItems)
     places = ",".join(f"{start}:{end}" for start, end in spool.cut(parts))
-    options = {"file": str(spool.path), "places": places, "inline": str(int(inline)), "early": early.json()}
+    options = {"file": str(spool.path), "places": places, "inline": str(int(inline)), "early": early.option}
     return spark.read.format(SPOOL).options(**options).load()
 
 
@@ -168,7 +167,7 @@ class SpooledItems(ItemsSource):
 class RegionReader(ItemsReader):
     """Reads parts of a spool."""
 
-    def __init__(self, regions: list[Region], inline: bool, early: StructType) -> None:
+    def __init__(self, regions: list[Region], inline: bool, early: Early) -> None:
         super().__init__(early)
         self._regions = regions
         self._inline = inline

@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_worker.formats import make_format
-from spark_worker.items_source import columns_of
 from spark_worker.json_rows import with_rows
 from tests.support.json_items import UNCERTAIN
 
@@ -23,14 +22,14 @@ def test_both_read_alike(spark: SparkSession) -> None:
     items = [*map(_sound, range(200)), *_damaged(2_000), *UNCERTAIN]
     items_format = make_format("json", SCHEMA)
     early = items_format.early
-    assert early.fields, "else nothing is compared"
+    assert early.schema.fields, "else nothing is compared"
     # Each item alone: beside a damaged one all would be left to Spark.
-    read = [next(with_rows([_batch([item], number)], early)) for number, item in enumerate(items)]
+    read = [next(with_rows([_batch([item], number)], early.schema)) for number, item in enumerate(items)]
     taken = [batch for batch in read if batch["_row"].null_count == 0]
     assert len(taken) > 300, "sound ones, and damaged ones that are still JSON"
 
     rows = pa.Table.from_batches(read).combine_chunks()
-    by_arrow = items_format.parse(spark.createDataFrame(rows, columns_of(early)))  # type: ignore[call-overload,unused-ignore]
+    by_arrow = items_format.parse(spark.createDataFrame(rows, early.columns))  # type: ignore[call-overload,unused-ignore]
     by_spark = items_format.parse(spark.createDataFrame(pa.Table.from_batches([_batch(items)])))
 
     assert _values(by_arrow) == _values(by_spark)

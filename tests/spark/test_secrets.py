@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_worker.data_source import XbusDataSource
+from spark_worker.items_source import Early
 from spark_worker.pieces import Limits
 from spark_worker.reading import read_ranges
 from spark_worker.writing import write_parts
@@ -29,7 +30,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 
 def test_the_address_of_the_journal_is_not_shown(spark: SparkSession, tmp_path: Path) -> None:
-    items = read_ranges(spark, URL, [SegmentRange(uuid.uuid4(), False, 0, 0, 1)], StructType([]))
+    items = read_ranges(spark, URL, [SegmentRange(uuid.uuid4(), False, 0, 0, 1)], Early(StructType([])))
     assert SECRET not in items._jdf.queryExecution().toString()
     with pytest.raises(Exception, match="JournalUnavailable") as read:
         items.collect()

@@ -7,8 +7,10 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_worker.packing import packer, rows_of
+from spark_worker.msgpack_rows import rows_of, with_rows
+from spark_worker.packing import packer
 
 DAY = pa.date32()
 TIME = pa.timestamp("us", "UTC")
@@ -54,3 +56,20 @@ def test_what_is_no_map_is_told() -> None:
     rows = rows_of([b"\xc1", msgpack.packb([1])], {"x": DAY})
 
     assert [cause[:14] for cause in rows.field("_corrupt").to_pylist()] == ["it is not msgp", "it is a list o"]
+
+
+def test_the_bytes_are_left_where_something_is_wrong() -> None:
+    """They are what it is told by."""
+    schema = StructType([StructField("id", LongType(), nullable=False), StructField("name", StringType())])
+    values: list[Any] = [{"id": 1}, {"name": "a"}, {"id": "x"}, {"id": 2, "name": "b"}, []]
+    items = list(map(msgpack.packb, values))
+    given = pa.RecordBatch.from_arrays([pa.array(range(5)), pa.array(items, pa.binary())], names=["_index", "data"])
+
+    (made,) = with_rows([given], schema)
+
+    assert made["data"].to_pylist() == [None, items[1], items[2], None, items[4]]
+    assert [row["name"] for row in made["_row"].to_pylist()] == [None, "a", None, "b", None]
+    assert [row["_corrupt"] for row in made["_row"].to_pylist()] == [
+        *(None, None, "field id: 'x' is not of the type int64", None),
+        "it is a list of msgpack, not a map",
+    ]
