@@ -41,7 +41,9 @@ class Process:
         self.connections: list[Connection] = []
 
     def start(self) -> None:
-        self.served = self._serve()
+        """Run; what runs already, as something else that struck it has started it again, goes on."""
+        if self.served is None:
+            self.served = self._serve()
 
     def kill(self) -> None:
         self.served = None

@@ -345,6 +345,8 @@ class World:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            for recipient in self._recipients.values():
+                recipient.kill()
             if self.broker is not None and not self.broker.is_dead.is_set():
                 await self.broker.kill()
 
