@@ -1,34 +1,20 @@
 """The whole back over a journal in memory: recipients come and go, and get what they are owed."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.back import running
-from tests.support.journal import memory_engine
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Call, Script, metadata
-from xbus.broker.back import lanes, supplies
+from xbus.broker.back import supplies
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.sessions import read_consumers, read_registrations
 from xbus.broker.journal.writes import Register, Write
 from xbus.errors import Failed, Refused, XbusError
-
-
-@pytest.fixture
-async def journal() -> AsyncIterator[Journal]:
-    async with Journal(memory_engine(), "broker") as journal:
-        yield journal
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
-
 
 # -- in the normal way -----------------------------------------------------------------------------------------------
 

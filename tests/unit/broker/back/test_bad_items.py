@@ -1,6 +1,6 @@
 """Bad items that are parked alone, in a whole back: the rest is delivered."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,25 +10,18 @@ from tests.support.back import Broker, running
 from tests.support.journal import memory_engine
 from tests.support.recipients import OLD, REFUSED
 from xbus import model
-from xbus.broker.back import lanes
 from xbus.broker.back.batch import Batch
 from xbus.broker.journal.journal import Journal
 
 
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
-
-
 @pytest.fixture
-async def journal() -> AsyncIterator[Journal]:
+def engine() -> sa.Engine:
     """One of a bus whose notes and flights may do without up to two items."""
     engine = memory_engine()
     with engine.begin() as connection:
         wanted = model.event_type.c.name.in_(["notes", "flights"])
         connection.execute(sa.update(model.event_type).where(wanted).values(bad_items="isolate", max_isolated=2))
-    async with Journal(engine, "broker") as journal:
-        yield journal
+    return engine
 
 
 def refusing(*bad: bytes) -> dict[str, Any]:

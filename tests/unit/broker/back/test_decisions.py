@@ -1,16 +1,15 @@
 """What an administrator decided about what is owed, carried out by a whole back over a journal in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
 
 from tests.support.back import Broker, running
-from tests.support.journal import NOW, memory_engine, small_bus
+from tests.support.journal import NOW, small_bus
 from xbus import model
-from xbus.broker.back import decisions, lanes
+from xbus.broker.back import decisions
 from xbus.broker.journal.catalog import read_catalog
 from xbus.broker.journal.configuration import Bus, EventType, Node, Role, Service, apply, make_plan, read_stored
 from xbus.broker.journal.configuration.decisions import decide, heirs
@@ -21,20 +20,8 @@ STORE = {"store": Node("store", "store")}
 AUDIT = Bus(services={"audit": Service("audit", "consumer")}, roles={"audit_1": Role("audit_1", "audit")})
 
 
-@pytest.fixture
-async def engine() -> sa.Engine:
-    return memory_engine()
-
-
-@pytest.fixture
-async def journal(engine: sa.Engine) -> AsyncIterator[Journal]:
-    async with Journal(engine, "broker") as journal:
-        yield journal
-
-
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
+def looked_for_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "LOOK_SECONDS", 0.01)
 
 

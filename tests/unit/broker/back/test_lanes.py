@@ -7,11 +7,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import cast
 
-import pytest
-
 from tests.support.delivering import graph_of
 from tests.support.recipients import Cast
-from xbus.broker.back import lanes as lanes_module
 from xbus.broker.back.lanes import Lanes
 from xbus.broker.back.ledger import Ledger
 from xbus.broker.back.log import Log
@@ -99,11 +96,6 @@ class Bench:
         cursor = self.ledger.cursor(recipient.role.id)
         assert cursor is not None
         return cursor
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes_module, "GATHER_SECONDS", 0)
 
 
 @asynccontextmanager

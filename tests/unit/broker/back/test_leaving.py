@@ -1,15 +1,12 @@
 """Recipients that are about to go: they end what they have begun, and get nothing more."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
 from tests.support.back import running
-from tests.support.journal import memory_engine
 from tests.support.recipients import NEW
-from xbus.broker.back import lanes
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed
@@ -17,17 +14,6 @@ from xbus.errors import Failed
 STOPPING = Failed("the recipient is about to stop", code="recipient_stopping")
 SUPERSEDED = Failed("the broker has connected anew", code="connection_superseded")
 STOPPED = Failed("the envelope was stopped", code="envelope_stopped")
-
-
-@pytest.fixture
-async def journal() -> AsyncIterator[Journal]:
-    async with Journal(memory_engine(), "broker") as journal:
-        yield journal
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
 
 
 @pytest.mark.parametrize("said", [STOPPING, SUPERSEDED])

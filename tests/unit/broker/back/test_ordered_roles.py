@@ -1,7 +1,7 @@
 """Roles that want order, in a whole back: whatever fails, leaves, goes down or is resumed, a key keeps its order."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ from tests.support.back import Broker, running
 from tests.support.journal import memory_engine
 from tests.support.recipients import BROKEN, LOST, REFUSED
 from xbus import model
-from xbus.broker.back import lanes
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.journal import Journal
@@ -25,11 +24,6 @@ TAKEN: list[Any] = [True, None, []]
 
 Answers = Callable[[bytes], Any]
 """What the recipient answers to the end of an envelope with this item."""
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
 
 
 async def change(journal: Journal, *statements: sa.Update | sa.Delete) -> None:
@@ -51,11 +45,10 @@ async def set_ordered(journal: Journal, ordered: bool) -> None:
 
 
 @pytest.fixture
-async def journal() -> AsyncIterator[Journal]:
+async def journal(journal: Journal) -> Journal:
     """One of a bus whose first store wants order."""
-    async with Journal(memory_engine(), "broker") as journal:
-        await set_ordered(journal, True)
-        yield journal
+    await set_ordered(journal, True)
+    return journal
 
 
 class Store:
@@ -342,9 +335,7 @@ STEPS = st.one_of(KEYS, KEYS, KEYS, st.sampled_from(["register again", "leave", 
 @settings(max_examples=25)
 @given(st.lists(STEPS, min_size=3, max_size=25), st.lists(ENDS, max_size=25))
 def test_each_key_is_taken_in_order_whatever_happens(steps: list[str], ends: list[Any]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lanes, "GATHER_SECONDS", 0)
-        asyncio.run(carry_out(steps, ends))
+    asyncio.run(carry_out(steps, ends))
 
 
 async def carry_out(steps: list[str], ends: list[Any]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -11,10 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.back import Broker, running
-from tests.support.journal import memory_engine
 from tests.support.recipients import BROKEN, NEW, REFUSED
 from xbus import model
-from xbus.broker.back import lanes, leases
+from xbus.broker.back import leases
 from xbus.broker.back.policy import RetryPolicy
 from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.bulk_outputs import check_output, read_attempt
@@ -30,16 +29,16 @@ BULK = Abilities(batches=True, envelopes=2, bulk_items=3)
 LARGE = (b"a", b"b", b"c")
 
 
-@pytest.fixture
-async def journal() -> AsyncIterator[Journal]:
-    async with Journal(memory_engine(), "broker") as journal:
-        yield journal
-
-
 @pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
+def leases_looked_at_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "LOOK_SECONDS", 0)
+
+
+async def begin(broker: Broker) -> None:
+    """A bulk worker and a consumer come, and a large event for them."""
+    await broker.register("names_1", BULK)
+    await broker.register("store_1")
+    await broker.put(*LARGE, type_name="flights")
 
 
 def handovers(broker: Broker, worker: str = "names_1") -> list[dict[str, Any]]:
@@ -119,9 +118,7 @@ async def test_small_events_and_immediate_ones_are_sent(journal: Journal) -> Non
 
 async def test_items_bear_the_indices_that_the_worker_names(journal: Journal) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         attempt_id = await asked(broker)
         sources = b"".join(index.to_bytes(8, "little", signed=True) for index in (2, -1))
         told = await write(broker, attempt_id, [b"C", b"sum"], sources)
@@ -179,9 +176,7 @@ async def test_an_ordinary_worker_behind_a_bulk_node_gets_its_output(journal: Jo
 
 async def test_reports_may_be_repeated_and_get_the_same_answer(journal: Journal) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         attempt_id = await asked(broker)
         reports, role = broker.back.reports, role_id(broker)
         assert reports.renew(role, attempt_id, 0.5)
@@ -203,9 +198,7 @@ async def test_reports_may_be_repeated_and_get_the_same_answer(journal: Journal)
 async def test_the_unsaid_counts_for_nothing(journal: Journal) -> None:
     retry = RetryPolicy(attempts=2, first_delay=1, jitter=0)
     async with running(journal, retry=retry) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         attempt_id = await asked(broker)
         told = await write(broker, attempt_id, [b"A"])
         assert not await broker.back.reports.ready(role_id(broker), attempt_id, {**told, "items": 2})
@@ -218,9 +211,7 @@ async def test_the_unsaid_counts_for_nothing(journal: Journal) -> None:
 @pytest.mark.parametrize("is_retried", [True, False])
 async def test_what_was_lost_is_made_anew_at_once(journal: Journal, is_retried: bool) -> None:
     async with running(journal, retry=RetryPolicy(attempts=1 + is_retried, first_delay=1, jitter=0)) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         first = await asked(broker)
         assert await ready(broker, first, [b"A", b"C"])
         await broker.until(lambda: broker.items("store_1") == [b"A", b"C"])
@@ -246,9 +237,7 @@ async def test_what_was_lost_is_made_anew_at_once(journal: Journal, is_retried: 
 
 async def test_a_refusal_parks_with_the_workers_words(journal: Journal) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         assert await failed(broker, await asked(broker), "permanent", "refused", [[[1], "too old"]])
         await broker.until_rows({"store_1": ("parked", 1, "refused")})
 
@@ -256,9 +245,7 @@ async def test_a_refusal_parks_with_the_workers_words(journal: Journal) -> None:
 async def test_what_may_go_well_later_is_tried_again_and_then_parked(journal: Journal) -> None:
     retry = RetryPolicy(attempts=2, first_delay=1, jitter=0)
     async with running(journal, retry=retry) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         assert await failed(broker, await asked(broker), "transient", "cluster_away")
         await broker.until_rows({"store_1": ("retry", 1, "cluster_away")})
         broker.pass_time(1)
@@ -294,9 +281,7 @@ async def test_one_that_is_about_to_stop_costs_no_attempt(journal: Journal) -> N
 async def test_a_lease_that_is_over_ends_the_attempt(journal: Journal) -> None:
     retry = RetryPolicy(attempts=2, first_delay=1, jitter=0)
     async with running(journal, retry=retry) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         attempt_id = await asked(broker)
         for _ in range(3):
             broker.pass_time(20)
@@ -313,9 +298,7 @@ async def test_a_lease_that_is_over_ends_the_attempt(journal: Journal) -> None:
 @pytest.mark.parametrize("clean", [True, False])
 async def test_a_restart_of_the_broker_does_not_touch_it(journal: Journal, clean: bool) -> None:
     async with running(journal, clean=clean) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         attempt_id = await asked(broker)
         await broker.until_rows({"store_1": ("waiting", 0, "output_not_ready")})
     async with running(journal) as broker:
@@ -329,9 +312,7 @@ async def test_a_restart_of_the_broker_does_not_touch_it(journal: Journal, clean
 
 async def test_a_worker_that_forgot_it_is_not_waited_for(journal: Journal) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         await asked(broker)
         await broker.until_rows({"store_1": ("waiting", 0, "output_not_ready")})
     told = Abilities(batches=True, envelopes=1, bulk_items=3, bulk_attempts=frozenset())
@@ -345,9 +326,7 @@ async def test_a_worker_that_forgot_it_is_not_waited_for(journal: Journal) -> No
 
 async def test_what_nobody_waits_for_is_broken_off(journal: Journal) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         attempt_id = await asked(broker)
         await broker.until_rows({"store_1": ("waiting", 0, "output_not_ready")})
         broker.back._delivering._awaiting.retain([])
@@ -361,9 +340,7 @@ async def test_who_comes_to_wait_while_it_is_broken_off_has_it_made_anew(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         await asked(broker)
         await broker.until_rows({"store_1": ("waiting", 0, "output_not_ready")})
     async with running(journal) as broker:
@@ -394,9 +371,7 @@ async def test_what_was_said_to_be_ready_is_not_lost_with_its_worker(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         attempt_id = await asked(broker)
         await broker.until_rows({"store_1": ("waiting", 0, "output_not_ready")})
         read = journal.read
@@ -422,9 +397,7 @@ async def test_what_was_said_to_be_ready_is_not_lost_with_its_worker(
 
 async def test_what_is_left_of_an_output_does_not_pass_for_the_whole(journal: Journal) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1", BULK)
-        await broker.register("store_1")
-        await broker.put(*LARGE, type_name="flights")
+        await begin(broker)
         assert await ready(broker, await asked(broker), [b"A"])
         await broker.until(lambda: broker.items("store_1") == [b"A"])
         await broker.until_rows({})

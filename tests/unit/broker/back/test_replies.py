@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,9 +10,8 @@ import pytest
 
 from tests.support.back import Broker, running
 from tests.support.clock import StandingClock
-from tests.support.journal import memory_engine
 from tests.support.recipients import NEW, OLD
-from xbus.broker.back import lanes, replies
+from xbus.broker.back import replies
 from xbus.broker.back.recipient import Abilities
 from xbus.broker.journal.deliveries import read_due_deliveries
 from xbus.broker.journal.journal import Journal
@@ -27,15 +25,8 @@ NOW = StandingClock().now()
 WISHES = [True, ["wishes"]]
 
 
-@pytest.fixture
-async def journal() -> AsyncIterator[Journal]:
-    async with Journal(memory_engine(), "broker") as journal:
-        yield journal
-
-
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
+def tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replies, "RETRY_SECONDS", 0)
 
 
@@ -89,6 +80,16 @@ def replying(kind: Abilities, reply: Any = "granted") -> dict[str, Any]:
     return {"xbus_take_event" if kind.batches else "end_event": [True, reply], "has_immediate_reply": WISHES}
 
 
+async def replied(broker: Broker) -> tuple[Wish, uuid.UUID]:
+    """An envelope that is open still, and its event, to which a consumer has replied."""
+    await broker.register("names_1")
+    await broker.register("store_1", **replying(NEW))
+    wish = Wish(broker)
+    event_id = await wish.ask()
+    await wish.answer(event_id)
+    return wish, event_id
+
+
 @pytest.mark.parametrize("kind", [OLD, NEW])
 async def test_it_is_asked_held_and_ended(journal: Journal, kind: Abilities) -> None:
     async with running(journal) as broker:
@@ -129,11 +130,7 @@ async def test_two_events_of_one_envelope_come_one_after_the_other(journal: Jour
 async def test_what_is_held_goes_on_though_its_role_is_far_behind(journal: Journal) -> None:
     """The hold has the only slot, so those before it in the log can't go on before it has ended."""
     async with running(journal) as broker:
-        await broker.register("names_1")
-        await broker.register("store_1", **replying(NEW))
-        wish = Wish(broker)
-        event_id = await wish.ask()
-        await wish.answer(event_id)
+        wish, event_id = await replied(broker)
         for number in range(5):
             await broker.put(b"%d" % number)
         await wish.seal(event_id)
@@ -145,11 +142,7 @@ async def test_what_is_held_goes_on_though_its_role_is_far_behind(journal: Journ
 
 async def test_a_cancelled_envelope_is_stopped_and_the_slot_is_free(journal: Journal) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1")
-        await broker.register("store_1", **replying(NEW))
-        wish = Wish(broker)
-        event_id = await wish.ask()
-        await wish.answer(event_id)
+        wish, event_id = await replied(broker)
         await wish.cancel()
         await wish.become(event_id, ReplyState.GIVEN)
         await broker.put(b"next")
@@ -216,11 +209,7 @@ async def test_who_may_not_reply(journal: Journal, abilities: dict[str, Any], ot
 
 async def test_a_consumer_that_is_lost_after_its_reply_gets_it_again_after_the_seal(journal: Journal) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1")
-        await broker.register("store_1", **replying(NEW))
-        wish = Wish(broker)
-        event_id = await wish.ask()
-        await wish.answer(event_id)
+        wish, event_id = await replied(broker)
         await broker.leave("store_1")
         await wish.seal(event_id)
         seen = len(broker.script.verbs("store_1"))
@@ -234,11 +223,7 @@ async def test_a_consumer_that_is_lost_after_its_reply_gets_it_again_after_the_s
 
 async def test_what_a_lost_consumer_holds_is_forgotten_though_its_envelope_is_cancelled(journal: Journal) -> None:
     async with running(journal) as broker:
-        await broker.register("names_1")
-        await broker.register("store_1", **replying(NEW))
-        wish = Wish(broker)
-        event_id = await wish.ask()
-        await wish.answer(event_id)
+        wish, event_id = await replied(broker)
         await broker.leave("store_1")
         await wish.cancel()
         seen = len(broker.script.verbs("store_1"))

@@ -1,12 +1,10 @@
 """What a person resumed, as recipients get it: corrected, without the items that were parked alone."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 import sqlalchemy as sa
 
 from tests.support.back import Broker, running
-from tests.support.journal import NOW, memory_engine
+from tests.support.journal import NOW
 from tests.support.recipients import NEW, OLD, REFUSED
 from xbus import model
 from xbus.broker.back.recipient import Abilities
@@ -17,17 +15,6 @@ from xbus.broker.journal.parked_moves import Decision, resume_delivery
 from xbus.broker.journal.writes import Receipt
 
 DECISION = Decision("ada", "it has a name now", NOW)
-
-
-@pytest.fixture
-def engine() -> sa.Engine:
-    return memory_engine()
-
-
-@pytest.fixture
-async def journal(engine: sa.Engine) -> AsyncIterator[Journal]:
-    async with Journal(engine, "broker") as journal:
-        yield journal
 
 
 async def repair(broker: Broker, engine: sa.Engine, receipt: Receipt, corrected: int, alone: int) -> None:

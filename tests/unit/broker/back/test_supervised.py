@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -10,9 +9,8 @@ import pytest
 
 from tests.support.back import Broker, running
 from tests.support.clock import StandingClock
-from tests.support.journal import NOW, memory_engine
+from tests.support.journal import NOW
 from tests.support.recipients import NEW
-from xbus.broker.back import lanes
 from xbus.broker.back.alarm import DAY_SECONDS, Alarm
 from xbus.broker.back.presence import Presence
 from xbus.broker.back.recipient import Abilities
@@ -23,17 +21,6 @@ from xbus.broker.journal.presence import RoleStanding, list_roles
 from xbus.errors import Refused
 from xbus.states import PresenceState
 from xbus.supervision.health import Health
-
-
-@pytest.fixture
-async def journal() -> AsyncIterator[Journal]:
-    async with Journal(memory_engine(), "broker") as journal:
-        yield journal
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
 
 
 async def standing(broker: Broker, login: str = "store_1") -> RoleStanding:

@@ -1,0 +1,28 @@
+"""A whole back over a journal in memory: what its tests start from."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.journal import memory_engine
+from xbus.broker.back import lanes
+from xbus.broker.journal.journal import Journal
+
+
+@pytest.fixture
+def engine() -> sa.Engine:
+    """Of a database in memory with the small bus in it."""
+    return memory_engine()
+
+
+@pytest.fixture
+async def journal(engine: sa.Engine) -> AsyncIterator[Journal]:
+    async with Journal(engine, "broker") as journal:
+        yield journal
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who arrives is not waited for, so that others may come along."""
+    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)
