@@ -1,17 +1,17 @@
 """A front that keeps what it gets in memory and misbehaves when told to, over real sockets."""
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from xbus.errors import ConfigurationError, Refused
+from tests.support.doubles import Double
+from xbus.errors import Refused
 from xbus.ids import keyed_envelope_id
 from xbus.rpc.codec import unpack_items
 from xbus.rpc.context import Context
-from xbus.rpc.dispatch import Dispatch, verb
-from xbus.rpc.server import Server
+from xbus.rpc.dispatch import verb
 
 SILENCE = object()
 """A misbehaviour: the call is carried out, but never answered."""
@@ -32,65 +32,34 @@ class Envelope:
     holder: str = ""
 
 
-class FrontDouble:
+class FrontDouble(Double):
     """Serves the front's batch verbs with the contract's rules of repeats.
 
     Attributes:
         envelopes: what came, by id.
-        calls: the verbs called, in order.
         batches: the number of items of each batch, in order.
-        faults: what the next calls of a verb come to instead; see ``fail_next``.
         after: called once, after the next call of a verb was carried out and before it is answered.
         replies: the immediate replies that the next ends of events wait for.
         replays: what was replayed, by the id of the new envelope.
     """
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._server: Server | None = None
-        self.address = "tcp://127.0.0.1:*"
+        super().__init__(context)
         self.limits = {"session_seconds": 3600, "max_item_bytes": 1000, "max_batch_bytes": 5000}
-        self.tokens: set[str] = set()
         self.logins = 0
         self.envelopes: dict[str, Envelope] = {}
-        self.calls: list[str] = []
         self.batches: list[int] = []
-        self.faults: defaultdict[str, deque[Any]] = defaultdict(deque)
         self.after: dict[str, Callable[[], None]] = {}
         self.replies: deque[asyncio.Future[Any]] = deque()
         self.replays: dict[str, str] = {}
         self._awaited: list[asyncio.Future[Any]] = []
-
-    def start(self) -> "FrontDouble":
-        """Listen, at the address of before."""
-        server = Server(self._context, Dispatch(self), name="front double", max_message_bytes=-1)
-        try:
-            self.address = server.bind(self.address)
-        except ConfigurationError:
-            server.close()
-            raise
-        self._server = server
-        server.start()
-        return self
-
-    def stop(self) -> None:
-        """Vanish, with every connection."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
 
     def restart(self) -> None:
         """Go down and come back with what was durable and no session; an answered opening may be forgotten."""
         self.stop()
         self._awaited.clear()
         self.tokens.clear()
-        self._start_again()
-
-    def _start_again(self) -> None:
-        try:
-            self.start()
-        except ConfigurationError:  # libzmq has not let go of the port yet
-            asyncio.get_running_loop().call_later(0.01, self._start_again)
+        self.start_again()
 
     def fail_next(self, name: str, *faults: Any) -> None:
         """Let the next calls of a verb end otherwise: an exception is raised, ``SILENCE`` kept, None means nothing."""

@@ -1,57 +1,34 @@
 """A broker that registers one recipient and calls it as a test says, over real sockets."""
 
 import asyncio
-from collections import defaultdict, deque
 from typing import Any
 
-from xbus.errors import ConfigurationError, Refused
+from tests.support.doubles import Double
+from xbus.errors import Refused
 from xbus.rpc.client import Client
 from xbus.rpc.codec import pack_items
 from xbus.rpc.context import Context
-from xbus.rpc.dispatch import Dispatch, verb
-from xbus.rpc.server import Server
+from xbus.rpc.dispatch import verb
 
 
-class BrokerDouble:
+class BrokerDouble(Double):
     """Serves the back's verbs, and calls the recipient that registered.
 
     Attributes:
-        calls: the verbs called by the recipient, in order.
-        faults: exceptions that the next calls of a verb come to.
         heartbeat_seconds: how often it wants to be told what is under way; 0 for never.
         work: what it was told last.
     """
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._server: Server | None = None
-        self.address = "tcp://127.0.0.1:*"
-        self.tokens: set[str] = set()
+        super().__init__(context)
         self.registered: set[str] = set()
-        self.calls: list[str] = []
         self.uris: list[str] = []
-        self.faults: defaultdict[str, deque[Exception]] = defaultdict(deque)
         self.recipient: Client | None = None
         self.heartbeat_seconds = 0.0
         self.work: Any = None
 
-    def start(self) -> "BrokerDouble":
-        """Listen, at the address of before."""
-        server = Server(self._context, Dispatch(self), name="broker double", max_message_bytes=-1)
-        try:
-            self.address = server.bind(self.address)
-        except ConfigurationError:
-            server.close()
-            raise
-        self._server = server
-        server.start()
-        return self
-
     def stop(self) -> None:
-        """Vanish, with every connection."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        super().stop()
         if self.recipient is not None:
             self.recipient.close()
             self.recipient = None
@@ -61,13 +38,7 @@ class BrokerDouble:
         self.stop()
         self.tokens.clear()
         self.registered.clear()
-        self._start_again()
-
-    def _start_again(self) -> None:
-        try:
-            self.start()
-        except ConfigurationError:  # libzmq has not let go of the port yet
-            asyncio.get_running_loop().call_later(0.01, self._start_again)
+        self.start_again()
 
     def call(self, name: str, *arguments: Any) -> "asyncio.Future[Any]":
         """Call a verb of the recipient."""

@@ -45,7 +45,7 @@ async def test_an_address_that_is_taken_ends_it(broker: BrokerDouble) -> None:
 
 async def test_it_waits_for_a_broker_that_comes_later(broker: BrokerDouble, serve_recipient: Serve) -> None:
     broker.stop()
-    asyncio.get_running_loop().call_later(0.2, broker._start_again)
+    asyncio.get_running_loop().call_later(0.2, broker.start_again)
     await serve_recipient(Notes())
     assert broker.registered
 
