@@ -1,11 +1,13 @@
 """The journal over each of its databases: an SQLite file, SQLite in memory, PostgreSQL."""
 
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import begin, event_of
 from tests.support.deadline import set_deadlines
 from tests.support.journal import Scribe, add_small_bus, looking, memory_engine
 from xbus.broker.journal.database import create_engine
@@ -66,3 +68,17 @@ async def shared_journal(shared_url: str) -> AsyncIterator[Journal]:
 @pytest.fixture
 async def shared_scribe(shared_journal: Journal) -> Scribe:
     return await Scribe.of(shared_journal)
+
+
+@pytest.fixture
+async def event_id(shared_journal: Journal, shared_scribe: Scribe) -> uuid.UUID:
+    """An event of two items for a bulk worker."""
+    return await event_of(shared_journal, await shared_scribe.put([b"x", b"y"], type_name="flights"))
+
+
+@pytest.fixture
+async def attempt_id(shared_journal: Journal, shared_scribe: Scribe, event_id: uuid.UUID) -> uuid.UUID:
+    """An attempt at its output that has begun."""
+    begun = await begin(shared_journal, shared_scribe, event_id)
+    assert begun is not None
+    return begun

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tests.support.attempts import adopt, begin, end, event_of, write_part
-from tests.support.journal import Scribe, looking
+from tests.support.attempts import adopt, end, items_of, write_part
+from tests.support.journal import looking
 from xbus.broker.housekeeping.outputs import OutputCleaner
 from xbus.broker.journal import bulk_writing
-from xbus.broker.journal.bulk_outputs import read_output
 from xbus.broker.journal.bulk_reading import open_reader
 from xbus.broker.journal.bulk_writing import open_part
 from xbus.broker.journal.journal import Journal
@@ -23,7 +22,7 @@ from xbus.broker.journal.ranges import cut_event
 from xbus.broker.journal.side_files import folder_of
 from xbus.clock import SystemClock
 from xbus.errors import JournalError, JournalUnavailable
-from xbus.rpc.codec import pack_items, unpack_items
+from xbus.rpc.codec import pack_items
 from xbus.states import AttemptState
 
 DYING_EXECUTOR = """
@@ -38,23 +37,6 @@ with open_part(sys.argv[1], uuid.UUID(sys.argv[2]), 0) as writer:
 """
 
 ONLY_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-
-
-@pytest.fixture
-async def event_id(shared_journal: Journal, shared_scribe: Scribe) -> uuid.UUID:
-    return await event_of(shared_journal, await shared_scribe.put([b"x", b"y"], type_name="flights"))
-
-
-@pytest.fixture
-async def attempt_id(shared_journal: Journal, shared_scribe: Scribe, event_id: uuid.UUID) -> uuid.UUID:
-    begun = await begin(shared_journal, shared_scribe, event_id)
-    assert begun is not None
-    return begun
-
-
-async def items_of(journal: Journal, attempt_id: uuid.UUID) -> list[bytes]:
-    found = await journal.read(read_output, attempt_id)
-    return [item for segment in found for item in unpack_items(segment.data, segment.items)]
 
 
 def cut_connections(url: str) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tests.support.attempts import adopt, begin, end, event_of, make_output, write_part
+from tests.support.attempts import adopt, begin, end, items_of, make_output, write_part
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal import adoption, side_files
 from xbus.broker.journal.binary_copy import END, HEADER, pack_row, read_row
 from xbus.broker.journal.bulk_cleaning import find_stray_files
-from xbus.broker.journal.bulk_outputs import BEGINNING, check_output, read_attempt, read_attempts, read_output
+from xbus.broker.journal.bulk_outputs import check_output, read_attempt, read_attempts, read_output
 from xbus.broker.journal.bulk_totals import MISMATCH
 from xbus.broker.journal.bulk_writing import NOT_BUILDING, PartSummary, open_part, output_hash
 from xbus.broker.journal.journal import Journal
@@ -24,35 +24,14 @@ from xbus.broker.journal.retention import read_stored_bytes
 from xbus.broker.journal.side_files import folder_of
 from xbus.broker.journal.writes import EndAttempt, RenewAttempt
 from xbus.errors import JournalError, JournalUnavailable
-from xbus.rpc.codec import pack_items, unpack_items
+from xbus.rpc.codec import pack_items
 from xbus.states import AttemptState, IllegalMove
 
 PARTS = [[[b"a", b"b"], [b"c"]], [], [[b"d" * 1000]]]
 
 
-@pytest.fixture
-async def event_id(shared_journal: Journal, shared_scribe: Scribe) -> uuid.UUID:
-    return await event_of(shared_journal, await shared_scribe.put([b"x", b"y"], type_name="flights"))
-
-
-@pytest.fixture
-async def attempt_id(shared_journal: Journal, shared_scribe: Scribe, event_id: uuid.UUID) -> uuid.UUID:
-    begun = await begin(shared_journal, shared_scribe, event_id)
-    assert begun is not None
-    return begun
-
-
 async def write(url: str, attempt_id: uuid.UUID, *parts: Sequence[Sequence[bytes]]) -> list[PartSummary]:
     return [await asyncio.to_thread(write_part, url, attempt_id, part, segments) for part, segments in enumerate(parts)]
-
-
-async def items_of(journal: Journal, attempt_id: uuid.UUID, max_bytes: int = 1 << 20) -> list[bytes]:
-    found: list[bytes] = []
-    after = BEGINNING
-    while page := await journal.read(read_output, attempt_id, after, max_bytes):
-        found += [item for segment in page for item in unpack_items(segment.data, segment.items)]
-        after = page[-1].place
-    return found
 
 
 def side_folder(url: str) -> Path | None:

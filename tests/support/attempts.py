@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe, looking
 from xbus import model
 from xbus.broker.journal.adoption import Adoption
-from xbus.broker.journal.bulk_outputs import Totals, check_output
+from xbus.broker.journal.bulk_outputs import BEGINNING, Totals, check_output, read_output
 from xbus.broker.journal.bulk_writing import PartSummary, open_part
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.repeats import read_event_id
 from xbus.broker.journal.writes import BeginAttempt, EndAttempt, Receipt
-from xbus.rpc.codec import pack_items
+from xbus.rpc.codec import pack_items, unpack_items
 from xbus.states import AttemptState
 
 
@@ -92,6 +92,16 @@ async def make_output(
     await adopt(journal, attempt_id)
     assert await end(journal, attempt_id)
     return attempt_id
+
+
+async def items_of(journal: Journal, attempt_id: uuid.UUID, max_bytes: int = 1 << 20) -> list[bytes]:
+    """What an attempt has written so far, read page by page."""
+    found: list[bytes] = []
+    after = BEGINNING
+    while page := await journal.read(read_output, attempt_id, after, max_bytes):
+        found += [item for segment in page for item in unpack_items(segment.data, segment.items)]
+        after = page[-1].place
+    return found
 
 
 def attempts(url: str) -> list[tuple[str, str | None]]:
