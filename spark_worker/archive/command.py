@@ -1,6 +1,8 @@
 """``xbus archive`` and ``xbus restore``."""
 
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
@@ -84,7 +86,7 @@ def restore(config_path: Path | None, envelope_id: UUID) -> None:
     """
     url = database_url(config_path)
     clock = SystemClock()
-    with begun(url, clock, Ids()) as run:
+    with _terminated_in_order(), begun(url, clock, Ids()) as run:
         try:
             found = put_back(url, run, envelope_id, clock)
         except OSError as error:
@@ -92,6 +94,19 @@ def restore(config_path: Path | None, envelope_id: UUID) -> None:
     for origin in found[:-1]:
         click.echo(f"Envelope {origin}, which it repeats, is in the journal again.")
     click.echo(f"Envelope {envelope_id} is in the journal again.")
+
+
+@contextmanager
+def _terminated_in_order() -> Iterator[None]:
+    """Have SIGTERM end the block as SIGINT does: a service that stops is sent it with all that its broker started.
+
+    Killed on the spot, the run would keep its place until its lease is over, and nobody could restore.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _storage_failed(error: OSError) -> Failed:

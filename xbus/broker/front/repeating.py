@@ -91,6 +91,9 @@ class Repeating:
         types = self._current_types(past)
         if past.archived:
             await self._restoring.bring_back(envelope_id)
+            # That took its time, and ways may have changed.
+            await self._catch_up()
+            types = self._current_types(past)
         repeat = self._repeat(past, types, new_id or self._ids.new(), None)
         try:
             await self._write(repeat)

@@ -25,7 +25,10 @@ def restore_command(config_file: Path | None) -> tuple[str, ...]:
     Args:
         config_file: the broker's; None where it runs without one, and nothing can be put back.
     """
-    return () if config_file is None else (sys.executable, "-m", "xbus.admin", "restore", "-c", str(config_file))
+    if config_file is None:
+        return ()
+    # -P: a module that lies in the folder where the broker was started must not be taken for one of ours.
+    return (sys.executable, "-P", "-m", "xbus.admin", "restore", "-c", str(config_file))
 
 
 class Restoring:
@@ -66,15 +69,20 @@ class Restoring:
         self._given_up = True
         self._interrupt()
 
-    def _interrupt(self) -> None:
-        if self._running is not None and self._running.returncode is None:
-            self._running.send_signal(signal.SIGINT)
-
     async def _restore(self, envelope_id: UUID) -> None:
         told = {"action": "restore", "envelope_id": envelope_id}
         log.info("an archived envelope is put back, as it is to come again", extra=told)
-        self._running = await asyncio.create_subprocess_exec(
-            *(*self._command, str(envelope_id)),
+        try:
+            why = await self._run(*self._command, str(envelope_id))
+        except OSError as error:
+            why = str(error)
+        if why:
+            log.warning("envelope %s can't be put back: %s", *(envelope_id, why), extra=told)
+
+    async def _run(self, *command: str) -> str:
+        """Run a command to its end; why it failed, or nothing where it did not."""
+        self._running = running = await asyncio.create_subprocess_exec(
+            *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -82,23 +90,34 @@ class Restoring:
         if self._given_up:
             self._interrupt()
         try:
-            _, complaint = await self._running.communicate()
+            _, complaint = await running.communicate()
         except asyncio.CancelledError:
-            await self._end()
+            self._interrupt()
+            try:
+                await running.wait()
+            finally:
+                # Cancelled once more, nobody waits: nothing may outlive the broker and keep its place in the journal.
+                _kill(running)
             raise
-        if self._running.returncode:
-            why = complaint.decode(errors="replace").strip()
-            log.warning("envelope %s can't be put back: %s", *(envelope_id, why), extra=told)
+        return _failure(running.returncode or 0, complaint.decode(errors="replace").strip())
 
-    async def _end(self) -> None:
-        assert self._running is not None
-        self._interrupt()
-        try:
-            async with asyncio.timeout(INTERRUPT_SECONDS):
-                await self._running.wait()
-        except TimeoutError:
-            self._running.kill()
-            await self._running.wait()
+    def _interrupt(self) -> None:
+        """Tell what is at work to end in order; what does not, as its storage hangs, is killed."""
+        running = self._running
+        if running is not None and running.returncode is None:
+            running.send_signal(signal.SIGINT)
+            asyncio.get_running_loop().call_later(INTERRUPT_SECONDS, _kill, running)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+
+
+def _failure(exit_code: int, complaint: str) -> str:
+    if exit_code < 0:
+        return f"{complaint} (it was ended by signal {-exit_code}, {signal.strsignal(-exit_code)})".strip()
+    return complaint or f"it ended with {exit_code}" if exit_code else ""
 
 
 def _still_archived(envelope_id: UUID) -> Failed:

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import uuid
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -434,13 +435,14 @@ async def test_who_consumes(old: RepeatVerbs, coded: RepeatBatchVerbs, journal: 
 
 
 class Shelf(Restoring):
-    """An archive in memory, of which nothing is lost; ``stuck`` leaves it closed."""
+    """An archive in memory, of which nothing is lost; ``stuck`` leaves it closed, and ``meanwhile`` happens with it."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__(journal, Space(journal, 0, Health("front", StandingClock())), ())
         self.shelved = journal
         self.asked: list[uuid.UUID] = []
         self.stuck = False
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
 
     async def put_away(self, envelope_id: uuid.UUID) -> None:
         def archive(connection: sa.Connection) -> None:
@@ -458,6 +460,8 @@ class Shelf(Restoring):
             wanted = sa.update(model.envelope).where(model.envelope.c.id == envelope_id)
             await self.shelved.run(lambda connection: connection.execute(wanted.values(pruned_at=None)))
         await super().bring_back(envelope_id)
+        if self.meanwhile is not None:
+            await self.meanwhile()
 
 
 async def test_what_is_archived_is_put_back_and_comes_again(repeating: Repeating, bench: Bench, shelf: Shelf) -> None:
@@ -467,6 +471,16 @@ async def test_what_is_archived_is_put_back_and_comes_again(repeating: Repeating
 
     assert [envelope.envelope_id for envelope in await bench.log()] == [bench.receipt.envelope_id, again]
     assert shelf.asked == [bench.receipt.envelope_id]
+
+
+async def test_what_its_types_may_is_asked_again_when_it_is_back(
+    repeating: Repeating, bench: Bench, shelf: Shelf
+) -> None:
+    await shelf.put_away(bench.receipt.envelope_id)
+    forbidden = without(small_bus(), profiles={"all": Profile("all", frozenset({"flights"}))})
+    shelf.meanwhile = lambda: bench.change(forbidden)
+
+    assert await code_of(repeating.replay(bench.emitter_id, bench.receipt.envelope_id)) == "type_not_allowed"
 
 
 async def test_what_can_not_be_put_back_does_not_come_again(repeating: Repeating, bench: Bench, shelf: Shelf) -> None:

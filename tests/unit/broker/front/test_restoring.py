@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -31,10 +32,12 @@ class Archive:
         self.journal = journal
         self._scribe = scribe
         self._folder = folder
+        self.at_interrupt = "echo interrupted >> ended; exit 130"
 
     def restoring(self, *, max_bytes: int = 0, exit_code: int = 1) -> Restoring:
         script = f"""
-            trap 'echo interrupted >> ended; exit 130' INT
+            trap '{self.at_interrupt}' INT
+            echo $$ >> pids
             echo "$1" >> called
             while [ -e held ]; do sleep 0.01; done
             echo "{TOLD_WHERE}" >&2
@@ -70,9 +73,22 @@ class Archive:
     def ended(self) -> list[str]:
         return self._lines("ended")
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether a command goes on that was called."""
+        return any(_is_alive(int(pid)) for pid in self._lines("pids"))
+
     def _lines(self, name: str) -> list[str]:
         file = self._folder / name
         return file.read_text().split() if file.exists() else []
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.fixture
@@ -152,6 +168,60 @@ async def test_a_call_that_is_cancelled_ends_its_command(archive: Archive) -> No
     with pytest.raises(asyncio.CancelledError):
         await call
     assert archive.ended == ["interrupted"]
+
+
+async def test_one_that_does_not_end_when_told_to_is_killed(
+    archive: Archive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr("xbus.broker.front.restoring.INTERRUPT_SECONDS", 0.1)
+    archive.hold()
+    archive.at_interrupt = ""
+    restoring = archive.restoring()
+    call = soon(restoring, archive)
+    await eventually(lambda: len(archive.called) == 1, "the command is called")
+
+    restoring.give_up()
+
+    assert await code_of(call) == "envelope_archived"
+    assert not archive.is_alive
+    assert "it was ended by signal 9" in caplog.text
+
+
+async def test_a_call_that_is_cancelled_twice_leaves_no_command_behind(archive: Archive) -> None:
+    archive.hold()
+    archive.at_interrupt = "echo interrupted >> ended"
+    call = soon(archive.restoring(), archive)
+    await eventually(lambda: len(archive.called) == 1, "the command is called")
+
+    call.cancel()
+    await eventually(lambda: archive.ended == ["interrupted"], "the command is interrupted")
+    call.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await eventually(lambda: not archive.is_alive, "the command ends")
+
+
+async def test_a_command_that_can_not_be_started_is_told_as_any_other_failure(
+    archive: Archive, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    space = Space(archive.journal, 0, Health("front", StandingClock()))
+    restoring = Restoring(archive.journal, space, (str(tmp_path / "nothing"),))
+
+    assert await code_of(soon(restoring, archive)) == "envelope_archived"
+    assert "No such file" in caplog.text
+
+
+async def test_the_command_imports_nothing_from_the_folder_that_the_broker_runs_in(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise SystemExit('a stranger')")
+    command = [*restore_command(tmp_path / "none.ini"), "00000000-0000-0000-0000-000000000001"]
+
+    ended = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, stderr=asyncio.subprocess.PIPE)
+
+    _, complaint = await ended.communicate()
+    assert "none.ini can't be read" in complaint.decode()
 
 
 async def test_without_a_configuration_file_nothing_is_put_back(archive: Archive) -> None:
