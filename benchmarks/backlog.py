@@ -1,6 +1,7 @@
 """A backlog written straight into the database, as if emitters had sent it while nobody took it."""
 
 import hashlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,17 +24,18 @@ NUMBERS = {
 ID = {"sqlite": "printf('{kind}%031x', {n})", "postgresql": "('{kind}' || lpad(to_hex({n}), 31, '0'))::uuid"}
 
 
-def add_backlog(url: str, envelopes: int, items: int, after: int = 0) -> None:
+def add_backlog(url: str, envelopes: int, items: int, after: int = 0, texts: Sequence[bytes] = ()) -> None:
     """Add received envelopes of one event each.
 
     Args:
         items: of each envelope.
         after: how many are there already, from an earlier call.
+        texts: what the items are, again and again; those of ``sample`` where there are none.
     """
     segments = -(-items // SEGMENT_ITEMS)
     in_segment = items // segments
     assert in_segment * segments == items, "all segments are alike"
-    texts = sample()
+    texts = texts or sample()
     data = pack_items([texts[number % len(texts)] for number in range(in_segment)])
     digest = hashlib.sha256(data).digest()
     with writing(url) as connection:

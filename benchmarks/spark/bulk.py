@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from benchmarks.backlog import add_backlog
 from benchmarks.bus import CONSUMER, EMITTER, EVENT_TYPE, PASSWORD, running_bus, set_up
+from benchmarks.items import sample, sample_msgpack
 from benchmarks.programs.running import running
 from benchmarks.spark.enriching import SCHEMA
 from tests.support import spark as support
@@ -25,6 +26,9 @@ from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Pro
 from xbus.broker.journal.connection import reading
 from xbus.broker.journal.ranges import cut_output
 from xbus.states import AttemptState
+
+SAMPLES = {"json": sample, "msgpack": sample_msgpack}
+"""What makes the items, by the format that they are in."""
 
 WORKER = "enricher"
 MOST_SECONDS = 900.0
@@ -62,32 +66,36 @@ class BulkRun:
     peak_mib: float
 
 
-def transform(url: str, warm_items: int, items: int, master: str, settings: Sequence[str] = ()) -> BulkRun:
+def transform(
+    url: str, warm_items: int, items: int, master: str, settings: Sequence[str] = (), items_format: str = "json"
+) -> BulkRun:
     """Have a worker make the output of an event, behind a smaller one that warms its session up.
 
     Args:
         url: an empty journal.
         master: where the worker's Spark runs.
         settings: of its session, each as ``--conf`` takes it.
+        items_format: of ``SAMPLES``.
     """
     set_up(url, BUS)
-    add_backlog(url, 1, warm_items)
-    add_backlog(url, 1, items, after=1)
+    texts = SAMPLES[items_format]()
+    add_backlog(url, 1, warm_items, texts=texts)
+    add_backlog(url, 1, items, after=1, texts=texts)
     with running_bus(url, BUS) as daemon:
         idle = resident_mib(daemon.pid)
-        with spark_worker(daemon, master, settings) as worker, running("consumer", daemon.back):
+        with spark_worker(daemon, master, settings, items_format) as worker, running("consumer", daemon.back):
             wait_until(lambda: _is_over(url, worker), "the output of the last event is ready", MOST_SECONDS)
             peak = peak_mib(daemon.pid)
     return BulkRun(*_measured(url), idle, peak)
 
 
 @contextmanager
-def spark_worker(daemon: Daemon, master: str, settings: Sequence[str]) -> Iterator[Process]:
+def spark_worker(daemon: Daemon, master: str, settings: Sequence[str], items_format: str) -> Iterator[Process]:
     """The worker, in a process of its own, which is ended at the end."""
     command = [
         script("xbus-spark-worker"),
         *("-c", str(daemon.config), "--login", WORKER, "--back", daemon.back, "--master", master, "--min-items", "1"),
-        *("--transform", "benchmarks.spark.enriching:transform", "--format", "json", "--schema", SCHEMA),
+        *("--transform", "benchmarks.spark.enriching:transform", "--format", items_format, "--schema", SCHEMA),
         *(word for setting in settings for word in ("--conf", setting)),
     ]
     environment = {**support.environment(), "XBUS_PASSWORD": PASSWORD}

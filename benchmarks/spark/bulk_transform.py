@@ -1,7 +1,8 @@
-"""A worker with a driver heap of 1 GiB on two cores makes the output of one large event, two lines:
+"""A worker with a driver heap of 1 GiB on two cores makes the output of one large event, three lines:
 
 ``bulk_transform``: items of the event a second, from the hand-over until the output is ready: reading them, parsing
 JSON, filtering and enriching, writing. Floor: Spark doing the same from Parquet files to Parquet files.
+``bulk_transform_msgpack``: the same of the same values in msgpack. Floor: that of JSON.
 ``bulk_transform_broker``: the peak memory of the broker's process, in MiB. Floor: its memory before a recipient came.
 """
 
@@ -24,11 +25,17 @@ from benchmarks.spark.sizes import Sizes
 
 def measure(databases: Databases, sizes: Sizes) -> Iterator[tuple[str, Result]]:
     """One large event: to read and write so much takes long enough to be measured once."""
+    run, of_msgpack = _run(databases, sizes, "json"), _run(databases, sizes, "msgpack")
+    rate, rate_of_msgpack = sizes.bulk_items / run.seconds, sizes.bulk_items / of_msgpack.seconds
+    yield "bulk_transform", Result(rate, _plain_rate(databases, sizes, run.items), "items/s")
+    yield "bulk_transform_msgpack", Result(rate_of_msgpack, rate, "items/s")
+    yield "bulk_transform_broker", Result(run.peak_mib, run.idle_mib, "MiB")
+
+
+def _run(databases: Databases, sizes: Sizes, items_format: str) -> bulk.BulkRun:
     settings = (f"spark.driver.memory={DRIVER_MEMORY}",)
     with databases() as url:
-        run = bulk.transform(url, sizes.warm_items, sizes.bulk_items, "local[2]", settings)
-    yield "bulk_transform", Result(sizes.bulk_items / run.seconds, _plain_rate(databases, sizes, run.items), "items/s")
-    yield "bulk_transform_broker", Result(run.peak_mib, run.idle_mib, "MiB")
+        return bulk.transform(url, sizes.warm_items, sizes.bulk_items, "local[2]", settings, items_format)
 
 
 def _plain_rate(databases: Databases, sizes: Sizes, expected: int) -> float:

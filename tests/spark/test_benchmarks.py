@@ -23,7 +23,7 @@ pytestmark = pytest.mark.bench
     ("scenario", "names"),
     [
         ("source_read", ["source_read"]),
-        ("bulk_transform", ["bulk_transform", "bulk_transform_broker"]),
+        ("bulk_transform", ["bulk_transform", "bulk_transform_msgpack", "bulk_transform_broker"]),
         ("stream", ["stream", "stream_smallest", "stream_flat"]),
         pytest.param("cluster", ["cluster"], marks=pytest.mark.cluster),
     ],
