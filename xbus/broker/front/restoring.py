@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 from xbus.broker.housekeeping.space import Space
-from xbus.broker.journal.archive_reading import is_archived
+from xbus.broker.journal.archive_reading import archived_bytes
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed
 
@@ -56,12 +56,13 @@ class Restoring:
             JournalUnavailable: the database can't be read now.
         """
         async with self._one_at_a_time:
-            if not await self._journal.read(is_archived, envelope_id):
+            data_bytes = await self._journal.read(archived_bytes, envelope_id)
+            if data_bytes is None:
                 return
-            self._space.check_new()
+            self._space.check_back(data_bytes)
             if self._command and not self._given_up:
                 await self._restore(envelope_id)
-            if await self._journal.read(is_archived, envelope_id):
+            if await self._journal.read(archived_bytes, envelope_id) is not None:
                 raise _still_archived(envelope_id)
 
     def give_up(self) -> None:

@@ -20,6 +20,9 @@ REFRESH_SECONDS = 1.0
 REOPEN_SHARE = 0.95
 """A journal that was full takes new envelopes again below this part of its limit."""
 
+BACK_SHARE = 0.9
+"""What comes back from an archive fills the journal up to this part of its limit, and makes nothing else go for it."""
+
 FINISH_SHARE = 1.1
 """Envelopes that are open may grow up to this part of the limit."""
 
@@ -53,6 +56,19 @@ class Space:
         """
         if self._look():
             raise self._refusal("a new envelope", self._max_bytes)
+
+    def check_back(self, data_bytes: int) -> None:
+        """Let an envelope come back that is in an archive: it stays, so it must leave space for what is sent.
+
+        Args:
+            data_bytes: how much its items take.
+
+        Raises:
+            Failed: journal_full.
+        """
+        self.check_new()
+        if self._max_bytes and self.live_bytes + data_bytes > self._max_bytes * BACK_SHARE:
+            raise self._refusal(f"{data_bytes} bytes back from an archive", int(self._max_bytes * BACK_SHARE))
 
     def check_more(self) -> None:
         """Let items of an envelope pass that is open already.

@@ -91,12 +91,15 @@ def count_archived(connection: sa.Connection, after: int, until: int) -> int:
     return int(connection.execute(wanted).scalar_one())
 
 
-def is_archived(connection: sa.Connection, envelope_id: UUID) -> bool:
-    """Whether the items of an envelope are in an archive only."""
+def archived_bytes(connection: sa.Connection, envelope_id: UUID) -> int | None:
+    """How much the items of an envelope take that are in an archive only; None where they are not."""
     envelope = model.envelope.c
-    wanted = sa.select(envelope.id).join(model.archived_envelope, model.archived_envelope.c.envelope_id == envelope.id)
+    wanted = sa.select(envelope.bytes).join(
+        model.archived_envelope, model.archived_envelope.c.envelope_id == envelope.id
+    )
     found = connection.execute(wanted.where(envelope.id == envelope_id, envelope.pruned_at.is_not(None)))
-    return found.first() is not None
+    size = found.one_or_none()
+    return None if size is None else int(size.bytes or 0)
 
 
 def read_whereabouts(connection: sa.Connection, envelope_id: UUID) -> Whereabouts | None:

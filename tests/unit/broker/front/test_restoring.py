@@ -146,6 +146,13 @@ async def test_a_full_journal_gets_nothing_back(archive: Archive) -> None:
     assert archive.called == []
 
 
+async def test_what_would_fill_the_journal_is_not_put_back(archive: Archive) -> None:
+    just_so = archive.journal.stored_bytes
+    assert just_so > 0
+    assert await code_of(soon(archive.restoring(max_bytes=just_so), archive)) == "journal_full"
+    assert archive.called == []
+
+
 async def test_the_end_of_the_front_breaks_it_off(archive: Archive) -> None:
     archive.hold()
     restoring = archive.restoring()

@@ -48,6 +48,18 @@ def refused(check: Any) -> bool:
     return False
 
 
+async def test_what_comes_back_leaves_a_tenth_to_what_is_sent(space: Space, holding: Holding) -> None:
+    holding.elsewhere = 400
+    await space.refresh()
+    assert not refused(lambda: space.check_back(500))
+
+    with pytest.raises(Failed) as caught:
+        space.check_back(501)
+
+    assert caught.value.code == "journal_full"
+    assert not refused(space.check_new)
+
+
 async def test_new_envelopes_up_to_the_limit_and_open_ones_a_tenth_beyond(space: Space, holding: Holding) -> None:
     holding.elsewhere = 400
     await space.refresh()
