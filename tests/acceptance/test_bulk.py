@@ -17,7 +17,7 @@ from tests.support.operating import Operator, isolate_bad_items
 from tests.support.sdk import Keeps, emit, send_numbers, send_values
 from tests.support.serving import serving
 from tests.support.showing import become, shown
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 from xbus import model
 from xbus.admin.cli import main
 from xbus.broker.journal.connection import writing
@@ -69,8 +69,7 @@ async def test_others_pass_while_an_output_is_made_and_its_progress_is_shown(
         assert (roles["store_1"].code, roles["store_1"].attempts) == ("output_not_ready", 0)
         small = await emit(daemon, send_plain)
         await become(sqlite_url, small.envelope_id, store_1="done")
-        while not (work := await works_on(daemon, "halves_1")):
-            await asyncio.sleep(0.05)
+        work = await answered(lambda: works_on(daemon, "halves_1"), "it is shown what the worker works on")
         assert (work[0]["envelope_id"], work[0]["verb"], work[0]["percent"]) == (large.envelope_id, "take_output", 0)
         halves.gate.set()
         await become(sqlite_url, large.envelope_id, store_1="done")

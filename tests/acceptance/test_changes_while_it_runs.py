@@ -1,14 +1,14 @@
 """``xbus apply`` and ``xbus password`` on a bus that runs: what is changed holds a moment later, without a restart."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker, close, connect
 from tests.support.operating import xbus
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 
 MORE = """
 [[event_type]]
@@ -69,9 +69,8 @@ async def test_new_types_roles_and_emitters_work_without_a_restart(
         assert "role store_1 can't log in yet" in told
         for kind, login in (("role", "mark_1"), ("role", "store_1"), ("emitter", "emitter_3")):
             await xbus(daemon, "password", kind, login, "--stdin", stdin=f"{PASSWORD}\n")
-        async with asyncio.timeout(30):
-            while not (new_event := await emitter.call.start_event(emitter.token, envelope_id, "new_event", 0)):
-                await asyncio.sleep(0.1)
+        start = partial(emitter.call.start_event, emitter.token, envelope_id, "new_event", 0)
+        new_event = await answered(start, "the new type is known")
         await emitter.send(envelope_id, new_event, b"x")
         await emitter.end(envelope_id, old_event, new_event)
         async with OldWorker(daemon.back, "mark_1"), OldConsumer(daemon.back, "store_1") as store:
@@ -136,12 +135,10 @@ async def test_an_emitter_that_is_removed_can_do_nothing_more(
         told = await xbus(daemon, "apply", tmp_path / "bus.toml", "--prune", "--yes")
         assert "emitter_2" in told
 
-        async def refused() -> Any:
-            return await emitter.call.start_event(emitter.token, envelope_id, "test_event", 0)
+        async def refused() -> bool:
+            return not await emitter.call.start_event(emitter.token, envelope_id, "test_event", 0)
 
-        async with asyncio.timeout(30):
-            while await refused():
-                await asyncio.sleep(0.1)
+        await answered(refused, "it may start nothing more")
         client = await connect(daemon.front)
         assert await client.call.login("emitter_2", PASSWORD) == ""
         await close(client)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from spark_worker.source.reading import Wanted, read_range
 from tests.support.attempts import event_of, make_output
 from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe, add_small_bus, looking, settle_all
+from tests.support.waiting import wait_until
 from xbus import model
 from xbus.broker.journal.archive_plans import FilePlan, Round
 from xbus.broker.journal.archive_reading import ArchivedFile, archived_files, read_whereabouts
@@ -420,15 +420,16 @@ async def test_what_is_repeated_at_that_moment_stays(bus: Bus) -> None:
     waits = sa.text(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
+
+    def is_locked_out() -> bool:
+        with reading(bus.url) as connection:
+            return bool(connection.execute(waits).scalar_one())
+
     with ThreadPoolExecutor() as threads:
         with looking(bus.url) as repeating:
             repeat(repeating, [write])
             archiving = threads.submit(bus.archive)
-            while not archiving.done():
-                with reading(bus.url) as connection:
-                    if connection.execute(waits).scalar_one():
-                        break
-                time.sleep(0.01)
+            wait_until(lambda: archiving.done() or is_locked_out(), "the archive meets what comes again")
         archiving.result()
 
     with reading(bus.url) as connection:

@@ -2,8 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.support import postgres
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.showing import become
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 from xbus.emitter import AsyncEmitter
 
 
@@ -30,9 +29,9 @@ async def test_old_emitters_and_recipients_go_on_when_the_database_is_back(
         before = await emitter.emit(b"before")
         envelope_id, event_id = await emitter.start()
         await emitter.send(envelope_id, event_id, b"0")
-        enough = asyncio.Event()
-        going_on = asyncio.create_task(_send_until(enough, emitter, envelope_id, event_id))
-        await asyncio.sleep(0.2)
+        enough, acknowledged = asyncio.Event(), list[bytes]()
+        going_on = asyncio.create_task(_send_until(enough, acknowledged, emitter, envelope_id, event_id))
+        await eventually(lambda: acknowledged, "it sends")
         await asyncio.to_thread(cluster.stop, how)
         assert await emitter.call.send_item(emitter.token, envelope_id, event_id, b"lost") is False
         assert await emitter.call.end_event(emitter.token, envelope_id, event_id) == (False, None)
@@ -40,9 +39,10 @@ async def test_old_emitters_and_recipients_go_on_when_the_database_is_back(
         assert await emitter.call.login("emitter_1", PASSWORD) == ""
         assert await consumer.call.register_node(consumer.token, consumer.uri) is False
         await asyncio.to_thread(cluster.start)
-        second = await _until_true(lambda: emitter.call.start_event(emitter.token, envelope_id, "test_event", 0))
+        start = partial(emitter.call.start_event, emitter.token, envelope_id, "test_event", 0)
+        second = await answered(start, "events are taken again")
         enough.set()
-        acknowledged = await going_on
+        await going_on
         await emitter.send(envelope_id, event_id, b"last")
         await emitter.end(envelope_id, event_id, second)
         await consumer.wait_for([before, envelope_id])
@@ -60,9 +60,10 @@ async def test_old_emitters_and_recipients_go_on_when_the_database_is_back(
     assert worker.items(after) == [b"after"]
 
 
-async def _send_until(enough: asyncio.Event, emitter: OldEmitter, envelope_id: str, event_id: str) -> list[bytes]:
-    """Send numbered items, each once; those that were acknowledged."""
-    acknowledged: list[bytes] = []
+async def _send_until(
+    enough: asyncio.Event, acknowledged: list[bytes], emitter: OldEmitter, envelope_id: str, event_id: str
+) -> None:
+    """Send numbered items, each once, and note those that were acknowledged."""
     number = 0
     while not enough.is_set():
         number += 1
@@ -71,14 +72,6 @@ async def _send_until(enough: asyncio.Event, emitter: OldEmitter, envelope_id: s
             acknowledged.append(item)
         else:
             await asyncio.sleep(0.05)
-    return acknowledged
-
-
-async def _until_true(call: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(60):
-        while not (answer := await call()):
-            await asyncio.sleep(0.1)
-    return answer
 
 
 async def test_the_emitter_of_the_sdk_rides_it_out(
@@ -159,7 +152,7 @@ async def test_delivery_goes_on_when_the_database_is_back(
         await asyncio.to_thread(cluster.stop)
         for _ in range(25):
             slow.release()
-        await asyncio.sleep(1.5)
+        await eventually(lambda: "action=journal_unread" in daemon.log, "what comes next can not be read")
         await asyncio.to_thread(cluster.start)
         await consumer.wait_for(sent, timeout=30)
         await become(url, sent[-1], timeout=30, c_1="done")
@@ -177,9 +170,11 @@ async def test_a_stop_without_the_database_ends_in_time(
     async with OldConsumer(daemon.back, "c_1") as consumer, OldEmitter(daemon.front, timeout=1) as emitter:
         await consumer.wait_for([await emitter.emit(b"x")])
         envelope_id, event_id = await emitter.start()
-        enough = asyncio.Event()
-        sending = [asyncio.create_task(_send_until(enough, emitter, envelope_id, event_id)) for _ in range(10)]
-        await asyncio.sleep(0.1)
+        enough, acknowledged = asyncio.Event(), list[bytes]()
+        sending = [
+            asyncio.create_task(_send_until(enough, acknowledged, emitter, envelope_id, event_id)) for _ in range(10)
+        ]
+        await eventually(lambda: len(acknowledged) > len(sending), "all send")
         await asyncio.to_thread(cluster.stop, signal.SIGQUIT)
         try:
             assert await asyncio.to_thread(daemon.stop, 15) == 0

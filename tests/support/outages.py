@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 from xbus.errors import Failed
 from xbus.rpc.client import Client
 from xbus.rpc.codec import pack_items
@@ -63,8 +63,11 @@ class Rider:
 
     async def healthy(self, healthy: bool, code: str = "journal_unavailable") -> None:
         """Wait until health tells of that problem, or does not."""
-        while (code in await self._problems()) is healthy:
-            await asyncio.sleep(PAUSE_SECONDS)
+
+        async def told() -> bool:
+            return (code in await self._problems()) is not healthy
+
+        await answered(told, f"health tells {'no more' if healthy else ''} of {code}")
 
     async def _problems(self) -> set[str]:
         report = await self._client.call("xbus.health", timeout=CALL_SECONDS)

@@ -11,7 +11,7 @@ from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
 from tests.support.operating import run_xbus
 from tests.support.processes import Process
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 from xbus.emitter import Emitter
 from xbus.recipient import Consumer, Envelope, Event, Item
 
@@ -111,6 +111,8 @@ async def emit(daemon: Daemon, items: list[bytes]) -> str:
 
 async def told(daemon: Daemon, text: str, *arguments: str) -> None:
     """Wait until a command of ``xbus`` prints a text; before that it may find nothing to print."""
-    async with asyncio.timeout(SECONDS):
-        while text not in (await run_xbus(daemon, *arguments)).stdout:
-            await asyncio.sleep(0.2)  # a turn between two looks; the time-out above is what fails
+
+    async def tells() -> bool:
+        return text in (await run_xbus(daemon, *arguments)).stdout
+
+    await answered(tells, f"xbus {' '.join(arguments)} tells of {text}", SECONDS)

@@ -2,13 +2,13 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.integration.emitter.front_double import FrontDouble
+from tests.support.waiting import wait_until
 from xbus.emitter import Emitter, Receipt
 from xbus.errors import Failed, Refused
 
@@ -71,10 +71,7 @@ async def test_a_waiting_item_goes_by_itself(front: FrontDouble) -> None:
         with emitter(front, linger_seconds=0.01) as sender, sender.envelope() as envelope:
             with envelope.event("test_event") as event:
                 event.send(b"x")
-                deadline = time.monotonic() + 5
-                while not front.batches and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                assert front.batches == [1]
+                wait_until(lambda: front.batches == [1], "it is sent")
 
     await in_thread(work)
 

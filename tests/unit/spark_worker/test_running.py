@@ -9,6 +9,7 @@ import pytest
 from spark_worker import running
 from spark_worker.errors import ClusterUnreachable
 from spark_worker.running import Runner
+from tests.support.waiting import eventually
 from xbus.errors import Failed
 from xbus.recipient import Refusal
 
@@ -86,15 +87,13 @@ async def test_it_is_ended_also_when_nobody_waits_for_that(spark: Pretended, mon
     job = asyncio.create_task(runner().run("the tag", lambda: ended.wait(20), lambda _: begun.set()))
     await begun.wait()
 
-    for _ in range(2):
-        job.cancel()
-        await asyncio.sleep(0.05)
-    assert job.cancelled()
+    job.cancel()
+    await eventually(lambda: spark.tags, "its end is begun")
+    job.cancel()
+    await eventually(job.cancelled, "nobody waits for it any more")
 
     before = len(spark.tags)
-    async with asyncio.timeout(20):
-        while len(spark.tags) <= before:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: len(spark.tags) > before, "it goes on being ended")
     ended.set()
 
 
