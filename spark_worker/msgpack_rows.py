@@ -1,6 +1,6 @@
 """Items of msgpack as rows: maps to rows, many at once, and told one by one what is wrong with each that is none."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from functools import reduce
@@ -84,10 +84,40 @@ def _one_by_one(
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Values of one type; dates, times and decimals are text on the bus, as ``_as_text`` writes them."""
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_decimal(kind):
-        values = [_of_text(value, kind) if isinstance(value, str) else value for value in values]
+    """Values of one type; dates, times and decimals are text on the bus, as ``packing.packer`` writes them."""
+    if holds(kind, _is_text_on_the_bus):
+        values = [_of_bus(value, kind) for value in values]
     return pa.array(values, kind)
+
+
+def holds(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type is wanted, or has one that is within it."""
+    return is_wanted(kind) or any(holds(part, is_wanted) for part in _parts(kind))
+
+
+def _parts(kind: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_struct(kind):
+        return [field.type for field in kind]
+    if pa.types.is_map(kind):
+        return [kind.key_type, kind.item_type]
+    return [kind.value_type] if pa.types.is_list(kind) else []
+
+
+def _is_text_on_the_bus(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_decimal(kind))
+
+
+def _of_bus(value: Any, kind: pa.DataType) -> Any:
+    """A value with the texts in it read that stand for something else; what is of another kind is left as it is."""
+    if isinstance(value, str):
+        return _of_text(value, kind) if _is_text_on_the_bus(kind) else value
+    if isinstance(value, list) and pa.types.is_list(kind):
+        return [_of_bus(each, kind.value_type) for each in value]
+    if isinstance(value, dict) and pa.types.is_map(kind):
+        return {_of_bus(key, kind.key_type): _of_bus(each, kind.item_type) for key, each in value.items()}
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        return {field.name: _of_bus(value.get(field.name), field.type) for field in kind}
+    return value
 
 
 def _of_text(text: str, kind: pa.DataType) -> date | Decimal:

@@ -393,6 +393,12 @@ def test_an_attempt_that_is_over_takes_nothing(database_url: str, make_jobs: Mak
             [msgpack.packb({"id": n, "tags": ["a", None]}) for n in range(3)],
             [msgpack.packb({"id": n, "when": None, "tags": ["a", None]}) for n in range(3)],
         ),
+        (
+            "msgpack",
+            "a STRUCT<day: DATE>, m MAP<STRING, DECIMAL(5, 2)>",
+            [msgpack.packb({"a": {"day": "2026-01-31"}, "m": {"x": "1.50"}})],
+            [msgpack.packb({"a": {"day": "2026-01-31"}, "m": {"x": "1.50"}})],
+        ),
         ("csv", "id INT, name STRING, day DATE", [b'1,"a,b",2026-01-31', b"2,,"], [b'1,"a,b",2026-01-31', b"2,,"]),
         ("bytes", "", [b"\x00\xff", b"", b"a" * 300], [b"\x00\xff", b"", b"a" * 300]),
         (

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_worker.msgpack_rows import rows_of, with_rows
-from spark_worker.packing import packer
+from spark_worker.packing import items_of, packer
 
 DAY = pa.date32()
 TIME = pa.timestamp("us", "UTC")
@@ -40,6 +40,43 @@ def test_what_is_written_as_text_is_read_from_text(kind: pa.DataType, value: Any
 
 def test_a_time_without_an_offset_is_of_utc() -> None:
     assert read(TIME, "2026-01-31T08:30:00")[0] == [datetime(2026, 1, 31, 8, 30, tzinfo=UTC)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.struct([("day", DAY), ("name", pa.string())]), {"day": date(2026, 1, 31), "name": "a"}),
+        (pa.struct([("day", DAY)]), {"day": None}),
+        (pa.list_(TIME), [datetime(2026, 1, 31, 8, 30, tzinfo=UTC), None]),
+        (pa.map_(pa.string(), PRICE), {"a": Decimal("12.50"), "b": None}),
+        (pa.map_(DAY, pa.int32()), {date(2026, 1, 31): 1}),
+        (pa.list_(pa.struct([("by_day", pa.map_(DAY, PRICE))])), [{"by_day": {date(2026, 1, 31): Decimal("1.00")}}]),
+    ],
+    ids=str,
+)
+def test_what_lies_in_others_comes_back(kind: pa.DataType, value: Any) -> None:
+    """Dates, times and decimals within them are text, too, and a map is a map."""
+    given = pa.array([{"x": value}, {"x": None}], pa.struct([("x", kind)]))
+
+    rows = rows_of(items_of(given).to_pylist(), {"x": kind})
+
+    assert rows.field("_corrupt").to_pylist() == [None, None]
+    assert rows.field("x").equals(given.field("x"))
+
+
+def test_a_map_is_written_as_a_map() -> None:
+    rows = pa.array([{"x": {"a": 1}}], pa.struct([("x", pa.map_(pa.string(), pa.int32()))]))
+
+    assert [msgpack.unpackb(item) for item in items_of(rows).to_pylist()] == [{"x": {"a": 1}}]
+
+
+def test_what_lies_in_others_and_does_not_fit_is_told() -> None:
+    kind = pa.list_(DAY)
+
+    values, causes = read(kind, ["2026-01-31"], ["soon"])
+
+    assert values == [[date(2026, 1, 31)], None]
+    assert causes == [None, f"field x: \"['soon']\" is not of the type {kind}"]
 
 
 @pytest.mark.parametrize("kind", [DAY, TIME, PRICE], ids=str)
