@@ -96,7 +96,7 @@ class Jobs:
         parts = min(self._parts(spool.items), self._cores)
         inline = not is_local(master_of(self.session))
         items = read_spool(self.session, spool, parts, inline, self._pipeline.items_format.early)
-        output = self._pipeline.output(items, context, spool.items, spool.end, SPOOL)
+        output = self._pipeline.output(items, context, spool.items, spool.origins.end, SPOOL)
         table = output.rows.toArrow()
         output.check()
         if table.nbytes > MOST_ANSWERED_BYTES:
@@ -105,7 +105,7 @@ class Jobs:
                 "broker: put the worker at the start of the graph, or lower --min-items"
             )
         named = pc.max(table.column(INDEX)).as_py()
-        places = spool.end if named is None or named < spool.end else self._places(event_id)
+        places = spool.origins.end if named is None or named < spool.origins.end else self._places(event_id)
         for batch in table.to_batches():
             if len(batch):
                 check_items(batch.column(DATA), batch.column(INDEX), Limits(self._place.max_item_bytes, places))

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_worker.items_source import Early, ItemsReader, ItemsSource
+from spark_worker.origins import Origins
 from spark_worker.pieces import Piece
 from xbus.errors import Failed
 from xbus.recipient import Batch
@@ -40,10 +41,7 @@ class Spool:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.items = 0
-        self.end = 0
-        """Beyond the highest index: where items are left out it is more than there are."""
-        self.several: dict[int, list[int]] = {}
-        """Of items that were made of several: by the first of their indices, all of them."""
+        self.origins = Origins()
         with self._disk_errors():
             self._file: BinaryIO = path.open("xb")
         self._places: list[tuple[int, int]] = []
@@ -103,10 +101,10 @@ class Spool:
     def _piece(self, batch: Batch) -> Piece:
         items = list(batch)
         data = pack_items(batch.data)
-        self.end = max(self.end, 1 + max((index for item in items for index in item.indices), default=-1))
         if all(item.is_original for item in items) and items:
+            self.origins.note_following(items[0].index, len(items))
             return Piece(len(items), data, items[0].index, None)
-        self.several |= {item.index: item.indices for item in items if len(item.indices) > 1}
+        self.origins.note(items)
         return Piece(len(items), data, 0, b"".join(_INDEX.pack(item.index) for item in items))
 
 

@@ -72,7 +72,7 @@ class SparkWorker(BulkWorker):
         table = await _unless_stopped(asyncio.create_task(job), event.envelope)
         spool.remove()
         # Heartbeats go on meanwhile.
-        return await asyncio.to_thread(items_of, table, spool.several)
+        return await asyncio.to_thread(items_of, table, spool.origins.several)
 
     def commit(self, envelope: Envelope) -> None:
         """Nothing is left to do but to tidy up."""

@@ -38,7 +38,7 @@ def test_what_was_kept_is_read_back_in_order(spool: Spool) -> None:
     spool.finish()
 
     assert rows(spool, 1) == [[(4, b"a"), (5, b"b"), (9, b"c"), (None, b"d")]]
-    assert (spool.items, spool.end) == (4, 10)
+    assert (spool.items, spool.origins.end) == (4, 10)
 
 
 def test_parts_hold_about_as_many_items_each(spool: Spool) -> None:
@@ -56,7 +56,19 @@ def test_parts_hold_about_as_many_items_each(spool: Spool) -> None:
 def test_all_indices_of_an_item_made_of_several_are_kept(spool: Spool) -> None:
     spool.add(Batch([b"a", b"b"], 0, [[3, 4], [5]]))
 
-    assert spool.several == {3: [3, 4]}
+    assert spool.origins.several == {3: [3, 4]}
+
+
+def test_items_that_only_begin_alike_are_told_apart_from_others(spool: Spool) -> None:
+    """A row keeps the first index alone: what it would stand for besides would be blamed for the fault of another."""
+    spool.add(Batch([b"a", b"b"], 0, [[3, 4], [3, 5]]))
+    spool.add(Batch([b"c", b"d", b"e"], 0, [[6, 7], [6], []]))
+    spool.add(Batch([b"f"], 8, [[8, 9]]))
+    spool.add(Batch([b"g", b"h"], 7))
+    spool.add(Batch([b"i"] * 3, 0, [[1, 2]] * 3))
+
+    assert spool.origins.several == {1: [1, 2]}
+    assert spool.origins.end == 10
 
 
 def test_an_event_without_items_is_one_empty_part(spool: Spool) -> None:
