@@ -64,10 +64,10 @@ class Rider:
     async def healthy(self, healthy: bool, code: str = "journal_unavailable") -> None:
         """Wait until health tells of that problem, or does not."""
 
-        async def told() -> bool:
-            return (code in await self._problems()) is not healthy
+        async def so() -> bool:
+            return (code not in await self._problems()) is healthy
 
-        await answered(told, f"health tells {'no more' if healthy else ''} of {code}")
+        await answered(so, f"health is {'good' if healthy else 'bad'} as to {code}")
 
     async def _problems(self) -> set[str]:
         report = await self._client.call("xbus.health", timeout=CALL_SECONDS)

@@ -2,9 +2,14 @@
 
 import asyncio
 from collections.abc import Hashable
+from copy import copy
 
 from xbus.errors import Refused
 from xbus.rpc.later import Later
+
+MOST_APART = 10_000
+"""How many batches that could not be compared are told apart: the seal may pass once each was sent again. Behind more,
+as behind one that was refused, only a session that begins anew may seal."""
 
 
 class Comparisons:
@@ -15,7 +20,7 @@ class Comparisons:
     """
 
     def __init__(self) -> None:
-        self._doubts: dict[Hashable, asyncio.Future[int] | Refused] = {}
+        self._doubts: dict[Hashable, asyncio.Future[int] | BaseException] = {}
 
     @property
     def pending(self) -> "list[asyncio.Future[int]]":
@@ -51,9 +56,14 @@ class Comparisons:
                 raise error
 
     def _compared(self, what: Hashable, comparing: "asyncio.Future[int]") -> None:
-        in_doubt = not comparing.cancelled() and comparing.exception() is not None
-        if not in_doubt and self._doubts.get(what) is comparing:
-            self.agreed(what)
+        if self._doubts.get(what) is not comparing:
+            return
+        # A copy has no traceback, which would keep the batch in memory.
+        error = copy(None if comparing.cancelled() else comparing.exception())
+        del self._doubts[what]
+        if error is not None:
+            is_kept_apart = not isinstance(error, Refused) and len(self._doubts) < MOST_APART
+            self._doubts[what if is_kept_apart else None] = error
 
 
 async def both(same: "asyncio.Future[int]", rest: Later[int]) -> int:
