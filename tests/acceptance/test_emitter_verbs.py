@@ -11,7 +11,7 @@ from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, close, connect
-from tests.support.processes import run, script
+from tests.support.operating import xbus
 from tests.support.waiting import eventually
 
 UNKNOWN = "0b9d6a0e-6c0f-4a8e-9a3f-3d9f6f1c2a11"
@@ -187,8 +187,7 @@ async def test_a_cancelled_envelope_is_never_delivered(
     behind = await emitter.emit()
     await consumer.wait_for([behind])
     assert envelope_id not in consumer.committed
-    told = run(script("xbus"), "envelope", "list", "--state", "cancelled", "-c", shared.config)
-    assert envelope_id in told.stdout
+    assert envelope_id in await xbus(shared, "envelope", "list", "--state", "cancelled")
 
 
 async def test_an_item_over_the_limit_is_refused_and_one_at_it_taken(

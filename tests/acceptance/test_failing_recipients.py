@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
 from tests.support.old_clients import METADATA, OldConsumer, OldEmitter, OldWorker
-from tests.support.processes import run, script
+from tests.support.operating import xbus
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
 
@@ -179,7 +179,7 @@ async def test_a_refusal_parks_the_envelope_for_all_and_all_roll_back(
         ("no such client", "[1]"),
         ("too late", "[0, 1]"),
     }
-    told = run(script("xbus"), "envelope", "show", envelope_id, "-c", daemon.config).stdout
+    told = await xbus(daemon, "envelope", "show", envelope_id)
     assert "no such client" in told
     assert "parked" in told
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
-from tests.support.processes import run, script
+from tests.support.operating import xbus
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
 from xbus.states import TrackingState
@@ -81,9 +81,8 @@ async def test_a_reported_error_is_kept_with_where_it_happened_and_can_be_tracke
             assert error.tracking is TrackingState.UNPROCESSED
 
     failure_id = shown(sqlite_url, failed["early"]).failures[0].id
-    command = (script("xbus"), "failure")
-    assert run(*command, "track", str(failure_id), "on_hold", "--comment", "asked", "-c", daemon.config).returncode == 0
-    told = run(*command, "list", "--role", "c_1", "--state", "on_hold", "--json", "-c", daemon.config).stdout
+    await xbus(daemon, "failure", "track", str(failure_id), "on_hold", "--comment", "asked")
+    told = await xbus(daemon, "failure", "list", "--role", "c_1", "--state", "on_hold", "--json")
     assert [json.loads(line)["id"] for line in told.splitlines()] == [failure_id]
     assert shown(sqlite_url, failed["early"]).failures[0].tracking is TrackingState.ON_HOLD
 
