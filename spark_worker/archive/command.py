@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from uuid import UUID
 
@@ -86,7 +87,7 @@ def restore(config_path: Path | None, envelope_id: UUID) -> None:
     """
     url = database_url(config_path)
     clock = SystemClock()
-    with _terminated_in_order(), begun(url, clock, Ids()) as run:
+    with _ended_in_order(), begun(url, clock, Ids()) as run:
         try:
             found = put_back(url, run, envelope_id, clock)
         except OSError as error:
@@ -97,16 +98,26 @@ def restore(config_path: Path | None, envelope_id: UUID) -> None:
 
 
 @contextmanager
-def _terminated_in_order() -> Iterator[None]:
-    """Have SIGTERM end the block as SIGINT does: a service that stops is sent it with all that its broker started.
+def _ended_in_order() -> Iterator[None]:
+    """Have the first SIGTERM or SIGINT end the block, and those behind it not break off what the block does at its end.
 
-    Killed on the spot, the run would keep its place until its lease is over, and nobody could restore.
+    A service that stops is sent SIGTERM with all that its broker started, and the broker sends SIGINT: killed on the
+    spot, the run would keep its place until its lease is over, and nobody could restore.
     """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        signal.default_int_handler(number, frame)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        for number in before:
+            signal.signal(number, end)
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _storage_failed(error: OSError) -> Failed:

@@ -1,4 +1,4 @@
-"""``xbus restore`` as the broker's service manager ends it: with SIGTERM to all processes of the service."""
+"""``xbus restore`` in a service that stops: all its processes get SIGTERM, and the broker interrupts it besides."""
 
 import sys
 import uuid
@@ -13,6 +13,15 @@ from xbus.ids import Ids
 TOLD_TO_END = """
 import os, signal
 from spark_worker.archive import command
+from xbus.broker.journal import archive_runs
+
+end_run = archive_runs.end_run
+
+def interrupted_once_more(*arguments):
+    os.kill(os.getpid(), signal.SIGINT)
+    end_run(*arguments)
+
+archive_runs.end_run = interrupted_once_more
 command.put_back = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
 command.restore()
 """
