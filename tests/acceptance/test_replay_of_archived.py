@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import StartDaemon
@@ -85,3 +86,31 @@ async def test_an_archive_that_is_away_is_told_and_nothing_is_lost(
         again = await emitter.replay(envelope_id)
 
     await eventually(lambda: consumer.items(again) == ITEMS, "the items come again")
+
+
+async def test_a_command_that_hangs_does_not_outlive_the_broker(
+    database_url: str, start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    add_bus(database_url, {"test_event": {"c": []}})
+    daemon = start_daemon(database_url, {"journal": {"keep_settled_days": 0}, "daemon": {"stop_timeout": 1}})
+    async with OldConsumer(daemon.back, "c_1"):
+        envelope_id = await archived(daemon, tmp_path / "archive")
+
+    async with AsyncEmitter(daemon.front, "emitter_1", PASSWORD, retry_seconds=0) as emitter:
+        call = asyncio.create_task(emitter.replay(envelope_id))
+        broker = psutil.Process(daemon.pid)
+        await eventually(broker.children, "the command is called")
+        (command,) = broker.children()
+        command.suspend()
+        assert await asyncio.to_thread(daemon.stop) == 0
+
+        with pytest.raises(Failed):
+            await call
+    await eventually(lambda: not _goes_on(command), "the command has ended")
+
+
+def _goes_on(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

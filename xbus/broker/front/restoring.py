@@ -5,6 +5,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 
 INTERRUPT_SECONDS = 5.0
 """How long the command may take to end in order when it is told to, before it is killed; nothing is lost either way."""
+
+KILLED_SECONDS = 1.0
+"""How long it is looked whether one that was killed is gone: where a storage holds it, it is not yet."""
 
 
 def restore_command(config_file: Path | None) -> tuple[str, ...]:
@@ -59,6 +63,8 @@ class Restoring:
             data_bytes = await self._journal.read(archived_bytes, envelope_id)
             if data_bytes is None:
                 return
+            # What was put back a moment ago counts, too.
+            await self._space.refresh()
             self._space.check_back(data_bytes)
             if self._command and not self._given_up:
                 await self._restore(envelope_id)
@@ -95,10 +101,13 @@ class Restoring:
         except asyncio.CancelledError:
             self._interrupt()
             try:
-                await running.wait()
+                await running.communicate()
             finally:
-                # Cancelled once more, nobody waits: nothing may outlive the broker and keep its place in the journal.
+                # Cancelled once more, it is not waited for: nothing may outlive the broker and keep its place.
                 _kill(running)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(KILLED_SECONDS):
+                        await running.communicate()
             raise
         return _failure(running.returncode or 0, complaint.decode(errors="replace").strip())
 

@@ -53,6 +53,11 @@ class Archive:
         await self._change(sa.update(model.envelope).values(pruned_at=NOW))
         await self._change(sa.insert(model.archived_envelope).values(row))
 
+    async def hold_elsewhere(self, data_bytes: int) -> None:
+        """Have another program put back so much just now."""
+        row = {"name": "archive", "epoch": 0, "group_number": 0, "stored_bytes": data_bytes}
+        await self._change(sa.insert(model.writer).values(row))
+
     async def put_back(self) -> None:
         await self._change(sa.update(model.envelope).values(pruned_at=None))
 
@@ -153,6 +158,12 @@ async def test_what_would_fill_the_journal_is_not_put_back(archive: Archive) -> 
     assert archive.called == []
 
 
+async def test_what_was_put_back_a_moment_ago_counts(archive: Archive) -> None:
+    await archive.hold_elsewhere(1000)
+    assert await code_of(soon(archive.restoring(max_bytes=1000), archive)) == "journal_full"
+    assert archive.called == []
+
+
 async def test_the_end_of_the_front_breaks_it_off(archive: Archive) -> None:
     archive.hold()
     restoring = archive.restoring()
@@ -207,7 +218,7 @@ async def test_a_call_that_is_cancelled_twice_leaves_no_command_behind(archive: 
 
     with pytest.raises(asyncio.CancelledError):
         await call
-    await eventually(lambda: not archive.is_alive, "the command ends")
+    assert not archive.is_alive
 
 
 async def test_a_command_that_can_not_be_started_is_told_as_any_other_failure(
