@@ -40,7 +40,8 @@ PASSING = (
 NO_ROOM = ("No space left on device", "Disk quota exceeded")
 """What the system says when a disk is full, and Spark, Java and Python after it."""
 
-CANCELLED = ("cancelled as part of cancellation", "was cancelled", "job was cancelled", "OPERATION_CANCELED")
+CANCELLED = ("[SPARK_JOB_CANCELLED]", "[OPERATION_CANCELED]")
+"""The names under which Spark says it, whoever cancelled a job: authors speak of cancelled things, too."""
 
 _FULL = re.compile(rf"^.*\b(\w+(?:Exception|Error): .*?(?:{'|'.join(NO_ROOM)}).*)$", re.MULTILINE)
 _HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor \S+\)")
@@ -89,7 +90,9 @@ def from_author(error: BaseException) -> XbusError:
         return error
     if _says(str(error), NO_ROOM):
         return disk_full(str(error))
-    if isinstance(error, (Py4JNetworkError, ConnectionError)) or _says(str(error), (*CLUSTER_GONE, *PASSING)):
+    if isinstance(error, (Py4JNetworkError, ConnectionError)) or _says(
+        str(error), (*CLUSTER_GONE, *PASSING, *CANCELLED)
+    ):
         return Failed(f"the transform failed ({brief(error)})", code="job_failed")
     return Refusal(f"the transform failed: {brief(error)}"[:CAUSE_CHARACTERS])
 

@@ -45,6 +45,13 @@ def test_what_the_author_raises_in_a_task_is_permanent_and_told() -> None:
     assert error.cause == "the transform failed: app.rules.NoSuchAirline: why: because"
 
 
+def test_an_author_may_speak_of_what_was_cancelled() -> None:
+    error = of_job(OfSpark(OF_A_TASK.format(name="ValueError").replace("because", "order 7 was cancelled")))
+
+    assert isinstance(error, Refusal)
+    assert error.cause == "the transform failed: ValueError: why: order 7 was cancelled"
+
+
 def test_a_database_that_is_away_is_transient() -> None:
     error = of_job(of_task("xbus.errors.JournalUnavailable"))
 
@@ -99,14 +106,18 @@ def test_a_full_disk_is_told_with_the_file_where_that_is_known(mean: Callable[[B
     [
         "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
         "java.lang.OutOfMemoryError: Java heap space",
-        "[JOB_CANCELLED] Job 3 cancelled as part of cancellation of all jobs",
+        "[SPARK_JOB_CANCELLED] Job 3 cancelled as part of cancellation of all jobs SQLSTATE: XXKDA",
+        "[SPARK_JOB_CANCELLED] Job 3 cancelled part of cancelled job tags nightly SQLSTATE: XXKDA",
+        "[SPARK_JOB_CANCELLED] Job 3 cancelled killed via the Web UI SQLSTATE: XXKDA",
     ],
 )
 def test_trouble_of_the_machine_is_transient(text: str) -> None:
-    error = of_job(OfSpark(f"Job aborted due to stage failure: {text}"))
+    """Also where the transform itself had Spark run something."""
+    for mean in (of_job, from_author):
+        error = mean(OfSpark(f"Job aborted due to stage failure: {text}"))
 
-    assert isinstance(error, Failed)
-    assert not isinstance(error, Refusal)
+        assert isinstance(error, Failed)
+        assert not isinstance(error, Refusal)
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError("py4j"), OfSpark("SparkContext was shut down")])

@@ -31,7 +31,7 @@ class Pretended:
     def work(self) -> str:
         """Goes on until it is cancelled."""
         assert self.cancelled.wait(20)
-        raise RuntimeError("Job 1 cancelled as part of cancellation of job group")
+        raise RuntimeError("[SPARK_JOB_CANCELLED] Job 1 cancelled part of cancelled job tags")
 
 
 @pytest.fixture
