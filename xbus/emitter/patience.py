@@ -36,8 +36,8 @@ class Patience:
         delay, self._delay = self._delay, min(2 * self._delay, LONGEST_DELAY_SECONDS)
         return min(delay, self._until - now)
 
-
-def given_up(error: CallError) -> CallError:
-    """``error`` in the words of someone who insisted in vain."""
-    cause = f"{error.cause}, and trying again for `retry_seconds` did not help"
-    return type(error)(cause, error.next_step or "see whether the bus runs at this address", code=error.code)
+    def given_up(self, error: CallError) -> CallError:
+        """``error`` in the words of someone who insisted in vain, if anybody did."""
+        insisted = ", and trying again for `retry_seconds` did not help" if self._seconds else ""
+        next_step = error.next_step or "see whether the bus runs at this address"
+        return type(error)(f"{error.cause}{insisted}", next_step, code=error.code)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from xbus.emitter.options import Options
-from xbus.emitter.patience import Patience, given_up
+from xbus.emitter.patience import Patience
 from xbus.errors import CallError, Failed, Refused
 from xbus.rpc.client import Client
 from xbus.rpc.items import ITEM_HEADER_BYTES
@@ -110,7 +110,7 @@ class Session:
             except Failed as failure:
                 delay = self._patience.failed()
                 if delay is None:
-                    raise given_up(failure) from failure
+                    raise self._patience.given_up(failure) from failure
                 logger.info("no session yet", extra={"action": "emitter_login_retry", "code": failure.code})
                 await asyncio.sleep(delay)
 

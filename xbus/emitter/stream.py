@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from xbus.emitter.ledger import Call, Ledger
-from xbus.emitter.patience import Patience, given_up
+from xbus.emitter.patience import Patience
 from xbus.emitter.session import Taker
 from xbus.emitter.window import Window
 from xbus.errors import CallError, Failed, Refused
@@ -167,7 +167,7 @@ class Stream:
     async def _wait_after(self, error: CallError) -> None:
         delay = self._patience.failed()
         if delay is None:
-            raise given_up(error)
+            raise self._patience.given_up(error)
         logger.info("calls will be made again", extra={"action": "emitter_retry", "code": error.code})
         await asyncio.sleep(delay)
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from xbus.emitter.patience import FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS, Patience, given_up
+from xbus.emitter.patience import FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS, Patience
 from xbus.errors import ConnectionLost, TimedOut
 
 
@@ -47,7 +47,13 @@ def test_a_success_begins_anew() -> None:
 
 
 def test_an_error_given_up_on_keeps_class_code_and_gets_a_next_step() -> None:
-    error = given_up(TimedOut("no answer"))
+    patience = Patience(30, HandClock())
+    error = patience.given_up(TimedOut("no answer"))
     assert isinstance(error, TimedOut)
     assert (error.code, bool(error.next_step)) == ("timed_out", True)
-    assert given_up(ConnectionLost("gone", "look there")).next_step == "look there"
+    assert patience.given_up(ConnectionLost("gone", "look there")).next_step == "look there"
+
+
+def test_an_error_speaks_of_trying_again_only_where_that_was_done() -> None:
+    assert "trying again" in str(Patience(30, HandClock()).given_up(TimedOut("no answer")))
+    assert "trying again" not in str(Patience(0, HandClock()).given_up(TimedOut("no answer")))
