@@ -156,7 +156,7 @@ class Cluster:
             with urllib.request.urlopen(f"http://{LOOPBACK}:{self._web_port}/json/", timeout=10) as answer:
                 state: dict[str, list[dict[str, str]]] = json.load(answer)
                 return state
-        except OSError:
+        except (OSError, ValueError):  # while the master starts, its first page stands in the place of this one
             return None
 
 
