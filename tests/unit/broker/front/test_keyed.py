@@ -239,14 +239,20 @@ async def test_the_older_session_is_fenced(first: Sender, second: Sender) -> Non
     assert (await second.finish(1))["items"] == 1
 
 
-async def test_other_content_than_what_is_there_can_not_be_sealed(first: Sender, second: Sender) -> None:
+@pytest.fixture
+async def begun(first: Sender, second: Sender) -> Sender:
+    """The second session, which has begun to send again what the first one left: an event of two items."""
     await first.start()
     await first.event()
     await first.append(0, b"a", b"b")
     await second.start()
     await second.event()
-    differing = second.append_soon(0, b"a", b"x", b"c")
-    ended, sealed = second.end_event_soon(3), second.seal_soon()
+    return second
+
+
+async def test_other_content_than_what_is_there_can_not_be_sealed(first: Sender, begun: Sender) -> None:
+    differing = begun.append_soon(0, b"a", b"x", b"c")
+    ended, sealed = begun.end_event_soon(3), begun.seal_soon()
     assert await code_of(differing) == "content_differs"
     await ended
     assert await code_of(sealed) == "content_differs"
@@ -489,17 +495,6 @@ async def test_what_could_not_be_compared_is_not_sealed_before_it_was(
         await ended
     assert await second.append(0, b"a") == 1
     assert (await second.finish(1))["items"] == 1
-
-
-@pytest.fixture
-async def begun(first: Sender, second: Sender) -> Sender:
-    """The second session, which has begun to send again what the first one left: an event of two items."""
-    await first.start()
-    await first.event()
-    await first.append(0, b"a", b"b")
-    await second.start()
-    await second.event()
-    return second
 
 
 async def test_what_could_not_be_compared_is_not_sealed_because_another_batch_was(
