@@ -101,7 +101,7 @@ def restore(config_path: Path | None, envelope_id: UUID) -> None:
 def _ended_in_order() -> Iterator[None]:
     """Have the first SIGTERM or SIGINT end the block, and those behind it not break off what the block does at its end.
 
-    A service that stops is sent SIGTERM with all that its broker started, and the broker sends SIGINT: killed on the
+    A service that stops is sent SIGTERM with all that its broker started, and by the broker once more: killed on the
     spot, the run would keep its place until its lease is over, and nobody could restore.
     """
 

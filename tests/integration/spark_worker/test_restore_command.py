@@ -1,4 +1,4 @@
-"""``xbus restore`` in a service that stops: all its processes get SIGTERM, and the broker interrupts it besides."""
+"""``xbus restore`` in a service that stops: all its processes get SIGTERM, and the broker tells it to end besides."""
 
 import sys
 import uuid

@@ -115,7 +115,7 @@ class Restoring:
         """Tell what is at work to end in order; what does not, as its storage hangs, is killed."""
         running = self._running
         if running is not None and running.returncode is None:
-            running.send_signal(signal.SIGINT)
+            running.terminate()
             asyncio.get_running_loop().call_later(INTERRUPT_SECONDS, _kill, running)
 
 

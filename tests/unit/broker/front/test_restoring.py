@@ -36,7 +36,7 @@ class Archive:
 
     def restoring(self, *, max_bytes: int = 0, exit_code: int = 1) -> Restoring:
         script = f"""
-            trap '{self.at_interrupt}' INT
+            trap '{self.at_interrupt}' TERM
             echo $$ >> pids
             echo "$1" >> called
             while [ -e held ]; do sleep 0.01; done
