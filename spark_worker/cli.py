@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sys
 from pathlib import Path
 
 import click
@@ -11,11 +10,11 @@ from spark_worker.formats import NAMES, check_schema
 from spark_worker.serving import Options, serve_for_ever
 from spark_worker.session import parsed_settings
 from spark_worker.transforms import Transform, load_function, load_sql
-from xbus import logs
+from xbus import ending, logs
 from xbus.admin.address import reachable
-from xbus.admin.program import config_option, exit_code, load_config
+from xbus.admin.program import config_option, load_config
 from xbus.admin.secret import password_file_option, password_of
-from xbus.errors import ConfigurationError, XbusError
+from xbus.errors import ConfigurationError
 
 EXIT_CODES = (
     "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
@@ -69,7 +68,7 @@ def main(
     advertise: str,
 ) -> None:
     """Serve a worker role with Spark: large events are read from the journal and written back by its executors."""
-    try:
+    with ending.in_one_line("xbus-spark-worker"):
         config = load_config(config_path)
         logs.set_up(config.logging)
         check_schema(items_format, schema)
@@ -93,9 +92,6 @@ def main(
             advertise=advertise,
         )
         asyncio.run(serve_for_ever(chosen))
-    except XbusError as error:
-        click.echo(f"xbus-spark-worker: {error}", err=True)
-        sys.exit(exit_code(error))
 
 
 def chosen_transform(function: str | None, sql_file: Path | None) -> Transform:

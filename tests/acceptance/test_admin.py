@@ -153,4 +153,4 @@ def test_what_is_wrong_is_refused(make_shop: Callable[[str], Shop], sqlite_url: 
     shop.xbus("password", "role", "store_1", "--stdin", stdin="another\n")
     recipient = shop.start_recipient("Store", "store_1")
     assert recipient.wait() == 1
-    assert "xbus: " in recipient.text
+    assert "recipient store_1: " in recipient.text

@@ -7,13 +7,11 @@ from typing import Any
 
 import click
 
+from xbus import ending
 from xbus.admin import plugins
 from xbus.broker.journal import schema
 from xbus.config import Config, load
-from xbus.errors import ConfigurationError, Failed, JournalUnavailable, XbusError
-
-REFUSED = 1
-NOT_NOW = 3
+from xbus.errors import ConfigurationError
 
 
 class Program(click.Group):
@@ -44,16 +42,8 @@ class Program(click.Group):
         return None if entry is None else plugins.load(entry)
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with ending.in_one_line("xbus"):
             return super().invoke(ctx)
-        except XbusError as error:
-            click.echo(f"xbus: {error}", err=True)
-            ctx.exit(exit_code(error))
-
-
-def exit_code(error: XbusError) -> int:
-    """The exit code that tells a script whether trying again later makes sense."""
-    return NOT_NOW if isinstance(error, (JournalUnavailable, Failed)) else REFUSED
 
 
 config_option = click.option(

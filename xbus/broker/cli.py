@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from xbus import logs
+from xbus import ending, logs
 from xbus.broker.journal import schema
 from xbus.broker.journal.configuration import add_demo_rows
 from xbus.broker.journal.connection import writing
@@ -94,6 +94,6 @@ def _run(program: str, path: Path, work: Callable[[Config], int]) -> None:
             log.warning("%s", note, extra={"action": "read_configuration"})
         code = work(config)
     except XbusError as error:
-        click.echo(f"{program}: {error}", err=True)
+        ending.tell(program, error)
         code = MUST_BE_MENDED
     sys.exit(code)

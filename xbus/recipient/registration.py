@@ -72,10 +72,13 @@ class Registration:
                 logger.warning("the broker has forgotten us", extra={"action": "recipient_forgotten"})
             except CallError as error:
                 if error.code in FINAL:
-                    logger.error("the recipient ends: %s", error, extra={"action": f"recipient_{error.code}"})
+                    logger.error(
+                        "the recipient ends", extra={"action": f"recipient_{error.code}", "cause": error.cause}
+                    )
                     raise
-                extra = {"action": "recipient_not_registered", "code": error.code, "cause": error.cause}
-                logger.warning("not registered, trying again", extra=extra)
+                # The cause is in the sentence, as a program that has set up no log shows no more than that.
+                extra = {"action": "recipient_not_registered", "code": error.code}
+                logger.warning("not registered, trying again: %s", error, extra=extra)
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, LONGEST_DELAY_SECONDS)
 

@@ -1,4 +1,7 @@
-"""Runs a recipient: opens what it needs, keeps it registered, and ends it in order when it is told to stop."""
+"""Runs a recipient: opens what it needs, keeps it registered, and ends it in order when it is told to stop.
+
+``run`` is a whole program, ``serve`` a part of one that does something else beside.
+"""
 
 import asyncio
 import signal
@@ -6,6 +9,7 @@ from collections.abc import Coroutine
 from contextlib import ExitStack
 from typing import Any, TypedDict, Unpack
 
+from xbus import ending
 from xbus.clock import Clock, SystemClock
 from xbus.recipient.base import Recipient
 from xbus.recipient.registration import Registration
@@ -40,7 +44,8 @@ def run(
 
         run(Clients, "tcp://127.0.0.1:4891", "consumer_role", "password")
 
-    To be called in the main thread.
+    To be called in the main thread. What ``serve`` would raise ends the program: it is told in one line on standard
+    error.
 
     Args:
         recipient: a worker or consumer, or its class.
@@ -50,11 +55,10 @@ def run(
         **options: see ``ServeOptions``.
 
     Raises:
-        Refused: login or password are wrong (``login_refused``), or a newer recipient has taken the role
-            (``displaced``).
-        ConfigurationError: an address can't be used.
+        SystemExit: with 1 where something must be mended first.
     """
-    asyncio.run(_until_signal(recipient, back_url, login, password, options))
+    with ending.in_one_line(f"recipient {login}"):
+        asyncio.run(_until_signal(recipient, back_url, login, password, options))
 
 
 async def _until_signal(
@@ -79,7 +83,13 @@ async def serve(
     heartbeat_seconds: float = 5.0,
     clock: Clock | None = None,
 ) -> None:
-    """Serve a recipient until ``stop`` is set; see ``run`` and ``ServeOptions``."""
+    """Serve a recipient until ``stop`` is set; see ``run`` and ``ServeOptions``.
+
+    Raises:
+        Refused: login or password are wrong (``login_refused``), or a newer recipient has taken the role
+            (``displaced``).
+        ConfigurationError: an address can't be used.
+    """
     author = recipient() if isinstance(recipient, type) else recipient
     clock = clock or SystemClock()
     with ExitStack() as exit_stack:

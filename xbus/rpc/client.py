@@ -219,9 +219,12 @@ class Client:
         if began_anew is not None and began_anew + timeout > self._loop.time():
             call.timer = self._loop.call_at(began_anew + timeout, self._timed_out, request_id, timeout, renewed)
             return
-        call.finish(None, TimedOut(f"{self.name}: no answer to {call.method} within {timeout:g} s"))
         if self._unsent.pop(request_id, None):
             self._forget(request_id)
+            cause = f"{self.name}: no connection for {call.method} within {timeout:g} s"
+            call.finish(None, TimedOut(cause, "see whether the other side runs, and listens there"))
+        else:
+            call.finish(None, TimedOut(f"{self.name}: no answer to {call.method} within {timeout:g} s"))
 
     def _answered(self, frames: list[bytes]) -> None:
         try:

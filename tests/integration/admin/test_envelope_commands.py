@@ -176,7 +176,7 @@ def test_an_envelope_that_is_not_there_is_refused(xbus: Xbus, log: Log) -> None:
     result = xbus("envelope", "show", "00000000-0000-0000-0000-000000000000")
     assert result.exit_code == 1
     assert result.stderr == (
-        "xbus: there is no envelope 00000000-0000-0000-0000-000000000000: see xbus envelope list\n"
+        "xbus: there is no envelope 00000000-0000-0000-0000-000000000000: see xbus envelope list [envelope_unknown]\n"
     )
 
 

@@ -103,13 +103,13 @@ def test_a_move_that_does_not_follow_is_refused_and_nothing_is_changed(xbus: Xbu
     again = xbus("failure", "track", failures[0], "corrected", "--comment", "again")
     assert (again.exit_code, again.stderr) == (
         1,
-        f"xbus: failure {failures[0]} is corrected already: it can become processing, on_hold, won_t_fix\n",
+        f"xbus: failure {failures[0]} is corrected already: it can become processing, on_hold, won_t_fix [tracking_refused]\n",
     )
     back = xbus("failure", "track", failures[0], "unprocessed")
     assert back.exit_code == 1
     assert back.stderr == (
         f"xbus: failure {failures[0]} is corrected and can't become unprocessed: it can become "
-        "processing, on_hold, won_t_fix\n"
+        "processing, on_hold, won_t_fix [tracking_refused]\n"
     )
     shown = json.loads(xbus("failure", "show", "--json", failures[0]).stdout)
     assert [move["state"] for move in shown["history"]] == ["corrected"]
@@ -120,13 +120,13 @@ def test_a_move_that_does_not_follow_is_refused_and_nothing_is_changed(xbus: Xbu
 def test_a_failure_that_is_not_there_is_refused(xbus: Xbus, failures: list[int], arguments: list[str]) -> None:
     result = xbus("failure", *arguments)
     assert result.exit_code == 1
-    assert result.stderr == "xbus: there is no failure 999999: see xbus failure list\n"
+    assert result.stderr == "xbus: there is no failure 999999: see xbus failure list [failure_unknown]\n"
 
 
 def test_a_role_that_is_not_there_is_refused(xbus: Xbus, failures: list[int]) -> None:
     result = xbus("failure", "list", "--role", "nobody")
     assert result.exit_code == 1
-    assert result.stderr == 'xbus: there is no role "nobody": xbus export shows which there are\n'
+    assert result.stderr == 'xbus: there is no role "nobody": xbus export shows which there are [unknown_login]\n'
 
 
 @pytest.mark.parametrize(

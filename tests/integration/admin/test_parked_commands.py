@@ -340,7 +340,7 @@ def test_an_item_is_changed_in_an_editor(xbus: Xbus, bus: ParkedBus, monkeypatch
     with reading(bus.url) as connection:
         assert connection.execute(select(correction.c.after)).scalar_one() == pack({"number": 5})
     monkeypatch.setenv("VISUAL", "true")
-    assert refused(xbus, "correct", *where, "0") == "xbus: nothing was changed in the editor"
+    assert refused(xbus, "correct", *where, "0") == "xbus: nothing was changed in the editor [unchanged]"
     assert "holds what JSON can't write" in refused(xbus, "correct", *where, "3")
 
 
@@ -427,7 +427,8 @@ def test_what_is_not_there_or_not_parked_is_refused(xbus: Xbus, bus: ParkedBus) 
     before = everything(bus)
     unknown = "00000000-0000-0000-0000-000000000000"
     for name, options in NEEDED.items():
-        assert refused(xbus, name, unknown, *options) == f"xbus: there is no envelope {unknown}: see xbus parked list"
+        said = f"xbus: there is no envelope {unknown}: see xbus parked list [envelope_unknown]"
+        assert refused(xbus, name, unknown, *options) == said
         assert f"envelope {bus.done} is not parked" in refused(xbus, name, str(bus.done), *options)
         assert f"is not parked for role store_1: it is done for store_1: see xbus envelope show {bus.alone}" in refused(
             xbus, name, str(bus.alone), "--role", "store_1", *options

@@ -103,7 +103,7 @@ def test_a_wrong_command_line_is_told(noted: type[NotedEmitter], arguments: tupl
 def test_why_no_reply_came_is_told(noted: type[NotedEmitter], error: XbusError, exit_code: int) -> None:
     noted.reply = error
     result = clearing("show", "7")
-    assert (result.exit_code, result.stderr) == (exit_code, f"xbus: {error}\n")
+    assert (result.exit_code, result.stderr) == (exit_code, f"xbus: {error} [{error.code}]\n")
 
 
 def test_a_reply_may_be_nothing(noted: type[NotedEmitter]) -> None:

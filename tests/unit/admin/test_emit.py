@@ -153,7 +153,7 @@ def test_other_errors_are_told_as_they_are(
     noted.refusal = error
     result = emit(tmp_path / "a.csv", "id\n1\n", "--login", "me", XBUS_PASSWORD="secret")
     assert result.exit_code == exit_code
-    assert result.stderr.splitlines()[-1] == f"xbus: {error}"
+    assert result.stderr.splitlines()[-1] == f"xbus: {error} [{error.code}]"
 
 
 def test_a_file_of_another_kind_is_refused_before_anyone_is_called(noted: type[NotedEmitter], tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_what_is_wrong_with_an_earlier_batch_is_no_bad_line(noted: type[NotedEmi
     to = tmp_path / "bad.jsonl"
     result = emit(tmp_path / "a.jsonl", "{\n1\n", *KNOWN, "--on-bad-line", "collect", str(to), **SECRET)
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1] == "xbus: a batch was wrong"
+    assert result.stderr.splitlines()[-1] == "xbus: a batch was wrong [bad_items]"
     assert noted.notes[-1] == "cancelled"
     assert not to.exists(), "all lines have to be sent again"
 

@@ -83,7 +83,7 @@ def test_a_role_that_is_refused_ends_the_program(arguments: list[str], monkeypat
     monkeypatch.setattr(cli, "serve_for_ever", refuse)
     monkeypatch.setattr("xbus.logs.set_up", lambda _: None)
 
-    assert invoke(*arguments) == (1, "xbus-spark-worker: login or password are wrong\n")
+    assert invoke(*arguments) == (1, "xbus-spark-worker: login or password are wrong [login_refused]\n")
 
 
 def test_neither_transform_nor_sql_is_an_error() -> None:

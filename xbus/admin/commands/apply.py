@@ -9,13 +9,14 @@ import click
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile, LineProblem
-from xbus.admin.program import REFUSED, config_option, database_url
+from xbus.admin.program import config_option, database_url
 from xbus.broker.journal import configuration
 from xbus.broker.journal.configuration import Plan, logins_without_password, make_plan, read_stored
 from xbus.broker.journal.configuration.decisions import decide, heirs
 from xbus.broker.journal.configuration.owed import Arrears, Owed, read_arrears
 from xbus.broker.journal.connection import reading, writing
 from xbus.clock import SystemClock
+from xbus.ending import REFUSED
 
 ANSWERS = click.Choice([answer.value for answer in Owed])
 

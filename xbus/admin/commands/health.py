@@ -8,7 +8,8 @@ import click
 
 from xbus.admin.address import broker_address
 from xbus.admin.output import block, one_json
-from xbus.admin.program import NOT_NOW, REFUSED, config_option
+from xbus.admin.program import config_option
+from xbus.ending import NOT_NOW, REFUSED
 from xbus.errors import CallError, ProtocolError
 from xbus.rpc.client import Client
 from xbus.rpc.context import new_context

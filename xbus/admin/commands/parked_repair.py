@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 
 from xbus.admin.output import counted
-from xbus.admin.program import REFUSED, config_option, database_url, load_config, reason_option
+from xbus.admin.program import config_option, database_url, load_config, reason_option
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.moves import Resumed, decision_of, present_item, resume_place
 from xbus.admin.repair.moves import correct as correct_place
@@ -23,6 +23,7 @@ from xbus.broker.journal.parked_list import Filters, list_parked
 from xbus.broker.journal.parked_moves import Decision
 from xbus.broker.journal.repeats import Past
 from xbus.clock import SystemClock
+from xbus.ending import REFUSED
 from xbus.errors import Refused
 from xbus.ids import Ids
 

@@ -1,0 +1,34 @@
+"""How a program ends where an error of the bus ends it: a line for people, and an exit code for scripts."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from xbus.errors import Failed, JournalUnavailable, XbusError
+
+REFUSED = 1
+NOT_NOW = 3
+
+
+@contextmanager
+def in_one_line(program: str) -> Iterator[None]:
+    """Any error of the bus ends the program: it is told on standard error, in place of a traceback.
+
+    Raises:
+        SystemExit: there was one.
+    """
+    try:
+        yield
+    except XbusError as error:
+        tell(program, error)
+        sys.exit(exit_code(error))
+
+
+def tell(program: str, error: XbusError) -> None:
+    """The cause, the next step, and the code to look up."""
+    sys.stderr.write(f"{program}: {error} [{error.code}]\n")
+
+
+def exit_code(error: XbusError) -> int:
+    """The exit code that tells a script whether trying again later makes sense."""
+    return NOT_NOW if isinstance(error, (JournalUnavailable, Failed)) else REFUSED
