@@ -103,7 +103,8 @@ def test_a_move_that_does_not_follow_is_refused_and_nothing_is_changed(xbus: Xbu
     again = xbus("failure", "track", failures[0], "corrected", "--comment", "again")
     assert (again.exit_code, again.stderr) == (
         1,
-        f"xbus: failure {failures[0]} is corrected already: it can become processing, on_hold, won_t_fix [tracking_refused]\n",
+        f"xbus: failure {failures[0]} is corrected already: it can become processing, on_hold, won_t_fix "
+        "[tracking_refused]\n",
     )
     back = xbus("failure", "track", failures[0], "unprocessed")
     assert back.exit_code == 1

@@ -48,7 +48,8 @@ def test_one_that_lacks_something_says_what(program: Program, arguments: list[st
     result = CliRunner().invoke(program, ["lacking", *arguments])
     assert result.exit_code == 1
     assert result.stderr == (
-        "xbus: xbus lacking needs nothing_of_that_name, which is not installed: pip install 'xbus[extra]' [bad_configuration]\n"
+        "xbus: xbus lacking needs nothing_of_that_name, which is not installed: pip install 'xbus[extra]' "
+        "[bad_configuration]\n"
     )
 
 
