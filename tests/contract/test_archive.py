@@ -34,6 +34,7 @@ from xbus.broker.journal.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import read_log
 from xbus.broker.journal.log_planning import LogRange, read_type_id
+from xbus.broker.journal.output_list import OutputSummary, list_outputs
 from xbus.broker.journal.ranges import GONE
 from xbus.broker.journal.retention import Step, prune_settled, read_stored_bytes
 from xbus.broker.journal.statements.repeating import repeat
@@ -179,6 +180,23 @@ def test_what_is_settled_goes_into_files_by_type_and_day(bus: Bus) -> None:
     assert folders == {"event_type=notes/day=2020-02-29", "event_type=flights/day=2020-02-29"}
     assert report.files == len(bus.files()) > 2
     assert sum(pq.ParquetFile(path).metadata.num_rows for path in bus.files()) == len(before)
+
+
+def test_an_output_tells_that_its_event_was_archived(bus: Bus) -> None:
+    """It was not given up: it was ready, served its runs, and went with the items that it was made of."""
+    (made,) = _outputs(bus)
+    bus.archive()
+    (output,) = _outputs(bus)
+
+    assert (made.state, output.state, output.code) == ("ready", "archived", "archived")
+    assert (output.progress, output.items, output.bytes) == (1.0, made.items, made.bytes)
+    assert output.cause == "its event was archived: it is made anew when somebody needs it"
+
+
+def _outputs(bus: Bus) -> list[OutputSummary]:
+    with reading(bus.url) as connection:
+        envelopes = connection.execute(sa.select(model.envelope.c.id)).scalars().all()
+        return [output for envelope_id in envelopes for output in list_outputs(connection, envelope_id, 10)]
 
 
 def test_a_second_run_finds_nothing(bus: Bus) -> None:

@@ -13,7 +13,7 @@ from xbus import model
 from xbus.broker.journal.archive_plans import FilePlan
 from xbus.broker.journal.archive_runs import KEPT, WRITER
 from xbus.broker.journal.archive_segments import EventCopied, FileWritten
-from xbus.broker.journal.bulk_cleaning import discard_outputs
+from xbus.broker.journal.bulk_cleaning import ARCHIVED, discard_outputs
 from xbus.broker.journal.needed import FOR_ARCHIVE, Candidate, settled_among
 from xbus.broker.journal.retention import PAGE_ENVELOPES, Step, remove_segments
 from xbus.broker.journal.segments import Content, content_hash
@@ -156,7 +156,7 @@ def _mark(connection: sa.Connection, envelope_ids: Sequence[UUID], now: datetime
 def _let_go(connection: sa.Connection, envelope_ids: Sequence[UUID], now: datetime) -> None:
     """From now on nobody reads the segments of some envelopes, nor what bulk workers made of them."""
     envelope = model.envelope
-    discard_outputs(connection, WRITER, envelope_ids, now)
+    discard_outputs(connection, WRITER, envelope_ids, now, ARCHIVED)
     connection.execute(sa.update(envelope).where(envelope.c.id.in_(envelope_ids)).values(pruned_at=now))
 
 

@@ -25,6 +25,14 @@ ATTEMPT_ROWS = 100
 NOT_NEEDED = "not_needed"
 """The code of attempts that were given up as nobody needs the event any more."""
 
+ARCHIVED = "archived"
+"""The code of attempts that were given up as the items that they were made of are in the archive."""
+
+_CAUSES = {
+    NOT_NEEDED: "nobody needs the event any more",
+    ARCHIVED: "its event was archived: it is made anew when somebody needs it",
+}
+
 LOST = "output_lost"
 """The code of attempts that were given up as some of what they made is not there any more."""
 
@@ -80,11 +88,14 @@ def clean_attempts(connection: sa.Connection, until: datetime) -> bool:
     return bool(ids)
 
 
-def discard_outputs(connection: sa.Connection, writer: str, envelope_ids: Sequence[UUID], now: datetime) -> int:
+def discard_outputs(
+    connection: sa.Connection, writer: str, envelope_ids: Sequence[UUID], now: datetime, code: str = NOT_NEEDED
+) -> int:
     """Give up all attempts for the events of some envelopes: their segments count as gone at once.
 
     Args:
         writer: the bytes are accounted to its row of ``model.writer``.
+        code: why, ``NOT_NEEDED`` or ``ARCHIVED``.
 
     Returns:
         How many bytes counted until now.
@@ -101,9 +112,7 @@ def discard_outputs(connection: sa.Connection, writer: str, envelope_ids: Sequen
     connection.execute(
         sa.update(model.bulk_attempt)
         .where(attempt.id.in_([row.id for row in found]))
-        .values(
-            state=AttemptState.ABANDONED.value, ended_at=now, code=NOT_NEEDED, cause="nobody needs the event any more"
-        )
+        .values(state=AttemptState.ABANDONED.value, ended_at=now, code=code, cause=_CAUSES[code])
     )
     _account_removed(connection, writer, total)
     return total

@@ -7,7 +7,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.states import AttemptState
+from xbus.broker.journal.bulk_cleaning import ARCHIVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,9 @@ class OutputSummary:
 
     Args:
         number: of the event in its envelope.
-        progress: how far it is, from 0 to 1, as its worker said last; 1 where it is ready.
-        items: None unless it is ready, and so is ``bytes``.
+        state: of ``AttemptState``, or ``archived`` where it was ready until its event was archived.
+        progress: how far it is, from 0 to 1, as its worker said last; 1 where it is or was ready.
+        items: None where it never was ready, and so is ``bytes``.
         code: why it came to nothing, and so is ``cause``; None where it did not.
     """
 
@@ -25,7 +26,7 @@ class OutputSummary:
     number: int
     node: str
     role: str
-    state: AttemptState
+    state: str
     progress: float
     items: int | None
     bytes: int | None
@@ -53,8 +54,8 @@ def list_outputs(connection: sa.Connection, envelope_id: UUID, limit: int) -> li
             number=row["number"],
             node=row["name"],
             role=row["login"],
-            state=AttemptState(row["state"]),
-            progress=1.0 if row["state"] == AttemptState.READY else row["progress"],
+            state=_state(row),
+            progress=row["progress"] if row["items"] is None else 1.0,
             items=row["items"],
             bytes=row["bytes"],
             started_at=row["started_at"],
@@ -64,3 +65,10 @@ def list_outputs(connection: sa.Connection, envelope_id: UUID, limit: int) -> li
         )
         for row in connection.execute(statement).mappings()
     ]
+
+
+def _state(row: sa.RowMapping) -> str:
+    """For the life cycle it was given up; a person need not ask what went wrong."""
+    was_ready = row["items"] is not None
+    state: str = row["state"]
+    return ARCHIVED if was_ready and row["code"] == ARCHIVED else state
