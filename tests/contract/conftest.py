@@ -13,7 +13,7 @@ from tests.support.journal import Scribe, add_small_bus, looking, memory_engine
 from xbus.broker.journal.database import create_engine
 from xbus.broker.journal.journal import Journal
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 120.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from tests.support.attempts import adopt, end, items_of, write_part
 from tests.support.journal import looking
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.housekeeping.outputs import OutputCleaner
 from xbus.broker.journal import bulk_writing
 from xbus.broker.journal.bulk_reading import open_reader
@@ -88,14 +89,15 @@ async def test_a_connection_that_is_cut_while_a_part_is_written(
 async def test_an_executor_that_stops_before_its_commit_does_not_hold_up_the_broker_for_long(
     shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_writing, "_BRIEFLY", "SET LOCAL idle_in_transaction_session_timeout = '50ms'")
+    # Far longer than from one statement to the next on a busy machine.
+    monkeypatch.setattr(bulk_writing, "_BRIEFLY", "SET LOCAL idle_in_transaction_session_timeout = '2s'")
     lock = bulk_writing._lock_building
     ended = []
 
     def stop_behind_it(connection: sa.Connection, of_attempt: uuid.UUID) -> None:
         lock(connection, of_attempt)
         giving_up = end(shared_journal, attempt_id, AttemptState.ABANDONED)
-        ended.append(asyncio.run_coroutine_threadsafe(giving_up, loop).result(10))
+        ended.append(asyncio.run_coroutine_threadsafe(giving_up, loop).result(DEADLINE_SECONDS))
 
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(bulk_writing, "_lock_building", stop_behind_it)

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from tests.support.attempts import adopt, begin, end, items_of, make_output, write_part
 from tests.support.journal import NOW, Scribe
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.journal import adoption, side_files
 from xbus.broker.journal.binary_copy import END, HEADER, pack_row, read_row
 from xbus.broker.journal.bulk_cleaning import find_stray_files
@@ -177,10 +178,10 @@ async def test_two_who_write_the_same_part_come_one_after_the_other(
         with open_part(shared_url, attempt_id, 0) as writer:
             writer.write(1, pack_items([b"slow"]), 0, None)
             begun.set()
-            go_on.wait(10)
+            assert go_on.wait(DEADLINE_SECONDS)
 
     first = asyncio.create_task(asyncio.to_thread(slow))
-    await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, DEADLINE_SECONDS)
     second = asyncio.create_task(write(shared_url, attempt_id, [[b"second"]]))
     go_on.set()
     await asyncio.gather(first, second)

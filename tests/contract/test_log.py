@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.journal.catalog import read_graph
 from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
@@ -211,7 +212,7 @@ async def test_a_number_that_the_database_can_not_hold_fails_alone(journal: Jour
         StartEvent(uuid.uuid4(), envelope_id, 1, event_type.id, event_type.graph_id, estimate=2**64 - 1)
     )
     receipt = asyncio.ensure_future(scribe.put([b"x"]))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         with pytest.raises(JournalError):
             await too_large
         assert (await receipt).items == 1

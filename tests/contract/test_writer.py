@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from tests.support.faults import Faults
 from tests.support.journal import Scribe, add_small_bus, looking
-from tests.support.waiting import eventually
+from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
 from xbus.broker.journal import writer
 from xbus.broker.journal.catalog import read_version
@@ -87,7 +87,7 @@ async def test_calls_made_before_a_failure_was_told_are_refused(
     with faults.before_commit() as happened:
         first_id, first = scribe.start_envelope()
         # The loop stands still meanwhile, so it can't be told of the failure before it makes these calls.
-        happened.wait(5)
+        assert happened.wait(DEADLINE_SECONDS)
         later = [scribe.start_envelope() for _ in range(3)]
         outcomes = await asyncio.gather(first, *(started for _, started in later), return_exceptions=True)
     assert all(isinstance(outcome, JournalUnavailable) for outcome in outcomes)
@@ -124,10 +124,10 @@ def _hold(journal: Journal) -> threading.Event:
 
     def wait(_: sa.Connection) -> None:
         begun.set()
-        release.wait(5)
+        release.wait(DEADLINE_SECONDS)
 
     journal._writer.run(wait)
-    begun.wait(5)
+    assert begun.wait(DEADLINE_SECONDS)
     return release
 
 
@@ -188,7 +188,7 @@ def cut_connections(url: str) -> None:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
 

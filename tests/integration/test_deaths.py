@@ -24,7 +24,7 @@ from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.committer import Committer
 from xbus.broker.journal.writer import Writer
 from xbus.broker.sessions import Sessions
-from xbus.config import Config, Database, Supervision, Zmq
+from xbus.config import Config, Daemon, Database, Supervision, Zmq
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.rpc.context import new_context
@@ -44,6 +44,8 @@ def config(sqlite_url: str, tmp_path: Path) -> Iterator[Config]:
         database=Database(url=sqlite_url),
         zmq=Zmq(frontsocket=f"ipc://{tmp_path}/front", backsocket=f"ipc://{tmp_path}/back"),
         supervision=Supervision(enabled=True, interval=0.01),
+        # After this the process is broken off, which is that of the tests.
+        daemon=Daemon(stop_timeout=600),
     )
     gc.unfreeze()
     gc.set_threshold(*threshold)
@@ -171,7 +173,7 @@ def call(address: str, verb: str, *args: Any) -> "asyncio.Task[None]":
         client = Client(context, name="test")
         try:
             client.connect(address)
-            await asyncio.wait([client.call(verb, *args)], timeout=20)
+            await asyncio.wait([client.call(verb, *args)], timeout=60)
         finally:
             client.close()
             context.destroy(linger=0)

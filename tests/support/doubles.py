@@ -4,6 +4,8 @@ import asyncio
 from collections import defaultdict, deque
 from typing import Any, Self
 
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 from xbus.errors import ConfigurationError
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
@@ -23,29 +25,32 @@ class Double:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._server: Server | None = None
-        self.address = "tcp://127.0.0.1:*"
+        # Of its own, so that nobody takes it while the server is away.
+        self.address = f"tcp://127.0.0.1:{free_port()}"
         self.tokens: set[str] = set()
         self.calls: list[str] = []
         self.faults: defaultdict[str, deque[Any]] = defaultdict(deque)
 
     def start(self) -> Self:
-        """Listen, at the address of before."""
-        server = Server(self._context, Dispatch(self), name=type(self).__name__, max_message_bytes=-1)
-        try:
-            self.address = server.bind(self.address)
-        except ConfigurationError:
-            server.close()
-            raise
-        self._server = server
-        server.start()
+        """Listen, at the same address each time: libzmq lets go of it some time after a stop, in the background."""
+        wait_until(self._listens, f"{self.address} is free")
         return self
 
     def start_again(self) -> None:
-        """Listen as soon as the address of before is free."""
-        try:
-            self.start()
-        except ConfigurationError:  # libzmq has not let go of the port yet
+        """Listen soon, for those who must not wait for that."""
+        if not self._listens():
             asyncio.get_running_loop().call_later(0.01, self.start_again)
+
+    def _listens(self) -> bool:
+        server = Server(self._context, Dispatch(self), name=type(self).__name__, max_message_bytes=-1)
+        try:
+            server.bind(self.address)
+        except ConfigurationError:  # libzmq still has it
+            server.close()
+            return False
+        self._server = server
+        server.start()
+        return True
 
     def stop(self) -> None:
         """Vanish, with every connection."""

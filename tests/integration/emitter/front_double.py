@@ -17,6 +17,11 @@ SILENCE = object()
 """A misbehaviour: the call is carried out, but never answered."""
 
 
+async def _behind(until: "asyncio.Future[Any]", answer: Any) -> Any:
+    await until
+    return answer
+
+
 @dataclass
 class Event:
     type_name: str
@@ -62,7 +67,8 @@ class FrontDouble(Double):
         self.start_again()
 
     def fail_next(self, name: str, *faults: Any) -> None:
-        """Let the next calls of a verb end otherwise: an exception is raised, ``SILENCE`` kept, None means nothing."""
+        """Let the next calls of a verb end otherwise: an exception is raised, ``SILENCE`` kept, a future waited for
+        before the answer is given, None means nothing."""
         self.faults[name].extend(faults)
 
     def only(self) -> Envelope:
@@ -78,6 +84,8 @@ class FrontDouble(Double):
         result = answer()
         if name in self.after:
             self.after.pop(name)()
+        if isinstance(fault, asyncio.Future):
+            return _behind(fault, result)
         return asyncio.get_running_loop().create_future() if fault is SILENCE else result
 
     def _check(self, token: str) -> None:

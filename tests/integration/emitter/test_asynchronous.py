@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.emitter.front_double import SILENCE, FrontDouble
 from tests.support.waiting import eventually
+from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter, AsyncEvent
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.ids import keyed_envelope_id, numbered_event_id
@@ -17,6 +18,13 @@ from xbus.rpc.codec import pack, unpack
 
 def emitter(front: FrontDouble, **options: Any) -> AsyncEmitter:
     return AsyncEmitter(front.address, "test_emitter", "password", **options)
+
+
+class HurriedClock(SystemClock):
+    """Has the time pass fast in which calls are made again, and not that in which they are answered."""
+
+    def monotonic(self) -> float:
+        return 100 * super().monotonic()
 
 
 def items_of(front: FrontDouble) -> list[bytes]:
@@ -75,13 +83,16 @@ async def test_a_waiting_item_goes_when_its_time_is_over(front: FrontDouble) -> 
 
 
 async def test_a_full_window_makes_send_wait(front: FrontDouble) -> None:
-    front.fail_next("send_items", SILENCE)
-    async with emitter(front, batch_items=1, window_bytes=1, answer_seconds=0.3) as sender:
+    answered = asyncio.get_running_loop().create_future()
+    front.fail_next("send_items", answered)
+    async with emitter(front, batch_items=1, window_bytes=1) as sender:
         async with sender.envelope() as envelope, envelope.event("test_event") as event:
             await event.send(b"fills the window")
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(event.send(b"waits"), 0.1)
-        # The first batch was repeated after its time-out, which made room.
+            waiting = asyncio.create_task(event.send(b"waits"))
+            await sender.consumers()
+            assert not waiting.done(), "other calls go and are answered meanwhile"
+            answered.set_result(None)
+            await waiting
         assert items_of(front) == [b"fills the window", b"waits"]
 
 
@@ -222,10 +233,12 @@ async def send_through(sender: AsyncEmitter, *items: object) -> None:
 async def test_the_end_of_the_envelope_waits_for_the_reply_too(front: FrontDouble) -> None:
     reply = asyncio.get_running_loop().create_future()
     front.replies.append(reply)
-    async with emitter(front, answer_seconds=0.05) as sender:
+    # So long, because a call before these that is not answered in time has them made again, too.
+    answer_seconds = 2.0
+    async with emitter(front, answer_seconds=answer_seconds) as sender:
         sending = asyncio.create_task(send_through(sender, b"question"))
         await eventually(lambda: "end_envelope" in front.calls, "the end of the envelope is sent ahead")
-        asyncio.get_running_loop().call_later(0.2, reply.set_result, "late")
+        asyncio.get_running_loop().call_later(1.25 * answer_seconds, reply.set_result, "late")
         await sending
     assert (front.only().state, front.calls.count("end_event"), front.calls.count("end_envelope")) == ("sealed", 1, 1)
 
@@ -351,7 +364,7 @@ async def test_an_idle_session_is_renewed(front: FrontDouble) -> None:
 async def test_it_gives_up_after_retry_seconds(front: FrontDouble, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     front.fail_next("send_items", *[Failed("the disk is full", code="journal_unavailable")] * 100)
-    async with emitter(front, batch_items=1, window_bytes=1, retry_seconds=0.2) as sender:
+    async with emitter(front, batch_items=1, window_bytes=1, clock=HurriedClock()) as sender:
         with pytest.raises(Failed) as failed:
             async with sender.envelope() as envelope, envelope.event("test_event") as event:
                 await send_for_ever(event)
@@ -401,7 +414,7 @@ async def test_what_got_no_answer_is_asked_again_and_done_once(front: FrontDoubl
     async with emitter(front, answer_seconds=0.1) as sender:
         new_id = await sender.replay("an envelope")
         assert await sender.retry("an event") == "again an event"
-    assert front.calls.count("replay_envelope") == front.calls.count("retry_event") == 2
+    assert min(front.calls.count("replay_envelope"), front.calls.count("retry_event")) >= 2
     assert front.replays == {new_id: "an envelope"}
 
 

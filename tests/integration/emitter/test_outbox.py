@@ -15,6 +15,9 @@ from xbus.emitter import AsyncEmitter
 from xbus.emitter.outbox import Outbox, OutboxStatus
 from xbus.errors import ConnectionLost, Refused
 
+AWAY: dict[str, Any] = {"retry_seconds": 0.2, "outbox_seconds": 0.01}
+"""Of an emitter whose front is away."""
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -22,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def emitter(front: FrontDouble, path: Path, **options: Any) -> AsyncEmitter:
-    options = {"retry_seconds": 0.2, "outbox_seconds": 10.0, **options}
+    options = {"outbox_seconds": 60.0, **options}
     return AsyncEmitter(front.address, "test_emitter", "password", outbox=path, **options)
 
 
@@ -67,11 +70,11 @@ async def test_what_is_queued_arrives(front: FrontDouble, path: Path) -> None:
 
 async def test_the_bus_may_be_away(front: FrontDouble, path: Path) -> None:
     front.stop()
-    async with emitter(front, path, outbox_seconds=0.01) as sender:
+    async with emitter(front, path, **AWAY) as sender:
         for number in range(3):
             await queue(sender, b"%d" % number)
     assert status(path).waiting == 3
-    async with emitter(front, path, outbox_seconds=0.01) as sender:
+    async with emitter(front, path, **AWAY) as sender:
         await queue(sender, b"3")
         await eventually(lambda: status(path).trouble is not None, "that nothing goes is noted")
     front.start()
@@ -83,7 +86,7 @@ async def test_the_bus_may_be_away(front: FrontDouble, path: Path) -> None:
 
 async def test_the_bus_may_come_back_while_it_runs(front: FrontDouble, path: Path) -> None:
     front.stop()
-    async with emitter(front, path) as sender:
+    async with emitter(front, path, **AWAY) as sender:
         await queue(sender, b"a")
         await eventually(lambda: status(path).trouble is not None, "the sender gave up once")
         front.start()
@@ -122,7 +125,7 @@ async def test_a_refused_login_is_no_fault_of_what_waits(front: FrontDouble, pat
 
 async def test_a_full_outbox_takes_nothing_and_keeps_no_half(front: FrontDouble, path: Path) -> None:
     front.stop()
-    async with emitter(front, path, outbox_bytes=3000, outbox_seconds=0.01) as sender:
+    async with emitter(front, path, outbox_bytes=3000, **AWAY) as sender:
         await queue(sender, b"x" * 1000)
         with pytest.raises(Refused) as caught:
             await queue(sender, *[b"y" * 400] * 7)
@@ -192,7 +195,7 @@ async def test_a_text_that_nobody_can_write_is_refused_at_once(
 @pytest.mark.parametrize("damage", ["DELETE FROM batch WHERE first_index = 1", "UPDATE batch SET data = x'00'"])
 async def test_a_damaged_envelope_is_set_aside_and_the_next_goes(front: FrontDouble, path: Path, damage: str) -> None:
     front.stop()
-    async with emitter(front, path, outbox_seconds=0.01, batch_items=1) as sender:
+    async with emitter(front, path, batch_items=1, **AWAY) as sender:
         await queue(sender, b"a", b"b", b"c")
     file = sqlite3.connect(path, isolation_level=None)
     file.execute(damage)

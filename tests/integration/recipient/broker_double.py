@@ -10,6 +10,9 @@ from xbus.rpc.codec import pack_items
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import verb
 
+SECONDS = 60.0
+"""How long an answer is waited for that comes at once on an idle machine."""
+
 
 class BrokerDouble(Double):
     """Serves the back's verbs, and calls the recipient that registered.
@@ -43,7 +46,7 @@ class BrokerDouble(Double):
     def call(self, name: str, *arguments: Any) -> "asyncio.Future[Any]":
         """Call a verb of the recipient."""
         assert self.recipient is not None
-        return self.recipient.call(name, *arguments, timeout=5)
+        return self.recipient.call(name, *arguments, timeout=SECONDS)
 
     def start_event(self, envelope_id: str, event_id: str, type_name: str = "test_event") -> "asyncio.Future[Any]":
         """Begin an event there."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.recipient.broker_double import BrokerDouble
+from tests.integration.recipient.broker_double import SECONDS, BrokerDouble
 from tests.support.waiting import eventually
 from xbus.recipient import Recipient, serve
 from xbus.rpc.context import new_context
@@ -37,7 +37,7 @@ class Served:
     async def stop(self) -> None:
         """Stop it and wait for its end."""
         self.tell_to_stop()
-        await asyncio.wait_for(self.task, 10)
+        await asyncio.wait_for(self.task, SECONDS)
 
 
 Serve = Callable[..., Awaitable[Served]]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.recipient.broker_double import BrokerDouble
+from tests.integration.recipient.broker_double import SECONDS, BrokerDouble
 from tests.integration.recipient.conftest import Serve
 from tests.integration.recipient.notes import Notes
 from tests.support.waiting import eventually
@@ -296,7 +296,7 @@ async def test_pings_are_answered_while_the_author_works(broker: BrokerDouble, s
 
     class Slow(Notes):
         def on_item(self, event: Event, item: Item) -> None:
-            assert go_on.wait(10)
+            assert go_on.wait(SECONDS)
 
     await serve_recipient(Slow())
     await broker.start_event("E", "e")
@@ -313,7 +313,7 @@ async def test_a_stop_lets_the_author_skip_what_is_in_line(broker: BrokerDouble,
     class Slow(Notes):
         def on_item(self, event: Event, item: Item) -> None:
             entered.set()
-            assert go_on.wait(10)
+            assert go_on.wait(SECONDS)
             super().on_item(event, item)
 
     slow = Slow()

@@ -1,6 +1,5 @@
 """Servers, clients and raw peers on real sockets, all closed when a test is over."""
 
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, TypeAlias
@@ -8,6 +7,7 @@ from typing import Any, TypeAlias
 import pytest
 import zmq
 
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 from xbus.errors import ConfigurationError
 from xbus.rpc.client import Client
@@ -20,6 +20,9 @@ Connect: TypeAlias = Callable[..., Client]
 Dial: TypeAlias = Callable[..., "zmq.Socket[bytes]"]
 
 MAX_MESSAGE_BYTES = 100_000
+
+SECONDS = 60.0
+"""How long is waited for what comes at once on an idle machine."""
 
 
 @pytest.fixture
@@ -73,8 +76,7 @@ def serve_again(serve: Serve) -> Serve:
 @pytest.fixture
 def unused_address() -> str:
     """An address at which nothing listens yet."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+    return f"tcp://127.0.0.1:{free_port()}"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import aiozmq.rpc
 import pytest
 
-from tests.integration.rpc.conftest import Connect, Serve
+from tests.integration.rpc.conftest import SECONDS, Connect, Serve
 from tests.integration.rpc.verbs import Verbs
 from xbus.errors import Failed, Refused
 from xbus.rpc.client import Client
@@ -37,7 +37,7 @@ class OldVerbs(aiozmq.rpc.AttrHandler):  # type: ignore[misc]
 @pytest.fixture
 async def old_client(serve: Serve) -> AsyncIterator[Any]:
     _, address = serve(Verbs())
-    client = await aiozmq.rpc.connect_rpc(connect=address, timeout=5)
+    client = await aiozmq.rpc.connect_rpc(connect=address, timeout=SECONDS)
     yield client
     client.close()
     await client.wait_closed()
@@ -69,8 +69,8 @@ async def test_an_old_client_raises_the_errors_that_it_knows(old_client: Any) ->
 
 
 async def test_an_old_recipient_is_called(client_of_old: Client) -> None:
-    assert await client_of_old.call("send_item", [1, 2], b"x", timeout=5) == [True, [[[1, 2], b"x"]]]
-    assert await client_of_old.call("later", timeout=5) == [True, None]
+    assert await client_of_old.call("send_item", [1, 2], b"x", timeout=SECONDS) == [True, [[[1, 2], b"x"]]]
+    assert await client_of_old.call("later", timeout=SECONDS) == [True, None]
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ async def test_an_old_recipient_is_called(client_of_old: Client) -> None:
 )
 async def test_errors_of_an_old_recipient(client_of_old: Client, verb: str, kind: type[Exception], code: str) -> None:
     with pytest.raises(kind) as caught:
-        await client_of_old.call(verb, timeout=5)
+        await client_of_old.call(verb, timeout=SECONDS)
     assert getattr(caught.value, "code", None) == code

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.rpc.conftest import SECONDS
 from xbus.errors import ConfigurationError
 from xbus.rpc.bell import Bell
 from xbus.rpc.context import Context
@@ -29,7 +30,7 @@ async def test_a_ring_wakes_and_many_are_one(context: Context, closing: ExitStac
     for bell in bells:
         bell.connect()
     assert not await listener.wait(0.01)
-    waiting = asyncio.ensure_future(listener.wait(10))
+    waiting = asyncio.ensure_future(listener.wait(SECONDS))
     await asyncio.sleep(0)
     for _ in range(1000):
         for bell in bells:
@@ -38,7 +39,7 @@ async def test_a_ring_wakes_and_many_are_one(context: Context, closing: ExitStac
     while await listener.wait(0.05):
         pass
     bells[1].ring()
-    assert await listener.wait(10)
+    assert await listener.wait(SECONDS)
 
 
 async def test_it_rings_back(context: Context, closing: ExitStack, address: str) -> None:
@@ -48,9 +49,9 @@ async def test_it_rings_back(context: Context, closing: ExitStack, address: str)
 
     for _ in range(3):
         connected_end.ring()
-        assert await bound_end.wait(10)
+        assert await bound_end.wait(SECONDS)
         bound_end.ring()
-        assert await connected_end.wait(10)
+        assert await connected_end.wait(SECONDS)
 
 
 async def test_a_bell_may_ring_before_anyone_listens(context: Context, closing: ExitStack, tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ async def test_a_bell_may_ring_before_anyone_listens(context: Context, closing: 
             bell.ring()
         listener = new_bell(context, closing, address)
         listener.bind()
-        assert await listener.wait(10)
+        assert await listener.wait(SECONDS)
 
 
 async def test_a_bell_may_ring_before_anyone_connects(context: Context, closing: ExitStack, address: str) -> None:

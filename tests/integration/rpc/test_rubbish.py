@@ -9,7 +9,7 @@ import msgpack  # type: ignore[import-untyped]
 import pytest
 import zmq
 
-from tests.integration.rpc.conftest import MAX_MESSAGE_BYTES, Connect, Dial, Serve
+from tests.integration.rpc.conftest import MAX_MESSAGE_BYTES, SECONDS, Connect, Dial, Serve
 from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import eventually
 from xbus.rpc.context import new_context
@@ -71,9 +71,9 @@ async def test_a_pickle_is_refused_unopened(serve: Serve, dial: Dial, extension:
 async def test_an_oversize_frame_cuts_off_its_sender_alone(serve: Serve, dial: Dial, connect: Connect) -> None:
     _, address = serve(Verbs())
     client = connect(address)
-    await client.call("echo", 1, timeout=5)
+    await client.call("echo", 1, timeout=SECONDS)
     dial(address).send_multipart([HEADER, b"echo", b"x" * (MAX_MESSAGE_BYTES + 1), b"\x80"])
-    assert await client.call("echo", 2, timeout=5) == 2
+    assert await client.call("echo", 2, timeout=SECONDS) == 2
 
 
 async def test_a_peer_that_leaves_before_its_answer_harms_nobody(serve: Serve, dial: Dial, connect: Connect) -> None:
@@ -84,8 +84,8 @@ async def test_a_peer_that_leaves_before_its_answer_harms_nobody(serve: Serve, d
     await eventually(lambda: server.unanswered, "the call waits")
     peer.close(0)
     verbs.gate.set_result(1)
-    assert await server.drain(5)
-    assert await connect(address).call("echo", 2, timeout=5) == 2
+    assert await server.drain(SECONDS)
+    assert await connect(address).call("echo", 2, timeout=SECONDS) == 2
 
 
 async def test_a_peer_that_reads_no_replies_loses_them(
@@ -100,7 +100,7 @@ async def test_a_peer_that_reads_no_replies_loses_them(
             greedy.send_multipart([HEADER, b"echo", large, b"\x80"])
         await eventually(lambda: caplog.records, "a reply is dropped")
     assert [record.__dict__["action"] for record in caplog.records] == ["undelivered_reply"]
-    assert await connect(address).call("echo", 2, timeout=5) == 2
+    assert await connect(address).call("echo", 2, timeout=SECONDS) == 2
 
 
 async def test_a_second_peer_of_the_same_identity_takes_nothing_over(serve: Serve, dial: Dial) -> None:
@@ -122,7 +122,7 @@ async def test_rubbish_from_a_server_leaves_the_calls_alone(connect: Connect) ->
     try:
         port = router.bind_to_random_port("tcp://127.0.0.1")
         client = connect(f"tcp://127.0.0.1:{port}")
-        call = client.call("echo", 1, timeout=5)
+        call = client.call("echo", 1, timeout=SECONDS)
         await eventually(lambda: router.poll(0), "the request")
         peer, header, *_ = router.recv_multipart()
         request_id = struct.unpack("=HHLd", header)[2]
