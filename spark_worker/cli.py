@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from spark_worker.formats import NAMES, check_schema
+from spark_worker.options_of_commands import master_option
 from spark_worker.serving import Options, serve_for_ever
 from spark_worker.session import parsed_settings
 from spark_worker.transforms import Transform, load_function, load_sql
@@ -41,7 +42,7 @@ PATIENCE_HELP = "How long a job may go without any executor before the cluster c
 @click.option("--order-by", default="", metavar="COLUMN", help=ORDER_HELP)
 @click.option("--keep-corrupt", is_flag=True, help="Give items that don't fit to the transform, with column _corrupt.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For the transform, as context.options.")
-@click.option("--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs.")
+@master_option
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
 @click.option("--min-items", type=click.IntRange(1), default=100_000, show_default=True, help=MIN_ITEMS_HELP)
 @click.option("--patience", type=click.FloatRange(1), default=60.0, show_default=True, help=PATIENCE_HELP)

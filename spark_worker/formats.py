@@ -16,6 +16,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from spark_worker.columns import CORRUPT, DATA, INDEX, RAW, ROW, is_own
 from spark_worker.explaining import explain_json, explain_lack, explain_text
+from spark_worker.failures import brief
 from spark_worker.items_source import Early
 from spark_worker.json_rows import readable, row_type
 from spark_worker.packing import packed, unpacked
@@ -214,7 +215,7 @@ def parsed_schema(schema: str) -> StructType:
         parsed: DataType = StructType.fromDDL(schema)
     except PySparkException as error:
         raise ConfigurationError(
-            f"--schema is not a list of columns in DDL ({str(error).splitlines()[0]})",
+            f"--schema is not a list of columns in DDL ({brief(error)})",
             "write it as: id INT NOT NULL, name STRING",
         ) from error
     assert isinstance(parsed, StructType)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from spark_worker.session import parsed_settings
+from spark_worker.session import check_master, parsed_settings
 from xbus.clock import SystemClock
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([dhw])")
@@ -41,7 +41,20 @@ def settings_of(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -
         raise click.BadParameter(str(error)) from error
 
 
+def checked_master(_: click.Context, __: click.Parameter, master: str) -> str:
+    """The value of ``--master``."""
+    try:
+        return check_master(master)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 master_option = click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs, as spark://host:7077."
+    "--master",
+    default="local[*]",
+    show_default=True,
+    callback=checked_master,
+    metavar="URL",
+    help="Where Spark runs, as spark://host:7077.",
 )
 conf_option = click.option("--conf", multiple=True, callback=settings_of, metavar="KEY=VALUE", help="For Spark.")

@@ -59,20 +59,24 @@ async def serve_for_ever(options: Options) -> None:
 
     Raises:
         ConfigurationError: there is no Java, or the schema is none.
+        ClusterUnreachable: Spark does not start on this machine, which is to be its whole cluster.
         Refused: login or password are wrong, or a newer recipient has taken the role.
     """
     stop = asyncio.Event()
     _obey_signals(stop)
     delay = FIRST_DELAY_SECONDS
+    was_open = False
     while not stop.is_set():
         try:
             session = await asyncio.to_thread(_open, options)
         except ClusterUnreachable as error:
+            if is_local(options.master) and not was_open:
+                raise  # no cluster is away that might come back
             log.warning("%s; trying again", error, extra={"action": "cluster_unreachable", "seconds": delay})
             await _wait(stop, delay)
             delay = min(2 * delay, LONGEST_DELAY_SECONDS)
             continue
-        delay = FIRST_DELAY_SECONDS
+        delay, was_open = FIRST_DELAY_SECONDS, True
         log.info("Spark is ready", extra={"action": "session_opened", "master": options.master})
         try:
             await _serve(options, session, stop)

@@ -1,6 +1,7 @@
 """The Spark session of a worker: how it is set up, whether it still lives, and how it is made anew."""
 
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from spark_worker.errors import ClusterUnreachable
+from spark_worker.failures import brief
 from spark_worker.java import use_java
 
 SETTINGS: Mapping[str, str] = {
@@ -29,6 +31,8 @@ SETTINGS: Mapping[str, str] = {
 
 LOOPBACK = "127.0.0.1"
 PROBE_SECONDS = 5.0
+
+_MASTER = re.compile(r"local(\[([1-9]\d*|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|yarn|\w+://.+")
 MASTER_PORT = 7077
 
 
@@ -44,6 +48,17 @@ def settings(master: str, extra: Mapping[str, str]) -> dict[str, str]:
         # Else Spark takes whatever network interface it finds first.
         place = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return {**SETTINGS, **place, **extra}
+
+
+def check_master(master: str) -> str:
+    """Let pass what Spark takes for a master: it would tell of anything else by a stack of Java's.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not _MASTER.fullmatch(master):
+        raise ValueError(f"{master!r} is no master: local[2], local[*], spark://host:7077, yarn or k8s://…")
+    return master
 
 
 def is_local(master: str) -> bool:
@@ -112,9 +127,11 @@ def open_session(master: str, extra: Mapping[str, str], name: str) -> SparkSessi
     try:
         session = builder.getOrCreate()
     except Exception as error:  # Py4JJavaError and others: what the JVM raised, or that there is none
+        cause = brief(error)  # before the JVM is ended, which has the words
         forget_session()
         raise ClusterUnreachable(
-            f"Spark does not start at {master} ({first_line(error)})", "see the worker's standard error"
+            f"Spark does not start at {master} ({cause})",
+            "see what Java said on standard error, and correct --master or --conf",
         ) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
@@ -175,9 +192,3 @@ def parsed_settings(pairs: Iterable[str]) -> dict[str, str]:
             raise ValueError(f"{pair} is not key=value")
         found[key.strip()] = value
     return found
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of what an error says that is not empty."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from spark_worker.errors import ClusterUnreachable
-from spark_worker.session import check_reachable, is_local, parsed_settings, places, settings
+from spark_worker.session import check_master, check_reachable, is_local, parsed_settings, places, settings
 from tests.support.ports import free_port
 
 
@@ -57,3 +57,20 @@ def test_pairs() -> None:
     assert parsed_settings(["a=b=c", "d="]) == {"a": "b=c", "d": ""}
     with pytest.raises(ValueError, match="is not key=value"):
         parsed_settings(["a"])
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("local", "local[2]", "local[*]", "local[2,3]", "local-cluster[1,1,1024]", "yarn"),
+        *("spark://a:1", "spark://a:1,b:2", "k8s://https://a:443"),
+    ],
+)
+def test_what_is_a_master(master: str) -> None:
+    assert check_master(master) == master
+
+
+@pytest.mark.parametrize("master", ["", "locl", "local[x]", "local[0]", "local[", "spark//a:1", "a:7077", "spark://"])
+def test_what_is_no_master_is_told_before_java_starts(master: str) -> None:
+    with pytest.raises(ValueError, match="is no master: local"):
+        check_master(master)

@@ -1,0 +1,58 @@
+"""Commands on Spark whose Spark does not start: what they say, instead of a stack of Java's."""
+
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TypeAlias
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_worker.formats import parsed_schema
+from tests.support.daemon import write_config
+from tests.support.processes import run, script
+from xbus.errors import ConfigurationError
+
+Program: TypeAlias = Callable[..., "CompletedProcess[str]"]
+
+
+@pytest.fixture
+def worker(sqlite_url: str, tmp_path: Path) -> Program:
+    """Runs a worker to its end, on a bus that nobody needs to reach for this."""
+    config = write_config(tmp_path / "config.ini", sqlite_url)
+    (tmp_path / "query.sql").write_text("SELECT * FROM items")
+    usual = (
+        *("-c", config, "--login", "spark_1", "--back", "tcp://127.0.0.1:1"),
+        *("--sql", tmp_path / "query.sql", "--schema", "id INT"),
+    )
+
+    def start(*more: str) -> "CompletedProcess[str]":
+        return run(script("xbus-spark-worker"), *usual, *more, env={"XBUS_PASSWORD": "secret"})
+
+    return start
+
+
+def test_a_setting_with_which_java_does_not_start_ends_the_worker(worker: Program) -> None:
+    ended = worker("--master", "local[2]", "--conf", "spark.driver.memory=lots")
+
+    assert ended.returncode == 3
+    (told,) = [line for line in ended.stderr.splitlines() if line.startswith("xbus-spark-worker: ")]
+    assert told.startswith("xbus-spark-worker: Spark does not start at local[2] (")
+    assert told.endswith("correct --master or --conf [cluster_unreachable]")
+
+
+def test_a_setting_that_spark_refuses_ends_the_worker_with_the_words_of_spark(worker: Program) -> None:
+    ended = worker("--master", "local[2]", "--conf", "spark.scheduler.mode=unfair")
+
+    assert ended.returncode == 3
+    (told,) = [line for line in ended.stderr.splitlines() if line.startswith("xbus-spark-worker: ")]
+    assert "[INVALID_CONF_VALUE" in told
+    assert "unfair" in told
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("schema", ["id INTT", "id INT,, name STRING", "id"])
+def test_a_schema_that_is_none_is_told_with_what_spark_says_of_it(spark: SparkSession, schema: str) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        parsed_schema(schema)
+    assert "not a list of columns in DDL ([" in str(told.value)
