@@ -36,6 +36,8 @@ class XbusError(Exception):
         self.code = code or self.default_code
         self.cause = cause
         self.next_step = next_step
+        # A traceback shows it in a line of its own, also one that Spark hands on as text.
+        self.add_note(f"[{self.code}]")
 
     def __str__(self) -> str:
         return f"{self.cause}: {self.next_step}" if self.next_step else self.cause
