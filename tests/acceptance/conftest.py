@@ -8,10 +8,7 @@ from tests.support.bus import add_bus
 from tests.support.daemon import Daemon, Options
 from xbus.broker.journal import schema
 
-LIMITS: Options = {
-    "front": {"max_item_bytes": 1000, "max_envelope_items": 20, "max_envelope_bytes": 5000},
-    "back": {"register_timeout": 0.5},
-}
+LIMITS: Options = {"front": {"max_item_bytes": 1000, "max_envelope_items": 20, "max_envelope_bytes": 5000}}
 
 
 @pytest.fixture(scope="module")

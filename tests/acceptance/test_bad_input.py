@@ -18,6 +18,7 @@ import zmq
 
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, close, connect
+from tests.support.waiting import DEADLINE_SECONDS
 
 MEANT_FOR_OTHERS = ["start_envelope", "start_event", "send_item", "end_event", "end_envelope", "cancel_envelope"]
 
@@ -199,7 +200,7 @@ def _request(request_id: int, method: str, args: bytes, kwargs: bytes = b"\x80")
 
 
 def _receive(raw: "zmq.Socket[bytes]") -> tuple[int, bool, Any]:
-    assert raw.poll(5000), "no answer"
+    assert raw.poll(int(DEADLINE_SECONDS * 1000)), "no answer"
     header, answer = raw.recv_multipart()
     _, _, request_id, _, is_error = struct.unpack("=HHLd?", header)
     return request_id, is_error, msgpack.unpackb(answer)
@@ -256,7 +257,7 @@ def test_a_frame_that_is_too_long_ends_the_connection_and_costs_no_memory(addres
     dealer.connect(address)
     events = dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     dealer.send_multipart(_request(1, "login", b"\xc6\x06\x00\x00\x00" + bytes(100_000_000)))
-    assert events.poll(5000), "the connection lives on"
+    assert events.poll(int(DEADLINE_SECONDS * 1000)), "the connection lives on"
     dealer.disable_monitor()
     events.close()
     context.destroy(linger=0)
@@ -274,7 +275,7 @@ def _memory(pid: int) -> int:
 )
 def test_strangers_at_the_port_get_nothing(said: bytes, address: str) -> None:
     host, port = address.removeprefix("tcp://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as stranger:
+    with socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS) as stranger:
         heard = b""
         try:
             stranger.sendall(said)

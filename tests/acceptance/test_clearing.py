@@ -15,7 +15,7 @@ from tests.support.daemon import Daemon
 from tests.support.documentation import CHECKOUT
 from tests.support.old_clients import close, connect
 from tests.support.processes import Process, module
-from tests.support.waiting import eventually, wait_until
+from tests.support.waiting import DEADLINE_SECONDS, eventually, wait_until
 from xbus.admin.cli import main
 from xbus.broker.journal import schema
 from xbus.emitter import AsyncEmitter, Emitter
@@ -55,7 +55,7 @@ class Shop:
 
     def rows(self, query: str, url: str = "") -> list[Any]:
         """What someone who knows its address sees in the clearing database."""
-        engine = sa.create_engine(url or self.clearing_url)
+        engine = sa.create_engine(url or self.clearing_url, connect_args={"timeout": DEADLINE_SECONDS})
         with engine.connect() as connection:
             found = [tuple(row) for row in connection.execute(sa.text(query))]
         engine.dispose()
@@ -73,7 +73,7 @@ class Shop:
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     shop = Shop(tmp_path_factory.mktemp("clearing"))
     try:
-        wait_until(lambda: "recipient registered" in shop.daemon.log, "the example registers", 20)
+        wait_until(lambda: "recipient registered" in shop.daemon.log, "the example registers")
         yield shop
     finally:
         shop.close()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus, add_demo
-from tests.support.old_clients import OldConsumer, OldEmitter, OldRecipient, OldWorker
+from tests.support.old_clients import OldConsumer, OldEmitter, OldRecipient, OldWorker, share_runs
 
 
 async def test_the_demo_graph_brings_items_both_ways_between_one_start_and_one_end(
@@ -149,6 +149,7 @@ async def test_every_role_of_a_consumer_service_gets_everything(sqlite_url: str,
         consumers = [await stack.enter_async_context(OldConsumer(daemon.back, f"c_{n}")) for n in (1, 2, 3)]
         worker = await stack.enter_async_context(OldWorker(daemon.back, "w_1"))
         emitter = await stack.enter_async_context(OldEmitter(daemon.front))
+        await share_runs(emitter, consumers)
         sent = [await emitter.emit(b"a", b"b") for _ in range(3)]
         for consumer in consumers:
             await consumer.wait_for(sent)

@@ -150,7 +150,7 @@ def test_totals_makes_one_item_of_all(broker: Daemon, start_process: StartProces
 
     assert run(*example("emitter"), broker.front).returncode == 0
 
-    wait_until(lambda: "client: 3 clients" in consumer.text, "the total arrives", 20)
+    wait_until(lambda: "client: 3 clients" in consumer.text, "the total arrives")
 
 
 # -- what pages list ---------------------------------------------------------------------------------------------------

@@ -14,6 +14,9 @@ from tests.support.old_clients import OldConsumer, OldEmitter, close, connect
 from tests.support.operating import xbus
 from tests.support.waiting import eventually
 
+SESSION_SECONDS = 4
+"""Longer than anything takes from a login to the first call after it."""
+
 UNKNOWN = "0b9d6a0e-6c0f-4a8e-9a3f-3d9f6f1c2a11"
 
 
@@ -232,14 +235,14 @@ async def test_a_session_expires_when_it_is_not_used_and_nothing_is_open(
     sqlite_url: str, start_daemon: StartDaemon
 ) -> None:
     add_bus(sqlite_url, {"test_event": {"c": []}})
-    daemon = start_daemon(sqlite_url, {"front": {"session_seconds": 1}})
+    daemon = start_daemon(sqlite_url, {"front": {"session_seconds": SESSION_SECONDS}})
     async with OldEmitter(daemon.front) as idle, OldEmitter(daemon.front, "emitter_2") as sending:
         envelope_id, event_id = await sending.start()
-        await asyncio.sleep(1.1)
+        await asyncio.sleep(SESSION_SECONDS + 0.1)
         await refused(daemon, "", "session_unknown", idle.call.start_envelope, idle.token)
         await refused(daemon, False, "session_unknown", idle.call.logout, idle.token)
         # None expires under an open envelope.
         await sending.send(envelope_id, event_id, b"x")
         await sending.end(envelope_id, event_id)
-        await asyncio.sleep(1.1)
+        await asyncio.sleep(SESSION_SECONDS + 0.1)
         await refused(daemon, "", "session_unknown", sending.call.start_envelope, sending.token)

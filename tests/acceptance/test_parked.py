@@ -6,7 +6,7 @@ from uuid import UUID
 
 from tests.conftest import StartDaemon
 from tests.support.bus import Nodes, add_bus
-from tests.support.old_clients import OldConsumer, OldEmitter
+from tests.support.old_clients import OldConsumer, OldEmitter, share_runs
 from tests.support.operating import Operator, isolate_bad_items
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
@@ -40,6 +40,7 @@ async def test_what_was_refused_is_repaired(sqlite_url: str, start_daemon: Start
         OldConsumer(daemon.back, "d_1") as other,
         OldEmitter(daemon.front) as emitter,
     ):
+        await share_runs(emitter, [consumer, other])
         consumer.behave["send_item"] = refuse_bad
         corrected = await emitter.emit(b"a", b"bad", b"c")
         dropped = await emitter.emit(b"bad")

@@ -1,9 +1,11 @@
 """The back's verbs of ``docs/wire.md`` as aiozmq calls them: each with its answer, and all its refusals."""
 
 import asyncio
+from functools import partial
 from itertools import groupby
 from typing import Any
 
+import aiozmq.rpc
 import pytest
 
 from tests.conftest import StartDaemon
@@ -11,7 +13,19 @@ from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker, close, connect
 from tests.support.showing import become
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
+
+SESSION_SECONDS = 4
+"""Longer than anything takes from a login to the first call after it."""
+
+
+async def is_unknown(consumer: OldConsumer) -> bool:
+    """Whether its session has ended; one that has not asks whether it is registered."""
+    try:
+        await consumer.call.xbus.heartbeat(consumer.token)
+    except aiozmq.rpc.GenericError:
+        return True
+    return False
 
 
 async def test_login_and_logout(shared: Daemon) -> None:
@@ -75,12 +89,12 @@ async def test_an_answer_that_comes_behind_the_farewell_counts(shared: Daemon) -
 
         async def commit(envelope_id: str) -> Any:
             reached.set()
-            await asyncio.wait_for(has_left.wait(), 10)
+            await has_left.wait()
             return True, None
 
         consumer.behave["end_envelope"] = commit
         sent = await emitter.emit(b"x")
-        await asyncio.wait_for(reached.wait(), 10)
+        await eventually(reached.is_set, "it is about to commit")
         farewells = shared.log.count("logged out")
         logout = asyncio.ensure_future(consumer.call.logout(consumer.token))
         await eventually(lambda: shared.log.count("logged out") > farewells, "the broker has heard the farewell")
@@ -91,7 +105,7 @@ async def test_an_answer_that_comes_behind_the_farewell_counts(shared: Daemon) -
 
 async def test_a_session_expires_but_never_under_a_registration(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, {"test_event": {"w": ["c"], "c": []}}, {"c": 2})
-    daemon = start_daemon(sqlite_url, {"back": {"session_seconds": 1}})
+    daemon = start_daemon(sqlite_url, {"back": {"session_seconds": SESSION_SECONDS}})
     async with (
         OldWorker(daemon.back, "w_1") as worker,
         OldConsumer(daemon.back, "c_1") as consumer,
@@ -99,7 +113,7 @@ async def test_a_session_expires_but_never_under_a_registration(sqlite_url: str,
     ):
         leaver = OldConsumer(daemon.back, "c_2")
         await leaver.serve()
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(SESSION_SECONDS + 0.2)
         assert await leaver.register() is False
         await leaver.leave()
         sent = await emitter.emit(b"x")
@@ -190,11 +204,12 @@ async def test_one_envelope_at_a_time_for_a_recipient_that_announces_nothing(
 
 async def test_supervision_takes_a_dumb_recipient_off_the_list(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, {"test_event": {"c": []}})
+    # Soon, and not because the machine stood still for a moment.
     watched = {
         "enabled": "true",
         "node.polling.interval": 0.2,
-        "node.polling.timeout": 0.2,
-        "node.misses.threshold": 2,
+        "node.polling.timeout": 1.5,
+        "node.misses.threshold": 3,
     }
     daemon = start_daemon(sqlite_url, {"supervision": watched})
     async with OldConsumer(daemon.back, "c_1") as consumer, OldEmitter(daemon.front) as emitter:
@@ -210,6 +225,7 @@ async def test_supervision_takes_a_dumb_recipient_off_the_list(sqlite_url: str, 
         await eventually(lambda: "recipient left" in daemon.log, "it is taken off the list")
         sent = await emitter.emit(b"x")
         consumer.behave.clear()
+        await answered(partial(is_unknown, consumer), "it is logged out")
         assert await consumer.register() is False, "it was logged out"
         consumer.token = await consumer.call.login("c_1", PASSWORD)
         assert await consumer.register()

@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 @pytest.fixture
 def daemon(sqlite_url: str, start_daemon: StartDaemon) -> Daemon:
     add_bus(sqlite_url, {"test_event": {"c": []}, "other": {"d": []}}, {"c": 4})
-    return start_daemon(sqlite_url, {"back": {"register_timeout": 60}})
+    return start_daemon(sqlite_url, {"back": {"register_timeout": 600}})
 
 
 async def test_who_is_slow_to_introduce_itself_holds_up_nobody(daemon: Daemon) -> None:
@@ -50,6 +50,7 @@ async def test_who_is_slow_to_introduce_itself_holds_up_nobody(daemon: Daemon) -
         await waiting[0].wait_for([waits])
     for consumer in consumers:
         await consumer.leave()
+    await eventually(lambda: daemon.log.count("register_node refused") >= 3, "they are told why")
     assert daemon.log.count("register_node refused") == 3
 
 

@@ -1,6 +1,7 @@
 """An archived envelope that its emitter asks for comes again, as any other does."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -95,6 +96,9 @@ async def test_a_command_that_hangs_does_not_outlive_the_broker(
     daemon = start_daemon(database_url, {"journal": {"keep_settled_days": 0}, "daemon": {"stop_timeout": 1}})
     async with OldConsumer(daemon.back, "c_1"):
         envelope_id = await archived(daemon, tmp_path / "archive")
+    (file,) = (tmp_path / "archive").rglob("*.parquet")
+    file.unlink()
+    os.mkfifo(file)  # who opens it waits for one who writes
 
     async with AsyncEmitter(daemon.front, "emitter_1", PASSWORD, retry_seconds=0) as emitter:
         call = asyncio.create_task(emitter.replay(envelope_id))

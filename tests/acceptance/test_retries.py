@@ -1,11 +1,12 @@
 """What may go well later is tried again, and parked when it does not; who is in trouble gets probes only."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
-from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
+from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker, share_runs
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
 
@@ -18,6 +19,23 @@ def fails(*_: Any) -> None:
 
 def refuses(*_: Any) -> Any:
     return False, [([0], "no such client")]
+
+
+class FailsAndWaits:
+    """Fails so many times, then takes its time until the test lets it go on, and takes everything."""
+
+    def __init__(self, times: int) -> None:
+        self._times = times
+        self.waits = asyncio.Event()
+        self.goes_on = asyncio.Event()
+
+    async def __call__(self, *args: Any) -> Any:
+        if self._times:
+            self._times -= 1
+            fails(*args)
+        self.waits.set()
+        await self.goes_on.wait()
+        return True, None
 
 
 def first_fails(times: int) -> Callable[..., Any]:
@@ -73,17 +91,17 @@ async def test_one_in_trouble_is_probed_until_one_goes_well_and_holds_nobody_up(
         OldConsumer(daemon.back, "d_1") as other,
         OldEmitter(daemon.front) as emitter,
     ):
-        troubled.behave["start_event"] = fails
+        # Three that show the trouble, and five probes; the next one stays open.
+        troubled.behave["start_event"] = answer = FailsAndWaits(8)
         sent = [await emitter.emit(b"%d" % number) for number in range(12)]
         await other.wait_for(sent)
-        await eventually(lambda: "action=troubled" in daemon.log, "it is told of")
-        begun = len(troubled.got("start_event"))
-        await eventually(lambda: len(troubled.got("start_event")) >= begun + 5, "it is probed")
-        # Each has had more attempts than there are, and some not one; nothing is parked.
+        await eventually(answer.waits.is_set, "it is probed")
+        assert "action=troubled" in daemon.log
+        # Those that show the trouble have had more attempts than there are, and others not one; nothing is parked.
         tried = {args[0] for args in troubled.got("start_event")}
         assert len(tried) < len(sent)
         assert not [id_ for id_ in sent if shown(sqlite_url, id_).summary.roles[0].state == "parked"]
-        troubled.behave.clear()
+        answer.goes_on.set()
         await troubled.wait_for(sent)
         for envelope_id in sent:
             await become(sqlite_url, envelope_id, c_1="done", d_1="done")
@@ -120,10 +138,11 @@ async def test_who_stands_for_itself_neither_stops_the_others_nor_is_stopped(
     daemon = start_daemon(sqlite_url, SWIFT)
     async with (
         OldConsumer(daemon.back, "c_1") as first,
-        OldConsumer(daemon.back, "d_1"),
+        OldConsumer(daemon.back, "d_1") as second,
         OldConsumer(daemon.back, "e_1") as own,
         OldEmitter(daemon.front) as emitter,
     ):
+        await share_runs(emitter, [first, second, own])
         first.behave["send_item"] = refuses
         refused_by_one = await emitter.emit(b"x", b"y")
         await become(sqlite_url, refused_by_one, c_1="parked", d_1="parked", e_1="done")

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.conftest import StartDaemon
+from tests.conftest import StartDaemon, StartProcess
 from tests.support.bus import PASSWORD, add_bus, add_demo
-from tests.support.processes import Process, run
+from tests.support.processes import run
 from tests.support.sdk import Keeps, emit, send_numbers
 from tests.support.serving import serving
-from tests.support.waiting import eventually, wait_until
+from tests.support.showing import become
+from tests.support.waiting import DEADLINE_SECONDS, eventually, wait_until
 from xbus.emitter import AsyncEmitter, Emitter
 from xbus.errors import CallError, Refused
 from xbus.recipient import Event, Item, Refusal, Worker
@@ -40,7 +41,7 @@ async def test_items_go_from_emitter_to_worker_to_consumer(database_url: str, st
     keeps = Keeps()
     async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", Halves()):
         receipt = await emit(daemon, send_numbers(20_000))
-        await eventually(lambda: keeps.committed, "the consumer commits", 20)
+        await eventually(lambda: keeps.committed, "the consumer commits")
     assert (receipt.position, receipt.events, receipt.items) == (1, 1, 20_000)
     assert keeps.committed[receipt.envelope_id] == [
         pair for number in range(0, 20_000, 2) for pair in ((number, number), (number, str(number)))
@@ -53,7 +54,7 @@ async def test_small_envelopes_of_several_tasks(database_url: str, start_daemon:
     keeps = Keeps()
     async with serving(daemon, "store_1", keeps), AsyncEmitter(daemon.front, "emitter_1", PASSWORD) as emitter:
         receipts = await asyncio.gather(*(emitter.put("numbers", range(number)) for number in range(50)))
-        await eventually(lambda: len(keeps.committed) == 50, "all are committed", 20)
+        await eventually(lambda: len(keeps.committed) == 50, "all are committed")
     assert sorted(receipt.position for receipt in receipts) == list(range(1, 51))
     for number, receipt in enumerate(receipts):
         assert keeps.committed[receipt.envelope_id] == [(n, n) for n in range(number)]
@@ -74,8 +75,8 @@ async def test_an_emitter_outlives_a_killed_broker(database_url: str, start_daem
         return envelope.receipt
 
     async with serving(daemon, "store_1", keeps):
-        receipt = await emit(daemon, work, batch_items=100)
-        await eventually(lambda: keeps.committed, "the consumer commits", 20)
+        receipt = await emit(daemon, work, batch_items=100, retry_seconds=DEADLINE_SECONDS)
+        await eventually(lambda: keeps.committed, "the consumer commits")
     assert receipt.items == 10_000
     assert keeps.committed == {receipt.envelope_id: [(n, n) for n in range(10_000)]}
 
@@ -109,11 +110,11 @@ async def test_a_recipient_outlives_a_killed_broker(database_url: str, start_dae
     keeps = Keeps()
     async with serving(daemon, "store_1", keeps):
         first = await emit(daemon, send_numbers(10))
-        await eventually(lambda: first.envelope_id in keeps.committed, "the first is committed")
+        await become(database_url, first.envelope_id, store_1="done")
         await asyncio.to_thread(daemon.kill)
         await asyncio.to_thread(daemon.start)
         second = await emit(daemon, send_numbers(10))
-        await eventually(lambda: second.envelope_id in keeps.committed, "the second is committed", 20)
+        await eventually(lambda: second.envelope_id in keeps.committed, "the second is committed")
 
 
 async def test_a_refusal_keeps_all_of_the_envelope_out(database_url: str, start_daemon: StartDaemon) -> None:
@@ -195,7 +196,7 @@ class Prices(Keeps):
 
 async def test_an_emitter_asks_and_a_consumer_replies(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, {"price_wanted": {"prices": []}, "note": {"prices": []}}, immediate=("price_wanted",))
-    daemon = start_daemon(sqlite_url, {"front": {"immediate_reply_timeout": 2}})
+    daemon = start_daemon(sqlite_url, {"front": {"immediate_reply_timeout": DEADLINE_SECONDS}})
     prices = Prices()
     async with AsyncEmitter(daemon.front, "emitter_1", PASSWORD) as emitter:
         async with serving(daemon, "prices_1", prices):
@@ -221,6 +222,12 @@ async def test_an_emitter_asks_and_a_consumer_replies(sqlite_url: str, start_dae
             assert refused.value.code == "reply_wanted"
             assert await emitter.ask("price_wanted", "pen") == [3]
             await eventually(lambda: len(prices.committed) == 4, "what was asked last is committed")
+
+
+async def test_an_emitter_that_asks_nobody_is_told_so(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"price_wanted": {"prices": []}}, immediate=("price_wanted",))
+    daemon = start_daemon(sqlite_url, {"front": {"immediate_reply_timeout": 0.5}})
+    async with AsyncEmitter(daemon.front, "emitter_1", PASSWORD) as emitter:
         assert (await why_no_reply(emitter, "pen")).startswith("reply_timed_out: ")
 
 
@@ -230,14 +237,14 @@ async def why_no_reply(emitter: AsyncEmitter, item: str) -> str:
     return f"{told.value.code}: {told.value.cause}"
 
 
-def test_the_examples_run(sqlite_url: str, start_daemon: StartDaemon, tmp_path: Path) -> None:
+def test_the_examples_run(sqlite_url: str, start_daemon: StartDaemon, start_process: StartProcess) -> None:
     add_demo(sqlite_url)
     daemon = start_daemon(sqlite_url)
-    consumer = Process(sys.executable, EXAMPLES / "consumer.py", daemon.back, output=tmp_path / "consumer.log")
-    worker = Process(sys.executable, EXAMPLES / "worker.py", daemon.back, output=tmp_path / "worker.log")
+    consumer = start_process(sys.executable, EXAMPLES / "consumer.py", daemon.back)
+    worker = start_process(sys.executable, EXAMPLES / "worker.py", daemon.back)
     emitted = run(sys.executable, EXAMPLES / "emitter.py", daemon.front)
     assert (emitted.returncode, emitted.stdout) == (0, "sealed at position 1\n"), emitted.stderr
-    wait_until(lambda: len(consumer.text.splitlines()) == 6, "the consumer prints all names", 20)
+    wait_until(lambda: len(consumer.text.splitlines()) == 6, "the consumer prints all names")
     assert sorted(consumer.text.split("\n")[:-1]) == sorted(
         f"client: {name}" for name in ("Ada", "ADA", "Grace", "GRACE", "Edsger", "EDSGER")
     )

@@ -124,38 +124,43 @@ def test_the_ready_file_tells_where_it_listens(sqlite_url: str, start_daemon: St
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_broker_ends_at_once(number: signal.Signals, database_url: str, start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(database_url)
+    # Longer than it is waited for here.
+    daemon = start_daemon(database_url, {"daemon": {"stop_timeout": 3600}})
     daemon.process.signal(number)
-    assert daemon.process.wait(5) == 0
+    assert daemon.process.wait() == 0
     assert "action=stopped" in daemon.log
     assert "Traceback" not in daemon.log
 
 
-@pytest.mark.parametrize("seconds", [0.5, 3.0])
+@pytest.mark.parametrize("finishes", [True, False])
 async def test_a_stop_lets_the_run_under_way_end_within_its_time(
-    seconds: float, sqlite_url: str, start_daemon: StartDaemon
+    finishes: bool, sqlite_url: str, start_daemon: StartDaemon
 ) -> None:
     add_bus(sqlite_url, {"test_event": {"c": []}})
-    daemon = start_daemon(sqlite_url, {"daemon": {"stop_timeout": seconds}})
+    daemon = start_daemon(sqlite_url, {"daemon": {"stop_timeout": 3600 if finishes else 0.5}})
     async with OldConsumer(daemon.back, "c_1") as consumer, OldEmitter(daemon.front) as emitter:
-        reached = asyncio.Event()
+        reached, goes_on = asyncio.Event(), asyncio.Event()
 
         async def slow(*_: Any) -> Any:
             reached.set()
-            await asyncio.sleep(1)
+            await goes_on.wait()
             return True, None
 
         consumer.behave["send_item"] = slow
         envelope_id = await emitter.emit(b"x")
         behind = await emitter.emit(b"y")
-        async with asyncio.timeout(30):
-            await reached.wait()
-        assert await asyncio.to_thread(daemon.stop, seconds + 5) == 0
-        finished = seconds > 1
-        await become(sqlite_url, envelope_id, c_1="done" if finished else "owed")
-        assert (envelope_id in consumer.committed) is finished
-        if not finished:
+        await eventually(reached.is_set, "the consumer is at work")
+        stopping = asyncio.create_task(asyncio.to_thread(daemon.stop))
+        if finishes:
+            await eventually(lambda: "action=stopping" in daemon.log, "it is about to stop")
+            assert not stopping.done()
+            goes_on.set()
+        assert await stopping == 0
+        await become(sqlite_url, envelope_id, c_1="done" if finishes else "owed")
+        assert (envelope_id in consumer.committed) is finishes
+        if not finishes:
             await eventually(lambda: consumer.got("stop_envelope"), "it is told to forget it")
+        goes_on.set()
         await asyncio.to_thread(daemon.start)
         await consumer.wait_for([envelope_id, behind])
 
@@ -195,7 +200,7 @@ async def test_a_stop_under_load_loses_nothing_that_was_acknowledged(
         await asyncio.gather(sending, return_exceptions=True)
         await close(hasty)
         await emitter.end(envelope_id, event_id)
-        await consumer.wait_for([envelope_id], timeout=60)
+        await consumer.wait_for([envelope_id])
 
     got = consumer.items()
     assert len(got) == len(set(got))
@@ -215,13 +220,14 @@ async def test_front_and_back_in_two_processes(postgres_url: str, start_daemon: 
         OldConsumer(back.back, "c_1") as consumer,
         OldEmitter(front.front) as emitter,
     ):
-        arrived = []
-        for number in range(5):
-            envelope_id = await emitter.emit(b"%d" % number)
-            await consumer.wait_for([envelope_id])
-            arrived.append(asyncio.get_running_loop().time())
+        took = [1.0]
         # Each is sent when the one before has come, so polling would find one in each of its intervals of a second.
-        assert arrived[-1] - arrived[0] < 3.5, "the bell does not ring: they were found by polling"
+        while min(took) > 0.5:
+            assert len(took) <= 50, f"the bell does not ring: they were found by polling, in {took} seconds"
+            sent_at = asyncio.get_running_loop().time()
+            envelope_id = await emitter.emit(b"rung for")
+            await consumer.wait_for([envelope_id])
+            took.append(asyncio.get_running_loop().time() - sent_at)
         await become(postgres_url, envelope_id, c_1="done")  # what is not noted comes again after a crash
 
         # The back goes away: the front takes envelopes, which come when it is back.
@@ -248,7 +254,8 @@ async def test_front_and_back_in_two_processes(postgres_url: str, start_daemon: 
         last = await emitter.emit(b"last")
         await consumer.wait_for([last])
 
-    assert len(consumer.committed) == len(set(consumer.committed)) == 10
+    rung_for = len(took) - 1
+    assert len(consumer.committed) == len(set(consumer.committed)) == rung_for + 5
 
 
 async def test_each_part_serves_its_own_alone(postgres_url: str, start_daemon: StartDaemon, tmp_path: Path) -> None:

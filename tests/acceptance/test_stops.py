@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
-from tests.support.old_clients import OldConsumer, OldEmitter, OldRecipient, OldWorker
+from tests.support.old_clients import OldConsumer, OldEmitter, OldRecipient, OldWorker, share_runs
 from tests.support.showing import become
 from tests.support.waiting import eventually
 
@@ -43,13 +43,16 @@ async def graph(sqlite_url: str, start_daemon: StartDaemon) -> AsyncIterator[Gra
     add_bus(sqlite_url, {"test_event": {"w": ["c", "d"], "c": [], "d": []}})
     daemon = start_daemon(sqlite_url)
     async with AsyncExitStack() as stack:
-        yield Graph(
+        graph = Graph(
             sqlite_url,
             await stack.enter_async_context(OldEmitter(daemon.front)),
             await stack.enter_async_context(OldWorker(daemon.back, "w_1")),
             await stack.enter_async_context(OldConsumer(daemon.back, "c_1")),
             await stack.enter_async_context(OldConsumer(daemon.back, "d_1")),
         )
+        await share_runs(graph.emitter, [graph.first, graph.second])
+        graph.worker.calls.clear()
+        yield graph
 
 
 def refuses(*_: Any) -> Any:

@@ -47,6 +47,8 @@ async def owe_three(url: str, emitter: OldEmitter, daemon: Daemon) -> list[str]:
     async with OldConsumer(daemon.back, "c_1") as consumer:
         await consumer.wait_for([had := await emitter.emit(b"had")])
         await become(url, had, c_1="done")
+    # What is brought to one whose end is not noticed yet would have been tried.
+    await eventually(lambda: "recipient left" in daemon.log, "it is known that it has gone")
     return [await emitter.emit(b"owed") for _ in range(3)]
 
 

@@ -11,6 +11,7 @@ from tests.support.bus import add_bus
 from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.showing import become, shown
+from tests.support.waiting import eventually
 
 
 class Gate:
@@ -55,8 +56,8 @@ async def test_two_types_that_use_two_workers_in_opposite_order_do_not_wait_for_
                 await emitter.send(envelope_id, event_id, b"x", b"y")
             await emitter.end(envelope_id, *events)
             both.append(envelope_id)
-        await of_one.wait_for([*ones, *both], timeout=20)
-        await of_two.wait_for([*twos, *both], timeout=20)
+        await of_one.wait_for([*ones, *both])
+        await of_two.wait_for([*twos, *both])
 
     assert of_one.items() == [b"x a_1 b_1", b"y a_1 b_1"] * 21
     assert of_two.items() == [b"x b_1 a_1", b"y b_1 a_1"] * 21
@@ -82,7 +83,7 @@ async def test_work_goes_to_who_is_free_and_a_new_worker_joins_at_once(shared_wo
         first = await stack.enter_async_context(OldWorker(shared_work.back, "w_1"))
         at_first = Gate(first)
         slow = await emitter.emit(b"slow", type_name="one")
-        await asyncio.wait_for(at_first.reached.wait(), 10)
+        await eventually(at_first.reached.is_set, "the first is at work")
 
         # The second has nothing to do, so it gets everything.
         second = await stack.enter_async_context(OldWorker(shared_work.back, "w_2"))
@@ -93,7 +94,7 @@ async def test_work_goes_to_who_is_free_and_a_new_worker_joins_at_once(shared_wo
         # Both are at work, so this waits, and is the third's as soon as that is there.
         at_second = Gate(second)
         also_slow = await emitter.emit(b"slow too", type_name="two")
-        await asyncio.wait_for(at_second.reached.wait(), 10)
+        await eventually(at_second.reached.is_set, "the second is at work")
         waiting = await emitter.emit(b"waits", type_name="three")
         later = await emitter.emit(b"later", type_name="four")
         third = await stack.enter_async_context(OldWorker(shared_work.back, "w_3"))
@@ -125,7 +126,7 @@ async def test_what_a_leaving_worker_leaves_undone_is_anothers(
     ):
         gate = Gate(leaving)
         envelope_id = await emitter.emit(b"x", b"y")
-        await asyncio.wait_for(gate.reached.wait(), 10)
+        await eventually(gate.reached.is_set, "it is at work")
         later = await emitter.emit(b"z")
         async with OldWorker(daemon.back, "w_2") as other:
             if how == "logs out":

@@ -27,7 +27,10 @@ from xbus.rpc.client import Client
 ONCE = RetryPolicy(attempts=1)
 """What failed is parked at once."""
 
-TIMEOUTS = Timeouts(1, 1, 1, 1, 1)
+PATIENCE_SECONDS = 60
+"""Nothing here is to be over because the machine stood still for a moment."""
+
+TIMEOUTS = Timeouts(*[PATIENCE_SECONDS] * 5)
 
 
 class SilentBell:
@@ -74,7 +77,7 @@ class Broker:
             self.clock,
             tasks=tasks,
             timeouts=TIMEOUTS,
-            register_timeout=1,
+            register_timeout=PATIENCE_SECONDS,
             settings=Settings(
                 window_bytes=100_000,
                 behind_after=1000,
@@ -197,7 +200,7 @@ async def running(
             await broker.back.start()
             yield broker
             if clean:
-                await broker.back.stop(1)
+                await broker.back.stop(PATIENCE_SECONDS)
             raise Stop
     except* Stop:
         pass

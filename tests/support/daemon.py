@@ -8,8 +8,8 @@ from tests.support.ports import free_port
 from tests.support.processes import Process, script
 from tests.support.waiting import wait_until
 
-READY_SECONDS = 40.0
-STOP_SECONDS = 30.0
+READY_SECONDS = 120.0
+STOP_SECONDS = 120.0
 
 Options = Mapping[str, Mapping[str, object]]
 """Sections of the configuration with the options that differ from their defaults."""

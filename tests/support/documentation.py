@@ -17,7 +17,7 @@ PAGES = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
 EXAMPLES = sorted(CHECKOUT.glob("examples/**/*.py"))
 DESCRIPTORS = sorted(CHECKOUT.glob("examples/*.xml"))
 
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 180.0
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"`([\w.]+)`:\n\n\Z")
@@ -87,9 +87,8 @@ class Terminal:
 
     def localized(self, text: str) -> str:
         """The text with the ports of this terminal."""
-        for port, own in self._ports.items():
-            text = text.replace(port, own)
-        return text
+        # All at once: a port of one's own may hold the figures of another one.
+        return re.sub("|".join(self._ports), lambda found: self._ports[found[0]], text)
 
     def follow(self, page: Path) -> None:
         """Write the files that a page shows, and give its commands, each with what it must bring about."""

@@ -1,8 +1,9 @@
 """Clients that nobody here wrote: emitters, workers and consumers on aiozmq, as they ran with xbus.broker 0.2.0."""
 
 import asyncio
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import aiozmq.rpc
@@ -10,7 +11,8 @@ import aiozmq.rpc
 from tests.support.bus import PASSWORD
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 
-CALL_SECONDS = 20.0
+CALL_SECONDS = 90.0
+TOGETHER_SECONDS = 1.0
 METADATA = {
     "name": "old recipient",
     "version": 0.1,
@@ -261,3 +263,31 @@ class OldWorker(OldRecipient):
 
     async def say_ready(self) -> None:
         assert await self.call.ready(self.token) is True
+
+
+async def share_runs(emitter: OldEmitter, consumers: Sequence[OldRecipient], type_name: str = "test_event") -> None:
+    """Send empty envelopes until consumers get one in the same run, and forget what they were asked so far.
+
+    Who has just come reads the log alone, until it stands where the others stand: what one refuses is no matter of the
+    others then.
+    """
+    first, *others = consumers
+    together: list[bool] = []
+
+    async def wait_for_others(envelope_id: str, event_id: str) -> Any:
+        def are_in_it() -> bool:
+            return all("start_event" in other.verbs(envelope_id) for other in others)
+
+        with contextlib.suppress(AssertionError):  # runs of one envelope come one after another
+            await eventually(are_in_it, "the others are in this run too", TOGETHER_SECONDS)
+        together.append(are_in_it() and not any(envelope_id in other.committed for other in others))
+        return True, None
+
+    first.behave["end_event"] = wait_for_others
+    while not any(together):
+        envelope_id = await emitter.emit(type_name=type_name)
+        for consumer in consumers:
+            await consumer.wait_for([envelope_id])
+    del first.behave["end_event"]
+    for consumer in consumers:
+        consumer.calls.clear()

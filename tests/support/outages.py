@@ -16,7 +16,7 @@ from xbus.rpc.client import Client
 from xbus.rpc.codec import pack_items
 from xbus.rpc.context import new_context
 
-CALL_SECONDS = 30.0
+CALL_SECONDS = 90.0
 PAUSE_SECONDS = 0.02
 
 

@@ -35,8 +35,8 @@ ROOM_BYTES = 1 << 30
 """Free space that a cluster wants in memory: a few databases of 8 MB each, and its log below LOG_SIZE."""
 
 LOG_SIZE = "128MB"
-START_SECONDS = 30.0
-STOP_SECONDS = 20.0
+START_SECONDS = 120.0
+STOP_SECONDS = 120.0
 
 
 class NotFound(Exception):

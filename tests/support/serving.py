@@ -9,7 +9,7 @@ from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
 from xbus.recipient import Recipient, serve
 
-END_SECONDS = 30.0
+END_SECONDS = 90.0
 
 
 @asynccontextmanager

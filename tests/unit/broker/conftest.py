@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.deadline import set_deadlines
-
-DEADLINE_SECONDS = 20.0
+from tests.support.waiting import DEADLINE_SECONDS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus.emitter.background import Background
 
 
@@ -20,7 +21,7 @@ def test_what_an_interrupted_call_left_comes_to_its_end() -> None:
 
     background = Background("test")
     asyncio.run_coroutine_threadsafe(work(), background._loop)
-    assert begun.wait(10)
+    assert begun.wait(DEADLINE_SECONDS)
     background.close()
 
     assert ended.is_set()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus.errors import ConnectionLost, Failed, JournalUnavailable, Refused, XbusError
 from xbus.recipient import BulkWorker, Handover, Made, Refusal
 from xbus.recipient import jobs as module
@@ -72,7 +73,7 @@ class Case:
         self.jobs.take(self.handover, lease)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             while not condition():
                 await asyncio.sleep(0)
 
@@ -216,7 +217,7 @@ async def test_who_does_not_heed_being_cancelled_does_not_keep_the_recipient_fro
     monkeypatch.setattr(case.worker, "make_output", deaf)
     await asyncio.sleep(0)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         await case.jobs.close()
 
     (told,) = case.broker.told("xbus.output_failed")

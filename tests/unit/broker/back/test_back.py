@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.back import running
+from tests.support.back import PATIENCE_SECONDS, running
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Call, Script, metadata
 from xbus.broker.back import supplies
 from xbus.broker.back.policy import RetryPolicy
@@ -389,7 +389,7 @@ async def test_who_registers_while_the_broker_stops_gets_nothing_that_would_be_b
         await broker.put(b"x")
         registering = asyncio.create_task(broker.register("store_1", get_metadata=said))
         await broker.until(lambda: broker.script.verbs("store_1"))
-        await broker.back.stop(1)
+        await broker.back.stop(PATIENCE_SECONDS)
         said.set_result(metadata(NEW))
         with pytest.raises(Failed, match="is stopping") as caught:
             await registering

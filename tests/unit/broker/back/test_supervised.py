@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.back import Broker, running
+from tests.support.back import PATIENCE_SECONDS, Broker, running
 from tests.support.clock import StandingClock
 from tests.support.journal import NOW
 from tests.support.recipients import NEW
@@ -150,7 +150,7 @@ async def test_what_it_works_on_is_written_down(journal: Journal) -> None:
         written = journal._writer._committer._group_number
         await presence.note()
         assert journal._writer._committer._group_number == written, "nothing new, nothing written"
-        await presence.stop(1)
+        await presence.stop(PATIENCE_SECONDS)
         assert (await standing(broker)).state is PresenceState.ABSENT
 
 

@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 from tests.support.faults import Faults
+from tests.support.waiting import DEADLINE_SECONDS
 from tests.unit.broker.front.conftest import Desk
 from xbus.broker.front.checks import NewEvent
 from xbus.broker.front.front import Front
@@ -31,7 +32,7 @@ async def test_calls_behind_a_lost_one_are_not_kept_either(north: Desk, faults: 
     await north.append(envelope_id, event_id, 0, [b"a"])
     with faults.before_commit() as happened:
         answers = [north.append_soon(envelope_id, event_id, 1, [b"b"])]
-        happened.wait(5)
+        assert happened.wait(DEADLINE_SECONDS)
         answers += [north.append_soon(envelope_id, event_id, index, [b"c"]) for index in (2, 3)]
         outcomes = [await _outcome(answer) for answer in answers]
     assert [type(outcome) for outcome in outcomes] == [JournalUnavailable] * 3
@@ -85,7 +86,7 @@ async def test_a_failed_write_leaves_nothing_behind(front: Front, north: Desk, f
     event_id = await north.start_event(envelope_id)
     with faults.before_commit() as happened:
         first = north.append_soon(envelope_id, event_id, 0, [b"a"])
-        happened.wait(5)
+        assert happened.wait(DEADLINE_SECONDS)
         second = north.append_soon(envelope_id, event_id, 1, [b"b"])
         await asyncio.gather(_outcome(first), _outcome(second))
     await asyncio.sleep(0)

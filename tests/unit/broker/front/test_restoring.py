@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe
-from tests.support.waiting import eventually
+from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
 from xbus.broker.front.restoring import Restoring, restore_command
 from xbus.broker.housekeeping.space import Space
@@ -94,6 +94,12 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told to end is not killed because the machine stood still for a moment."""
+    monkeypatch.setattr("xbus.broker.front.restoring.INTERRUPT_SECONDS", DEADLINE_SECONDS)
 
 
 @pytest.fixture
