@@ -20,6 +20,7 @@ class EnvelopeWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, options: SinkOptions) -> None:
+        Staging(options.staging)  # a bad one is told before the work is done
         self._options = options
         # The same for all tasks and for the driver: copies of this instance do their work.
         self._folder = uuid4().hex

@@ -96,7 +96,7 @@ def _read(given: Mapping[str, str], schema: StructType) -> SinkOptions:
     return SinkOptions(
         options.text("front") or options.configuration().zmq.frontsocket,
         options.needed("login", "emitter_1"),
-        options.text("password") or os.environ.get(PASSWORD_VARIABLE, ""),
+        _password(options),
         options.needed("eventType", "orders"),
         options.text("stagingDir") or _staging_beside(options.text("checkpointLocation")),
         options.count("inlineBytes", INLINE_BYTES),
@@ -104,6 +104,13 @@ def _read(given: Mapping[str, str], schema: StructType) -> SinkOptions:
         options.text("orderingKey"),
         options.seconds("retrySeconds", RETRY_SECONDS),
     )
+
+
+def _password(options: Options) -> str:
+    password = options.text("password") or os.environ.get(PASSWORD_VARIABLE, "")
+    if not password:
+        raise ConfigurationError("option password is missing", f"give it, or set {PASSWORD_VARIABLE}", code=BAD_OPTION)
+    return password
 
 
 def _check_data(schema: StructType) -> None:

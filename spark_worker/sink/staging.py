@@ -7,6 +7,7 @@ removed with their folder.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_worker.options import bad_option
 from xbus.errors import Failed, Refused
 from xbus.rpc.codec import pack_items, unpack_items
 
@@ -50,13 +52,16 @@ class Staging:
 
     Args:
         place: its path, or a URL that Arrow knows.
+
+    Raises:
+        ConfigurationError: Arrow does not know it.
     """
 
     def __init__(self, place: str) -> None:
         self._files: fs.FileSystem = fs.LocalFileSystem()
         self._root = place
         if "://" in place:
-            self._files, self._root = fs.FileSystem.from_uri(place)
+            self._files, self._root = _known(place)
 
     def stage(
         self, batches: Iterable[pa.RecordBatch], folder: Sequence[str], inline_bytes: int, partition: int, query: str
@@ -72,6 +77,7 @@ class Staging:
 
         Raises:
             Refused: a row has no data (``bad_items``).
+            Failed: the folder can't be written (``staging_failed``).
         """
         held = BytesIO()
         chunks = _chunks(batches)
@@ -79,8 +85,7 @@ class Staging:
         for found in chunks:
             items += _write(held, found)
             if held.tell() > inline_bytes:
-                path = self._new_file(folder, partition)
-                with self._files.open_output_stream(path) as output:
+                with self._new_file(folder, partition) as (path, output):
                     output.write(held.getvalue())
                     items += sum(_write(output, following) for following in chunks)
                 return Staged(partition, items, path=path, query=query)
@@ -120,14 +125,24 @@ class Staging:
         selector = fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True)
         return [found.base_name for found in self._files.get_file_info(selector)]
 
-    def _new_file(self, folder: Sequence[str], partition: int) -> str:
-        if isinstance(self._files, fs.LocalFileSystem):
-            # Items are nobody else's business, and the folder may be one that all share.
-            Path(self._root).mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = "/".join((self._root, *folder))
-        self._files.create_dir(path, recursive=True)
+    @contextmanager
+    def _new_file(self, folder: Sequence[str], partition: int) -> Iterator[tuple[str, Any]]:
+        parent = "/".join((self._root, *folder))
         # A task that is done again, or twice at a time, must not touch what the other one wrote.
-        return f"{path}/{partition}-{uuid4().hex}.items"
+        path = f"{parent}/{partition}-{uuid4().hex}.items"
+        try:
+            if isinstance(self._files, fs.LocalFileSystem):
+                # Items are nobody else's business, and the folder may be one that all share.
+                Path(self._root).mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._files.create_dir(parent, recursive=True)
+            with self._files.open_output_stream(path) as output:
+                yield path, output
+        except OSError as error:
+            raise Failed(
+                f"the folder {self._root}, where rows wait to be sent, can't be written ({error})",
+                "give option stagingDir a folder that the driver and all executors can write",
+                code="staging_failed",
+            ) from error
 
     def _batches(self, staged: Staged) -> Iterator[list[bytes]]:
         if not staged.path:
@@ -139,6 +154,13 @@ class Staging:
             raise _lost(staged, "is not there") from error
         with stream:
             yield from _read(stream)
+
+
+def _known(place: str) -> tuple[fs.FileSystem, str]:
+    try:
+        return fs.FileSystem.from_uri(place)
+    except (OSError, pa.ArrowException) as error:
+        raise bad_option("stagingDir", place, f"is no folder that Arrow reaches ({error})") from error
 
 
 def _lost(staged: Staged, how: str) -> Failed:

@@ -27,6 +27,7 @@ class EnvelopeStreamWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, options: SinkOptions) -> None:
+        Staging(options.staging)  # a bad one is told before the work is done
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

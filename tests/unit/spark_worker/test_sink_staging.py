@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spark_worker.sink.staging import Staged, Staging
-from xbus.errors import Failed, Refused
+from xbus.errors import ConfigurationError, Failed, Refused
 
 ITEMS = [b"%d" % number for number in range(2_500)]
 
@@ -45,6 +45,24 @@ def test_texts_are_staged_as_utf_8(tmp_path: Path) -> None:
 def test_a_row_without_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="a row has no data"):
         Staging(str(tmp_path)).stage([batch([b"a", None])], [], 1_000, 0, "")
+
+
+@pytest.mark.parametrize("place", ["s9://bucket/x", "file://"])
+def test_a_url_that_arrow_does_not_know_is_told(place: str) -> None:
+    with pytest.raises(ConfigurationError, match="option stagingDir: ") as raised:
+        Staging(place)
+    assert raised.value.code == "bad_option"
+
+
+@pytest.mark.parametrize("place", ["/proc/nothing", "{file}/below"])
+def test_a_folder_that_can_not_be_made_is_told(tmp_path: Path, place: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    staging = Staging(place.format(file=file))
+    with pytest.raises(Failed, match=r"can't be written.*: give option stagingDir a folder") as raised:
+        staging.stage([batch(ITEMS)], ["a"], 1, 0, "")
+    assert raised.value.code == "staging_failed"
+    staging.remove("a")
 
 
 def test_no_rows_need_no_file(tmp_path: Path) -> None:

@@ -121,17 +121,17 @@ def test_a_schema_may_leave_columns_out_but_not_change_them() -> None:
         columns_of(StructType().add("text", StringType()))
 
 
-SINK = {"front": "tcp://127.0.0.1:1984", "login": "emitter_1", "eventType": "orders"}
+SINK = {"front": "tcp://127.0.0.1:1984", "login": "emitter_1", "password": "secret", "eventType": "orders"}
 
 
 def test_the_front_of_the_configuration_is_where_a_writer_sends_to(config: str) -> None:
-    options = batch_sink_options({"config": config, "login": "emitter_1", "eventType": "orders"}, DATA, False)
+    options = batch_sink_options({**SINK, "front": "", "config": config}, DATA, False)
     assert options.url == "tcp://127.0.0.1:1984"
 
 
 def test_a_password_may_come_from_the_environment_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XBUS_PASSWORD", "opensesame")
-    options = batch_sink_options(SINK, DATA, False)
+    options = batch_sink_options({**SINK, "password": ""}, DATA, False)
     assert options.password == "opensesame"
     assert "opensesame" not in repr(options)
 
@@ -159,6 +159,12 @@ def test_what_a_writer_can_not_do_is_told() -> None:
         stream_sink_options({**SINK, "key": "day 1"}, DATA)
     with pytest.raises(ConfigurationError, match="option login is missing"):
         batch_sink_options({"front": "tcp://127.0.0.1:1984"}, DATA, False)
+
+
+def test_a_password_that_nobody_gave_is_told_and_not_sent_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XBUS_PASSWORD", raising=False)
+    with pytest.raises(ConfigurationError, match="option password is missing: give it, or set XBUS_PASSWORD"):
+        batch_sink_options({**SINK, "password": ""}, DATA, False)
 
 
 def test_an_option_of_a_writer_that_is_none_is_told() -> None:
