@@ -158,9 +158,10 @@ class Staging:
 
 def _known(place: str) -> tuple[fs.FileSystem, str]:
     try:
-        return fs.FileSystem.from_uri(place)
+        files, root = fs.FileSystem.from_uri(place)
     except (OSError, pa.ArrowException) as error:
         raise bad_option("stagingDir", place, f"is no folder that Arrow reaches ({error})") from error
+    return files, root
 
 
 def _lost(staged: Staged, how: str) -> Failed:
