@@ -70,7 +70,7 @@ async def test_others_pass_while_an_output_is_made_and_its_progress_is_shown(
 
     async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
         large = await emit(daemon, send_numbers(200))
-        await halves.at_work.wait()
+        await eventually(halves.at_work.is_set, "the output is begun")
         # It may have waited for the worker before.
         await answered(lambda: waits_for_output(sqlite_url, large.envelope_id), "it waits for the output")
         small = await emit(daemon, send_plain)
@@ -238,7 +238,7 @@ async def test_a_large_event_keeps_its_place_where_order_is_wanted(sqlite_url: s
     halves.gate.clear()
     async with serving(daemon, "store_1", keeps), serving(daemon, "halves_1", halves):
         large = await emit(daemon, send_numbers(200))
-        await halves.at_work.wait()
+        await eventually(halves.at_work.is_set, "the output is begun")
         small = [await emit(daemon, send_numbers(2)) for _ in range(3)]
         await become(sqlite_url, small[-1].envelope_id, store_1="held")
         halves.gate.set()

@@ -19,6 +19,7 @@ from tests.support.bus import add_bus
 from tests.support.daemon import Daemon
 from tests.support.disks import MEBIBYTE, on_small_disk
 from tests.support.outages import riding
+from tests.support.waiting import DEADLINE_SECONDS
 
 DISK_BYTES = 24 * MEBIBYTE
 OPTIONS = {"journal": {"answer_timeout": 2}}
@@ -114,7 +115,9 @@ async def test_sqlite_full(sqlite_daemon: Daemon, sqlite_url: str) -> None:
 
 async def test_sqlite_locked(sqlite_daemon: Daemon, sqlite_url: str) -> None:
     async with riding(sqlite_daemon) as rider:
-        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)) as other:
+        with closing(
+            sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None, timeout=DEADLINE_SECONDS)
+        ) as other:
             other.execute("BEGIN EXCLUSIVE")
             await rider.refused()
             await rider.healthy(False)

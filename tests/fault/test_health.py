@@ -33,4 +33,4 @@ def test_bad_while_the_database_is_away_and_good_again(
     assert "see that it runs" in told
     cluster.start()
     wait_until(becomes(0), "its health turns good again")
-    assert "trouble is over" in daemon.log
+    wait_until(lambda: "trouble is over" in daemon.log, "that is told")

@@ -1,6 +1,7 @@
 """The torture of ``make torture``, in brief."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -27,10 +28,18 @@ async def test_two_cycles(tmp_path: Path) -> None:
 def test_nothing_is_left_of_a_run_that_is_interrupted(tmp_path: Path) -> None:
     run = Process(*module("tests.torture"), output=tmp_path / "output", env={"FOLDER": str(tmp_path / "run")})
     try:
-        wait_until((tmp_path / "run" / "small_1.jsonl").exists, "the emitters begin", 60)
-        programs = psutil.Process(run.pid).children(recursive=True)
-        assert len(programs) > 5
+        wait_until((tmp_path / "run" / "small_1.jsonl").exists, "the emitters begin")
+        started = partial(psutil.Process(run.pid).children, recursive=True)
+        wait_until(lambda: len(started()) > 5, "all begin")
+        programs = started()
         assert run.stop() == 130, run.text
     finally:
         run.kill()
-    assert not any(program.is_running() for program in programs)
+    wait_until(lambda: not any(map(goes_on, programs)), "all have ended")
+
+
+def goes_on(program: psutil.Process) -> bool:
+    try:
+        return bool(program.is_running() and program.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

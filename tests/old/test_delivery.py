@@ -72,7 +72,13 @@ def test_who_refuses_or_fails_is_asked_for_its_words_and_the_others_roll_back(
     daemon = start_daemon(sqlite_url)
     refusing, other = old_client.consumer(daemon, "c_1", refuse="send_item"), old_client.consumer(daemon, "d_1")
     failing, behind = old_client.worker(daemon, "w_1", fail="send_item"), old_client.consumer(daemon, "e_1")
-    (refused,) = old_client.emits(daemon, type="one", items=3)
+    # Who has just come reads the log alone at first: then what one refuses is no matter of the other.
+    while True:
+        (refused,) = old_client.emits(daemon, type="one", items=3)
+        refusing.wait_for(lambda: [refused] in refusing.got("stop_envelope"), "is stopped")  # noqa: B023
+        other.wait_for(lambda: {"stop_envelope", "end_envelope"} & {*other.verbs(refused)}, "is told")  # noqa: B023
+        if "end_envelope" not in other.verbs(refused):
+            break
     (failed,) = old_client.emits(daemon, type="two", items=3)
     for envelope_id, recipients in ((refused, (refusing, other)), (failed, (failing, behind))):
         for recipient in recipients:
@@ -89,7 +95,8 @@ def test_who_refuses_or_fails_is_asked_for_its_words_and_the_others_roll_back(
     )
     assert {role.state for role in progress(sqlite_url, refused).values()} == {"parked"}
     assert {failure.code for failure in shown(sqlite_url, failed).failures} == {"error_reply"}
-    assert refusing.committed == other.committed == behind.committed == []
+    assert refusing.committed == behind.committed == []
+    assert refused not in other.committed
 
 
 def test_a_consumer_that_dies_gets_everything_once_it_is_back(
@@ -101,7 +108,8 @@ def test_a_consumer_that_dies_gets_everything_once_it_is_back(
     dying, other = old_client.consumer(daemon, "c_1", die_at=12), old_client.consumer(daemon, "d_1")
     sent = old_client.emits(daemon, envelopes=4, items=5)
     assert dying.process.wait() == 1
-    other.wait_for_envelopes(sent)
+    # What a crash of the broker leaves undone comes again; of what was done nothing may.
+    wait_until(lambda: progress(sqlite_url, sent[-1])["d_1"].state == "done", "the other has all")
     daemon.kill()
     daemon.start()
     back = old_client.consumer(daemon, "c_1")
@@ -120,11 +128,12 @@ def test_a_consumer_that_dies_gets_everything_once_it_is_back(
 WATCHED = {
     "supervision": {
         "enabled": "true",
-        "node.polling.interval": 0.2,
-        "node.polling.timeout": 0.5,
-        "node.misses.threshold": 2,
+        "node.polling.interval": 0.5,
+        "node.polling.timeout": 1.5,
+        "node.misses.threshold": 3,
     }
 }
+"""Soon, and not because the machine stood still for a moment."""
 
 
 def test_a_consumer_that_hangs_in_mid_event_is_noticed_and_another_process_takes_its_role(
@@ -133,7 +142,7 @@ def test_a_consumer_that_hangs_in_mid_event_is_noticed_and_another_process_takes
     add_bus(sqlite_url, {"test_event": {"w": ["c", "d"], "c": [], "d": []}})
     daemon = start_daemon(sqlite_url, WATCHED)
     worker, other = old_client.worker(daemon, "w_1"), old_client.consumer(daemon, "d_1")
-    hangs = old_client.consumer(daemon, "c_1", slow=0.1)
+    hangs = old_client.consumer(daemon, "c_1", hang="send_item")
     sent = old_client.emits(daemon, envelopes=3, items=4)
     hangs.wait_for(lambda: hangs.items(), "is in the midst of it")
     hangs.process.signal(signal.SIGSTOP)

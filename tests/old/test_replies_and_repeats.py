@@ -13,6 +13,13 @@ TYPES: dict[str, Nodes] = {"question": {"w": ["c"], "c": []}, "both": {"d": []},
 @pytest.fixture
 def daemon(sqlite_url: str, start_daemon: StartDaemon) -> Daemon:
     add_bus(sqlite_url, TYPES, {"d": 2}, immediate=["question", "both"])
+    return start_daemon(sqlite_url, {"front": {"immediate_reply_timeout": 600}})
+
+
+@pytest.fixture
+def hasty(sqlite_url: str, start_daemon: StartDaemon) -> Daemon:
+    """A broker in which emitters don't wait long for replies."""
+    add_bus(sqlite_url, TYPES, {"d": 2}, immediate=["question", "both"])
     return start_daemon(sqlite_url, {"front": {"immediate_reply_timeout": 3}})
 
 
@@ -29,14 +36,14 @@ def test_an_immediate_reply_comes_through_a_worker(old: Old, daemon: Daemon) -> 
         assert consumer.items(envelope_id) == [f"{number}.0 w_1", f"{number}.1 w_1"]
 
 
-def test_no_reply_is_told_and_the_envelope_may_be_cancelled(old_client: Old, daemon: Daemon) -> None:
+def test_no_reply_is_told_and_the_envelope_may_be_cancelled(old_client: Old, hasty: Daemon) -> None:
     """Nobody there until the deadline, two who could reply, and one who never said that it would."""
     token, envelope = {"$": "token"}, {"$": "envelope"}
-    old_client.worker(daemon, "w_1")
+    old_client.worker(hasty, "w_1")
     for role in ("d_1", "d_2"):
-        old_client.consumer(daemon, role, replies_to="both")
+        old_client.consumer(hasty, role, replies_to="both")
     told = old_client.calls(
-        daemon.front,
+        hasty.front,
         ["token", "login", "emitter_1", PASSWORD],
         ["envelope", "start_envelope", token],
         ["event", "start_event", token, envelope, "question", 0],
@@ -49,8 +56,8 @@ def test_no_reply_is_told_and_the_envelope_may_be_cancelled(old_client: Old, dae
     assert told["nobody there"] == told["two there"] == [False, None]
     assert told["still open"] is False
     assert told["cancel"] is True
-    old_client.consumer(daemon, "c_1")
-    (line, _) = old_client.emitter(daemon, type="question").ended()
+    old_client.consumer(hasty, "c_1")
+    (line, _) = old_client.emitter(hasty, type="question").ended()
     assert (line["ended"], line["reply"], line["sealed"]) == (False, None, False)
 
 

@@ -32,7 +32,8 @@ def test_one_consumer_absent_and_one_killed_half_way_get_everything_once(
 ) -> None:
     envelopes, url = envelopes_and_url
     add_bus(url, GRAPH, {"c": 2, "d": 2})
-    daemon = start_daemon(url)
+    # What is set aside for want of a worker is overtaken, and the workers have to be found again after the crash.
+    daemon = start_daemon(url, {"back": {"worker_grace": 600}})
     workers = [old.worker(daemon, role) for role in ("a_1", "b_1", "z_1")]
     present = [old.consumer(daemon, "c_1"), old.consumer(daemon, "d_1")]
     killed = old.consumer(daemon, "c_2", die_at=HALF_WAY)

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from tests.support.journal import NOW, Scribe, looking
+from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.adoption import Adoption
 from xbus.broker.journal.bulk_outputs import BEGINNING, Totals, check_output, read_output
 from xbus.broker.journal.bulk_writing import PartSummary, open_part
+from xbus.broker.journal.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.repeats import read_event_id
 from xbus.broker.journal.writes import BeginAttempt, EndAttempt, Receipt
@@ -107,6 +108,6 @@ async def items_of(journal: Journal, attempt_id: uuid.UUID, max_bytes: int = 1 <
 def attempts(url: str) -> list[tuple[str, str | None]]:
     """State and code of all attempts, the oldest first."""
     attempt = model.bulk_attempt.c
-    with looking(url) as connection:
+    with reading(url) as connection:
         rows = connection.execute(sa.select(attempt.state, attempt.code).order_by(attempt.started_at))
         return [(row.state, row.code) for row in rows]

@@ -120,7 +120,7 @@ def _driver_connection(connection: sa.Connection) -> sqlite3.Connection:
 
 @contextmanager
 def looking(url: str) -> Iterator[sa.Connection]:
-    """A connection of one's own, beside those of the journal."""
+    """A connection of one's own, beside those of the journal; it keeps the others from writing while it is open."""
     engine = create_engine(url)
     try:
         with engine.begin() as connection:

@@ -59,6 +59,10 @@ class OldEmitter:
     async def __aexit__(self, *_: object) -> None:
         await close(self._client)
 
+    def be_patient_for(self, seconds: float) -> None:
+        """Wait so long for an answer from now on; the login may have taken longer."""
+        self._client = self._client.with_timeout(seconds)
+
     @property
     def call(self) -> Any:
         """The verbs as they are, without the token."""

@@ -40,7 +40,7 @@ def run(options):
             name, verb, *arguments = json.loads(line)
             try:
                 call = getattr(client.call, verb)(*[make(argument, answers) for argument in arguments])
-                answers[name] = yield from asyncio.wait_for(call, 20)
+                answers[name] = yield from asyncio.wait_for(call, 90)
                 told = {'name': name, 'answer': answers[name]}
             except Exception as error:
                 told = {'name': name, 'error': type(error).__name__}

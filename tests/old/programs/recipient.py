@@ -95,7 +95,9 @@ class Recipient(rpc.AttrHandler):
     @asyncio.coroutine
     def note(self, verb, *args):
         tell(verb=verb, args=args)
-        yield from asyncio.sleep(self.options.slow)
+        yield from asyncio.sleep(0)
+        if verb == self.options.hang:
+            yield from asyncio.sleep(3600)
         if verb == self.options.fail:
             raise ValueError('this program fails')
         if verb == self.options.refuse:
@@ -121,7 +123,7 @@ def main(kind):
     parser.add_argument('--refuse', metavar='VERB')
     parser.add_argument('--fail', metavar='VERB')
     parser.add_argument('--die-at', metavar='ITEM', type=int)
-    parser.add_argument('--slow', metavar='SECONDS', type=float, default=0)
+    parser.add_argument('--hang', metavar='VERB', help='never answer this')
     parser.add_argument('--reply')
     parser.add_argument('--replies-to', metavar='TYPE', action='append', default=[])
     options = parser.parse_args()
