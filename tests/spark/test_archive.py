@@ -110,12 +110,16 @@ def test_killed_in_the_midst_of_its_job(spark: SparkSession, sqlite_url: str, tm
     before = carried(spark, config)
     assert sum(before.values()) == 3000
 
+    written = tmp_path / "written"
     arguments = ["archive", "-c", str(config), "--before", "90d", "--to", str(tmp_path / "a"), "--master", "local[2]"]
-    command = [str(Path(sys.executable).with_name("xbus")), *arguments]
+    command = [sys.executable, "-c", STAYS_AT_IT, str(written), *arguments]
     with subprocess.Popen(command, start_new_session=True) as process:
-        noted = sa.select(sa.func.count()).select_from(model.archive_file)
-        wait_until(lambda: count(sqlite_url, noted) > 0, "a file is noted", timeout=300)
-        os.killpg(process.pid, signal.SIGKILL)
+        try:
+            wait_until(lambda: written.exists() or process.poll() is not None, "a file is written", timeout=300)
+            assert process.poll() is None, "it does not end by itself"
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert count(sqlite_url, sa.select(sa.func.count()).select_from(model.archive_file)) == 2
 
     assert carried(spark, config) == before
     clock, ids = LaterClock(), Ids()
@@ -127,6 +131,26 @@ def test_killed_in_the_midst_of_its_job(spark: SparkSession, sqlite_url: str, tm
     assert count(sqlite_url, sa.select(sa.func.count()).select_from(model.segment)) == 0
     files = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
     assert sum(pq.ParquetFile(path).metadata.num_rows for path in files) == 3001
+
+
+STAYS_AT_IT = """
+import sys, time
+from pathlib import Path
+from spark_worker.archive import command
+from spark_worker.archive.copying import copy_file
+from xbus.admin.cli import main
+
+written = sys.argv.pop(1)
+
+def copy_and_stay(url, plan):
+    copy_file(url, plan)
+    Path(written).touch()
+    time.sleep(3600)
+
+command.copy_file = copy_and_stay
+main()
+"""
+"""``xbus``, whose archive is in the midst of its job as soon as a first file is written, for as long as it is let."""
 
 
 class LaterClock(SystemClock):

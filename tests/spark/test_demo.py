@@ -11,7 +11,7 @@ from tests.support.documentation import CHECKOUT
 from tests.support.processes import module, run
 
 FLIGHTS = "10000"
-DEMO_SECONDS = 300.0
+DEMO_SECONDS = 600.0
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """A disk gets full while the Spark worker makes an output: nothing of it counts, operators see what is full and where,
 and as soon as there is room the output is made and delivered once."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,12 +14,12 @@ from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
 from tests.support.daemon import Daemon
 from tests.support.disks import MEBIBYTE, SmallDisk, on_small_disk, small_disk
-from tests.support.journal import looking
 from tests.support.processes import Process
 from tests.support.serving import serving
 from tests.support.spark_worker import GRAPH, SECONDS, Keeps, StartWorker, emit, grown, order, registered, told
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 from xbus import model
+from xbus.broker.journal.connection import reading
 from xbus.broker.journal.side_files import folder_of
 
 SMALL, LARGE = 24 * MEBIBYTE, 512 * MEBIBYTE
@@ -28,7 +29,8 @@ end well before one fails."""
 
 MADE: list[tuple[list[int], Any]] = [([number], grown(number)) for number in range(len(ITEMS))]
 
-AGAIN_SOON = {"back": {"first_delay": 0.5, "longest_delay": 0.5}}
+AGAIN_SOON = {"back": {"first_delay": 0.5, "longest_delay": 0.5, "attempts": 1000}}
+"""And as often as it takes: attempts fail until the test has looked at what is told of them."""
 
 
 @pytest.fixture
@@ -89,14 +91,18 @@ async def delivered_when_larger(disk: SmallDisk, daemon: Daemon, worker: Process
         assert store.committed == {}
         disk.resize(LARGE)
         await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
-        await eventually(lambda: left_over(daemon) == 0, "nothing is left of what failed", SECONDS)
+        await answered(lambda: nothing_is_left_over(daemon), "nothing is left of what failed", SECONDS)
     assert store.committed == {envelope_id: MADE}
 
 
 async def failed_twice(daemon: Daemon, code: str, next_step: str, *places: str) -> None:
     """Wait until attempts failed; each tells what is wrong, in which of these places, and what to do about it."""
-    await eventually(lambda: len(failed(daemon)) >= 2, "two attempts have failed", SECONDS)
-    for told_code, cause in failed(daemon):
+
+    async def twice() -> bool:
+        return len(await asyncio.to_thread(failed, daemon)) >= 2
+
+    await answered(twice, "two attempts have failed", SECONDS)
+    for told_code, cause in await asyncio.to_thread(failed, daemon):
         assert told_code == code
         assert "No space left on device" in cause
         assert any(place in cause for place in places), cause
@@ -107,13 +113,18 @@ def failed(daemon: Daemon) -> list[tuple[str, str]]:
     """Code and cause of the attempts that failed, the oldest first."""
     attempt = model.bulk_attempt.c
     wanted = sa.select(attempt.code, attempt.cause).where(attempt.state == "failed").order_by(attempt.started_at)
-    with looking(daemon.url) as connection:
+    with reading(daemon.url) as connection:
         return [(row.code, row.cause) for row in connection.execute(wanted)]
+
+
+async def nothing_is_left_over(daemon: Daemon) -> bool:
+    """Whether no segments of attempts that failed are there; the consumer in this process goes on meanwhile."""
+    return await asyncio.to_thread(left_over, daemon) == 0
 
 
 def left_over(daemon: Daemon) -> int:
     """How many segments there are of attempts that failed."""
     attempt, segment = model.bulk_attempt.c, model.bulk_segment.c
     wanted = sa.select(sa.func.count()).where(segment.attempt_id == attempt.id, attempt.state != "ready")
-    with looking(daemon.url) as connection:
+    with reading(daemon.url) as connection:
         return int(connection.execute(wanted).scalar_one())

@@ -14,12 +14,15 @@ from spark_worker.reading import read_ranges
 from spark_worker.writing import write_parts
 from xbus.broker.journal.ranges import SegmentRange
 
+SECONDS = 120
 SECRET = "hunter2"
 URL = f"postgresql+psycopg2://xbus:{SECRET}@127.0.0.1:1/xbus"
 
 
 def plans(spark: SparkSession) -> str:
     """The plans of all that was carried out, as Spark's pages show them."""
+    # Spark's listeners write them down some time after.
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(1000 * SECONDS)
     executions = spark._jsparkSession.sharedState().statusStore().executionsList()
     shown = [executions.apply(number) for number in range(executions.size())]
     return "\n".join(each.details() + each.physicalPlanDescription() for each in shown)

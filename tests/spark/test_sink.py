@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from tests.conftest import StartDaemon
 from tests.support.spark_log import SparkLog, forget_last_batch, items_of, numbered
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -55,7 +57,6 @@ def test_a_table_is_sent_once_under_a_key(log: SparkLog) -> None:
 @pytest.mark.parametrize(
     ("expression", "mode", "cause"),
     [
-        ("IF(id = 7, NULL, string(id)) AS data", "append", "a row has no data"),
         ("id AS data", "append", "no column data of type binary or string"),
         ("string(id) AS text", "append", "no column data of type binary or string"),
         ("string(id) AS data", "overwrite", "can't be overwritten"),
@@ -70,6 +71,24 @@ def test_what_can_not_be_sent_is_told_and_leaves_nothing(
         frame.write.format("xbus").mode(mode).options(**options).save()
     assert positions(log) == []
     assert not list((tmp_path / "staging").glob("**/*.items"))
+
+
+def test_what_other_tasks_staged_goes_with_the_one_that_fails(log: SparkLog, tmp_path: Path) -> None:
+    staging = tmp_path / "staging"
+
+    def last(number: int) -> str | None:
+        """Nothing for the last row, as soon as the other task has a file."""
+        if number < 9:
+            return str(number)
+        wait_until(lambda: list(staging.glob("**/*.items")), "the other task has staged")
+        return None
+
+    frame = log.spark.range(0, 10, numPartitions=2).select(sf.udf(last, "string", useArrow=False)("id").alias("data"))
+    options = log.sink(inlineBytes=1, stagingDir=staging)
+    with pytest.raises(Exception, match="a row has no data"):
+        frame.write.format("xbus").mode("append").options(**options).save()
+    assert positions(log) == []
+    assert not list(staging.glob("**/*.items"))
 
 
 def test_a_wrong_password_is_told(log: SparkLog) -> None:

@@ -13,10 +13,10 @@ from spark_worker.sink.sending import send_once
 from spark_worker.sink.staging import Staging
 from tests.conftest import StartDaemon
 from tests.support.bus import PASSWORD
-from tests.support.journal import looking
 from tests.support.spark_log import SparkLog, numbered
 from tests.support.waiting import wait_until
 from xbus import model
+from xbus.broker.journal.connection import reading
 from xbus.rpc.codec import unpack_items
 
 KEY = "spark query 0"
@@ -50,7 +50,7 @@ def test_the_rows_of_one_try_are_sent_once(
     staging = Staging(str(tmp_path / "staging"))
     batch = pa.RecordBatch.from_pydict({"data": pa.array(numbered(range(first, end)), pa.binary())})
     staged = staging.stage([batch], ["query", "0"], 1_000_000, 0, "query")
-    options = SinkOptions(front, "emitter_1", PASSWORD, "notes", str(tmp_path / "staging"), 1, "", "", 30.0)
+    options = SinkOptions(front, "emitter_1", PASSWORD, "notes", str(tmp_path / "staging"), 1, "", "", 240.0)
 
     for _ in range(2):
         send_once(options, staging, [staged], KEY)
@@ -61,7 +61,7 @@ def test_the_rows_of_one_try_are_sent_once(
 def is_left(url: str, items: int) -> bool:
     event, segment = model.event.c, model.segment.c
     wanted = sa.select(sa.func.max(event["items"])) if items == 4000 else sa.select(sa.func.sum(segment["items"]))
-    with looking(url) as connection:
+    with reading(url) as connection:
         return bool(connection.execute(wanted).scalar() == items)
 
 
@@ -74,5 +74,5 @@ def sealed_items(url: str) -> list[bytes]:
         .where(model.envelope.c.position.is_not(None))
         .order_by(model.envelope.c.position, segment.first_index)
     )
-    with looking(url) as connection:
+    with reading(url) as connection:
         return [item for data, items in connection.execute(wanted) for item in unpack_items(bytes(data), items)]

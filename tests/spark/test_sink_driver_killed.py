@@ -11,10 +11,10 @@ from tests.conftest import StartDaemon, StartProcess
 from tests.support import spark
 from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
-from tests.support.journal import looking
 from tests.support.spark_log import SparkLog, numbered
 from tests.support.waiting import wait_until
 from xbus import model
+from xbus.broker.journal.connection import reading
 from xbus.emitter import Emitter
 from xbus.rpc.codec import unpack_items
 
@@ -101,7 +101,7 @@ def with_items(url: str, state: str) -> int:
         .join(model.segment, segment.event_id == event.id)
         .where(model.event_type.c.name == "notes", envelope.state == state)
     )
-    with looking(url) as connection:
+    with reading(url) as connection:
         return int(connection.execute(of_notes).scalar_one())
 
 
@@ -116,5 +116,5 @@ def notes(url: str) -> list[bytes]:
         .where(envelope.position.is_not(None), model.event_type.c.name == "notes")
         .order_by(envelope.position, segment.first_index)
     )
-    with looking(url) as connection:
+    with reading(url) as connection:
         return [item for data, items in connection.execute(wanted) for item in unpack_items(bytes(data), items)]

@@ -12,7 +12,9 @@ import pytest
 
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
-from tests.support.operating import xbus
+from tests.support.daemon import Daemon
+from tests.support.operating import run_xbus, xbus
+from tests.support.processes import Process
 from tests.support.serving import serving
 from tests.support.spark import Cluster
 from tests.support.spark_worker import (
@@ -26,7 +28,7 @@ from tests.support.spark_worker import (
     registered,
     told,
 )
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 
 
 @asynccontextmanager
@@ -37,6 +39,23 @@ async def running(cluster: Cluster) -> AsyncIterator[None]:
         yield
     finally:
         await asyncio.to_thread(cluster.kill)
+
+
+async def detached(daemon: Daemon) -> None:
+    """Detach the consumer's role: only one that nobody serves can be, as the broker may be about to notice."""
+
+    async def done() -> bool:
+        command = ("recipient", "detach", "store_1", "--yes", "--reason", "a test")
+        return (await run_xbus(daemon, *command)).returncode == 0
+
+    await answered(done, "the role is detached", SECONDS)
+
+
+def signalled(worker: Process) -> bool:
+    """Tell a worker to end, and whether it has: it says that it was told so just before the next signal ends it."""
+    if worker.runs:
+        worker.signal(signal.SIGTERM)
+    return not worker.runs
 
 
 def doubled(number: int) -> list[tuple[list[int], Any]]:
@@ -87,7 +106,7 @@ async def test_a_job_goes_on_while_the_broker_starts_anew(
         await told(daemon, "%", "recipient", "list")
         await eventually(lambda: at_work(gate), "items are worked on", SECONDS)
         daemon.kill()
-        daemon.start()
+        await asyncio.to_thread(daemon.start)
         gate.touch()
         await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
 
@@ -99,7 +118,7 @@ async def test_the_job_of_an_envelope_that_is_dropped_is_ended(
     sqlite_url: str, start_daemon: StartDaemon, start_worker: StartWorker, gate: Path
 ) -> None:
     add_bus(sqlite_url, GRAPH)
-    daemon = start_daemon(sqlite_url, options={"back": {"bulk_lease": 3}})
+    daemon = start_daemon(sqlite_url)
     worker = start_worker(daemon, "rules:slow")
     store = Keeps()
     async with serving(daemon, "store_1", store):
@@ -107,8 +126,7 @@ async def test_the_job_of_an_envelope_that_is_dropped_is_ended(
         dropped = await emit(daemon, [order(number) for number in range(20_000)])
         await eventually(lambda: at_work(gate), "items are worked on", SECONDS)
         await told(daemon, "%", "recipient", "list")
-    # Only a role that nobody serves can be detached.
-    await xbus(daemon, "recipient", "detach", "store_1", "--yes", "--reason", "a test")
+    await detached(daemon)
     await eventually(lambda: "output_cancelled" in worker.text, "the worker gives it up", SECONDS)
     await eventually(lambda: not any(map(psutil.pid_exists, at_work(gate))), "the job was ended", SECONDS)
     await xbus(daemon, "recipient", "attach", "store_1")
@@ -122,7 +140,7 @@ async def test_another_worker_takes_over_from_one_that_was_killed(
     sqlite_url: str, start_daemon: StartDaemon, start_worker: StartWorker, gate: Path
 ) -> None:
     add_bus(sqlite_url, GRAPH, roles={"spark": 2})
-    daemon = start_daemon(sqlite_url, options={"back": {"bulk_lease": 5}})
+    daemon = start_daemon(sqlite_url, options={"back": {"bulk_lease": 5, "attempts": 100}})
     first = start_worker(daemon, "rules:slow")
     store = Keeps()
     async with serving(daemon, "store_1", store):
@@ -156,7 +174,8 @@ async def test_a_transform_that_never_returns_does_not_keep_the_worker_from_endi
         await eventually(lambda: worker.pid in at_work(gate), "one came again", SECONDS)
         worker.signal(signal.SIGTERM)
         await eventually(lambda: "told_to_stop" in worker.text, "it was heard", SECONDS)
-        assert await asyncio.to_thread(worker.stop, SECONDS) == -signal.SIGTERM
+        await eventually(lambda: signalled(worker), "it has ended", SECONDS)
+        assert worker.wait() == -signal.SIGTERM
 
 
 async def test_a_cluster_that_is_away_is_waited_for(
@@ -178,7 +197,7 @@ async def test_on_a_cluster_it_leaves_the_bus_while_the_cluster_is_gone(
 ) -> None:
     add_bus(sqlite_url, GRAPH)
     daemon = start_daemon(sqlite_url)
-    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.cores.max=2", "--patience", "5")
+    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.cores.max=2", "--patience", "20")
     cluster = Cluster(tmp_path / "cluster")
     worker = start_worker(daemon, "rules:double", "--master", cluster.url, *conf)
     store = Keeps()
@@ -216,7 +235,8 @@ async def test_a_job_survives_an_executor_that_is_killed(
         await registered(worker)
         envelope_id = await emit(daemon, [order(number) for number in range(2_000)])
         await eventually(lambda: at_work(gate), "items are worked on", SECONDS)
-        spark_cluster.executors()[0].kill()
+        found = await answered(lambda: asyncio.to_thread(spark_cluster.executors_with, at_work(gate)), "it is found")
+        found[0].kill()
         gate.touch()
         await eventually(lambda: envelope_id in store.committed, "it was delivered", SECONDS)
 

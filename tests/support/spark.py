@@ -4,7 +4,8 @@ import json
 import os
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 
@@ -16,6 +17,9 @@ from tests.support.processes import Process
 from tests.support.waiting import wait_until
 
 LOOPBACK = "127.0.0.1"
+SECONDS = 240.0
+"""A JVM takes its time to start where others start too."""
+
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
@@ -84,7 +88,7 @@ class Cluster:
             self.start_master()
             for number in range(1, self._wanted + 1):
                 self._workers.append(self._start_worker(number))
-            wait_until(lambda: self.alive_workers() == self._wanted, "the workers have joined the cluster")
+            wait_until(lambda: self.alive_workers() == self._wanted, "the workers have joined the cluster", SECONDS)
         except BaseException:
             self.kill()
             raise
@@ -99,7 +103,7 @@ class Cluster:
         """Start it, also again after :meth:`kill_master`: workers and sessions find it under the same URL."""
         options = ("--host", LOOPBACK, "--port", str(self._port), "--webui-port", str(self._web_port))
         self._master = self._start("master", "org.apache.spark.deploy.master.Master", *options)
-        wait_until(lambda: self._state() is not None, "the master of the cluster is up")
+        wait_until(lambda: self._state() is not None, "the master of the cluster is up", SECONDS)
 
     def kill_master(self) -> None:
         """End the master on the spot; nobody can join any more."""
@@ -115,6 +119,10 @@ class Cluster:
     def executors(self) -> list[psutil.Process]:
         """The executors that run now, of all sessions."""
         return [child for worker in self._workers for child in _children(worker.pid) if _is_executor(child)]
+
+    def executors_with(self, pids: Collection[int]) -> list[psutil.Process]:
+        """Those of the executors whose Pythons, or any of them, have these ids."""
+        return [each for each in self.executors() if any(child.pid in pids for child in _children(each.pid))]
 
     def kill(self) -> None:
         """End all of it on the spot, executors and their Pythons too."""
@@ -156,7 +164,7 @@ class Cluster:
             with urllib.request.urlopen(f"http://{LOOPBACK}:{self._web_port}/json/", timeout=10) as answer:
                 state: dict[str, list[dict[str, str]]] = json.load(answer)
                 return state
-        except (OSError, ValueError):  # while the master starts, its first page stands in the place of this one
+        except (OSError, HTTPException, ValueError):  # while it starts, its first page stands in the place of this one
             return None
 
 

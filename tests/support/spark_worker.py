@@ -17,7 +17,7 @@ from xbus.recipient import Consumer, Envelope, Event, Item
 
 GRAPH = {"orders": {"spark": ["store"], "store": []}}
 SCHEMA = "id INT, code STRING"
-SECONDS = 120.0
+SECONDS = 240.0
 
 RULES = """
 import os, random, time

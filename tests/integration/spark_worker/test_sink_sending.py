@@ -43,7 +43,7 @@ def daemon(sqlite_url: str, start_daemon: StartDaemon) -> Daemon:
 
 
 def options(daemon: Daemon, folder: Path) -> SinkOptions:
-    return SinkOptions(daemon.front, "emitter_1", PASSWORD, "orders", str(folder), 1, "", "", 30.0)
+    return SinkOptions(daemon.front, "emitter_1", PASSWORD, "orders", str(folder), 1, "", "", 240.0)
 
 
 def staged(folder: Path, *parts: list[bytes]) -> list[Staged]:
