@@ -144,8 +144,12 @@ def test_what_is_wrong_is_refused(make_shop: Callable[[str], Shop], sqlite_url: 
     shop = make_shop(sqlite_url)
 
     assert "clients.csv:3: 1 fields, but the first line names 2" in shop.emit("id,name\n1,jane\n2\n", exit_code=1)
-    listed = [json.loads(line) for line in shop.xbus("envelope", "list", "--json").splitlines()]
-    assert [entry["state"] for entry in listed] == ["cancelled"]
+
+    def states() -> list[str]:
+        return [json.loads(line)["state"] for line in shop.xbus("envelope", "list", "--json").splitlines()]
+
+    # Who gives up does not wait for ever to be told that the bus has heard of it.
+    wait_until(lambda: states() == ["cancelled"], "it is cancelled")
 
     shop.xbus("password", "emitter", "shop_1", "--stdin", stdin="another\n")
     assert "login" in shop.emit("id,name\n1,jane\n", exit_code=1).splitlines()[-1]

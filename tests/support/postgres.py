@@ -165,10 +165,14 @@ class Cluster:
 
     def signal(self, what: signal.Signals) -> None:
         """Send a signal to the server and to all processes that it has started."""
-        assert self._process is not None
-        for pid in (self._process.pid, *_children(self._process.pid)):
+        server = self.pid
+        os.kill(server, signal.SIGSTOP)  # one that it started meanwhile would be missed
+        for pid in (*_children(server), server):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, what)
+        if what is not signal.SIGSTOP:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(server, signal.SIGCONT)
 
     def kill(self) -> None:
         """End all of it with SIGKILL: a crash of the machine."""
