@@ -132,7 +132,10 @@ def _warn_of_retention(keep_days: float, before: datetime) -> None:
 
 def _told(report: Report) -> str:
     if not report.envelopes:
-        return f"Nothing to archive; {report.removed_bytes:,} bytes were removed from the journal."
+        return (
+            f"Nothing to archive; {report.removed_bytes:,} bytes were removed from the journal. What came after a role "
+            "went away stays, and what is parked: see xbus recipient list, xbus parked list."
+        )
     return (
         f"Archived {report.envelopes:,} envelopes with {report.items:,} items in {report.files:,} files of "
         f"{report.file_bytes:,} bytes; {report.removed_bytes:,} bytes were removed from the journal."

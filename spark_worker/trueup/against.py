@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_worker.failures import brief
 from xbus.broker.journal.foreign import read_foreign
-from xbus.errors import ConfigurationError, XbusError
+from xbus.errors import ConfigurationError, JournalError, XbusError
 
 SQL = ("sqlite", "postgresql")
 """What the URLs begin with that SQLAlchemy reads."""
@@ -101,6 +101,8 @@ def _copied(url: str, table: str, path: Path) -> Path:
             page = pa.Table.from_pydict(dict(zip(names, columns, strict=True)), schema=schema)
             writer = writer or pq.ParquetWriter(path, _without_nulls(page).schema)
             writer.write_table(page.cast(writer.schema))
+    except JournalError as error:  # which takes every database for that of the bus
+        raise type(error)(error.cause, "see that --against and --table are right", code=error.code) from error
     finally:
         if writer is not None:
             writer.close()

@@ -1,5 +1,9 @@
 """Rows of somebody else's database."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from xbus.broker.journal.foreign import read_foreign
@@ -16,6 +20,29 @@ async def test_a_table_without_rows_has_columns(shared_url: str, shared_journal:
     ((names, rows),) = read_foreign(shared_url, "archive_run")
     assert "lease_until" in names
     assert rows == []
+
+
+async def test_the_short_name_of_postgresql_means_the_driver_that_is_there(
+    shared_url: str, shared_journal: Journal
+) -> None:
+    short = shared_url.replace("postgresql+psycopg2://", "postgresql://")
+    ((names, _),) = read_foreign(short, "archive_run")
+    assert "lease_until" in names
+
+
+def test_an_sqlite_file_stays_as_it_was(tmp_path: Path) -> None:
+    """Ours are switched to writing ahead when they are opened; whose this is may not want that."""
+    file = tmp_path / "odd name.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("CREATE TABLE orders (id INT)")
+        database.execute("INSERT INTO orders VALUES (1)")
+        database.commit()
+    before = file.read_bytes()
+
+    ((names, rows),) = read_foreign(f"sqlite:///{file}", "orders")
+
+    assert (tuple(names), rows) == (("id",), [(1,)])
+    assert file.read_bytes() == before
 
 
 async def test_a_table_that_is_not_there_is_told(shared_url: str, shared_journal: Journal) -> None:

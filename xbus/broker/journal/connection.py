@@ -40,7 +40,7 @@ def reading(url: str) -> Iterator[sa.Connection]:
     Raises:
         JournalError: there is no such SQLite file (``no_database``).
     """
-    _check_there(url)
+    check_there(url)
     with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection, connection.begin():
         yield connection
 
@@ -52,12 +52,17 @@ def connected(url: str) -> Iterator[sa.Connection]:
     Raises:
         JournalError: as of ``reading``.
     """
-    _check_there(url)
+    check_there(url)
     with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection:
         yield connection
 
 
-def _check_there(url: str) -> None:
+def check_there(url: str) -> None:
+    """Make sure that the file of an SQLite URL is there.
+
+    Raises:
+        JournalError: it is not (``no_database``).
+    """
     if is_missing_file(url):
         path = sa.make_url(url).database
         raise JournalError(f"there is no database {path}", "correct sqlalchemy.dburi", code=NO_DATABASE)

@@ -42,7 +42,7 @@ def create_engine(url: str) -> sa.Engine:
     """An engine whose commits are durable.
 
     Args:
-        url: an SQLAlchemy URL, ``sqlite:///file``, ``sqlite://`` (in memory) or ``postgresql+psycopg2://...``.
+        url: an SQLAlchemy URL, ``sqlite:///file``, ``sqlite://`` (in memory) or ``postgresql://...``.
 
     Raises:
         ConfigurationError: the URL is none, or of another database.
@@ -56,6 +56,8 @@ def create_engine(url: str) -> sa.Engine:
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(parsed)
     if parsed.get_backend_name() == "postgresql":
+        # The driver that the bus brings along, whichever one the name alone would mean to SQLAlchemy.
+        parsed = parsed.set(drivername="postgresql+psycopg2")
         return sa.create_engine(parsed, pool_pre_ping=False, connect_args=SIGNS_OF_LIFE)
     raise ConfigurationError(
         f"the journal can't be kept in {parsed.get_backend_name()}", "give sqlalchemy.dburi a sqlite or postgresql URL"

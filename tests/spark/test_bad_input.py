@@ -1,4 +1,4 @@
-"""Commands on Spark whose Spark does not start: what they say, instead of a stack of Java's."""
+"""Commands on Spark that can't be carried out: what they say, instead of a stack of Java's."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_worker.formats import parsed_schema
+from spark_worker.trueup.against import data_set
 from tests.support.daemon import write_config
 from tests.support.processes import run, script
-from xbus.errors import ConfigurationError
+from xbus.errors import ConfigurationError, XbusError
 
 Program: TypeAlias = Callable[..., "CompletedProcess[str]"]
 
@@ -56,3 +57,15 @@ def test_a_schema_that_is_none_is_told_with_what_spark_says_of_it(spark: SparkSe
     with pytest.raises(ConfigurationError) as told:
         parsed_schema(schema)
     assert "not a list of columns in DDL ([" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [("sqlite:////proc/none.db", "no_database"), ("postgresql://reader@127.0.0.1:1/shop", "journal_unavailable")],
+)
+def test_a_database_to_compare_with_is_not_taken_for_that_of_the_bus(
+    spark: SparkSession, address: str, code: str
+) -> None:
+    with pytest.raises(XbusError) as told, data_set(spark, address, "orders", ""):
+        pass
+    assert (told.value.code, told.value.next_step) == (code, "see that --against and --table are right")
