@@ -95,7 +95,7 @@ def load_function(name: str, folder: Path) -> Transform:
     except Exception as error:  # whatever the author's module raises
         raise ConfigurationError(
             f"the module {module_name} can't be imported ({type(error).__name__}: {error})",
-            _cure_of_import(error),
+            _cure_of_import(error, module_name),
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -106,10 +106,11 @@ def load_function(name: str, folder: Path) -> Transform:
     return cast("Transform", function)
 
 
-def _cure_of_import(error: Exception) -> str:
+def _cure_of_import(error: Exception, module_name: str) -> str:
     """What to do about a module that is not there, or one that it needs, and about one that is, and raises."""
     if isinstance(error, ModuleNotFoundError):
-        return "start the worker where it is found, or install it"
+        is_itself = error.name == module_name
+        return "start the worker where it is found, or install it" if is_itself else f"install {error.name}, or mend it"
     return "mend it; what needs a session of Spark, as arrow_udf with a type in text does, stands in the function"
 
 

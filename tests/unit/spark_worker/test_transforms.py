@@ -53,10 +53,15 @@ def test_what_is_wrong_with_the_name_is_said(tmp_path: Path, name: str, said: st
 
 @pytest.mark.parametrize(
     ("name", "next_step"),
-    [("transform_missing:change", "start the worker where it is found"), ("transform_bad:change", "mend it")],
+    [
+        ("transform_missing:change", "start the worker where it is found"),
+        ("transform_bad:change", "install transform_missing, or mend it"),
+        ("transform_raising:change", "mend it; what needs a session"),
+    ],
 )
 def test_a_module_that_raises_is_not_looked_for_elsewhere(tmp_path: Path, name: str, next_step: str) -> None:
     (tmp_path / "transform_bad.py").write_text("import transform_missing\n")
+    (tmp_path / "transform_raising.py").write_text("1 / 0\n")
 
     with pytest.raises(ConfigurationError) as raised:
         load_function(name, tmp_path)
