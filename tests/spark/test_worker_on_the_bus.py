@@ -130,6 +130,7 @@ async def test_the_job_of_an_envelope_that_is_dropped_is_ended(
     await eventually(lambda: "output_cancelled" in worker.text, "the worker gives it up", SECONDS)
     await eventually(lambda: not any(map(psutil.pid_exists, at_work(gate))), "the job was ended", SECONDS)
     await xbus(daemon, "recipient", "attach", "store_1")
+    gate.touch()
     async with serving(daemon, "store_1", store):
         after = await emit(daemon, [order(number) for number in range(60)])
         await eventually(lambda: after in store.committed, "the next one was delivered", SECONDS)

@@ -30,7 +30,7 @@ def double(items, context):
 
 def slow(items, context):
     def wait(number):
-        if not os.path.exists({gate!r}):
+        while not os.path.exists({gate!r}):
             open({gate!r} + "." + str(os.getpid()), "w").close()
             time.sleep(0.05)
         return number
