@@ -124,7 +124,8 @@ async def test_a_stopped_process_is_noticed_and_what_it_had_comes_again(
     # Its calls may take as long as they like: it is the silence that tells.
     daemon = start_daemon(sqlite_url, {"supervision": OPTIONS["supervision"]})
     notes = run_notes(daemon.back)
-    await asyncio.to_thread(wait_until, lambda: "recipient registered" in daemon.log, "it registers")
+    # One that does not know yet that it is registered would register once more when it wakes up, and take the role.
+    await asyncio.to_thread(wait_until, lambda: "recipient_registered" in notes.text, "it is registered")
     notes.signal(signal.SIGSTOP)
     receipt = await emit(daemon, send_numbers(3))
     await asyncio.to_thread(wait_until, lambda: "pings in a row" in daemon.log, "it is taken off the list")
