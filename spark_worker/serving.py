@@ -16,7 +16,7 @@ from spark_worker.job import Jobs, Place
 from spark_worker.pipeline import Pipeline
 from spark_worker.running import Runner
 from spark_worker.session import close_session, executors, is_alive, is_local, master_of, may_have_none, open_session
-from spark_worker.transforms import Transform
+from spark_worker.transforms import SqlTransform, Transform
 from spark_worker.worker import SparkWorker
 from xbus.config import Config
 from xbus.recipient import serve
@@ -58,7 +58,7 @@ async def serve_for_ever(options: Options) -> None:
     A second signal ends the program on the spot.
 
     Raises:
-        ConfigurationError: there is no Java, or the schema is none.
+        ConfigurationError: there is no Java, or the schema or the SQL is none.
         ClusterUnreachable: Spark does not start on this machine, which is to be its whole cluster.
         Refused: login or password are wrong, or a newer recipient has taken the role.
     """
@@ -107,6 +107,8 @@ async def _serve(options: Options, session: SparkSession, stop: asyncio.Event) -
     """Serve the role until it is told to stop, or the cluster is gone."""
     leave = asyncio.Event()
     items_format = await asyncio.to_thread(make_format, options.items_format, options.schema)
+    if isinstance(options.transform, SqlTransform):
+        await asyncio.to_thread(options.transform.check, session)
     pipeline = Pipeline(items_format, options.transform, options.order_by, options.keep_corrupt)
     runner = Runner(session, options.patience)
     with tempfile.TemporaryDirectory(prefix="xbus-spark-") as name:

@@ -12,8 +12,10 @@ from typing import Any, Protocol, TypeVar, cast
 from uuid import UUID
 
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_worker.failures import brief
 from xbus.errors import ConfigurationError
 
 VIEW = "items"
@@ -152,6 +154,21 @@ class SqlTransform:
     def __init__(self, *statements: str) -> None:
         *self._preparing, self._query = statements
         self._lock = threading.Lock()
+
+    def check(self, spark: SparkSession) -> None:
+        """Make sure that Spark can parse the statements; what they name is looked for at the first event.
+
+        Raises:
+            ConfigurationError: it can't.
+        """
+        parser = spark._jsparkSession.sessionState().sqlParser()
+        for number, statement in enumerate((*self._preparing, self._query), 1):
+            try:
+                parser.parsePlan(statement)
+            except PySparkException as error:
+                raise ConfigurationError(
+                    f"statement {number} of --sql is no SQL ({brief(error)})", "correct it; the last one is the query"
+                ) from error
 
     def __call__(self, items: DataFrame, context: Context, /) -> DataFrame:
         """The query over these items."""

@@ -14,6 +14,9 @@ from tests.support.daemon import write_config
 from tests.support.processes import run, script
 from xbus.errors import ConfigurationError, XbusError
 
+SECONDS = 300.0
+"""Many times as long as Spark takes to start."""
+
 Program: TypeAlias = Callable[..., "CompletedProcess[str]"]
 
 
@@ -28,7 +31,7 @@ def worker(sqlite_url: str, tmp_path: Path) -> Program:
     )
 
     def start(*more: str) -> "CompletedProcess[str]":
-        return run(script("xbus-spark-worker"), *usual, *more, env={"XBUS_PASSWORD": "secret"})
+        return run(script("xbus-spark-worker"), *usual, *more, env={"XBUS_PASSWORD": "secret"}, timeout=SECONDS)
 
     return start
 
@@ -50,6 +53,16 @@ def test_a_setting_that_spark_refuses_ends_the_worker_with_the_words_of_spark(wo
     assert "[INVALID_CONF_VALUE" in told
     assert "unfair" in told
     assert "Traceback" not in ended.stderr
+
+
+def test_sql_that_is_none_ends_the_worker_before_an_event_meets_it(worker: Program, tmp_path: Path) -> None:
+    (tmp_path / "wrong.sql").write_text("CREATE TEMPORARY VIEW one AS SELECT 1;\nSELEC id FROM items")
+
+    ended = worker("--master", "local[2]", "--sql", str(tmp_path / "wrong.sql"))
+
+    assert ended.returncode == 1
+    (told,) = [line for line in ended.stderr.splitlines() if line.startswith("xbus-spark-worker: ")]
+    assert "statement 2 of --sql is no SQL ([PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'" in told
 
 
 @pytest.mark.parametrize("schema", ["id INTT", "id INT,, name STRING", "id"])
