@@ -19,7 +19,8 @@ from xbus.errors import ConfigurationError
 
 EXIT_CODES = (
     "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
-    "names with its cure, with 2 when the command line is wrong. A cluster that is away is waited for."
+    "names with its cure, with 2 when the command line is wrong, with 3 when Spark does not start on this machine. A "
+    "cluster that is away is waited for."
 )
 
 FORMAT_HELP = "What items are written in; values that an emitter of the SDK or xbus emit was given are msgpack."
