@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import context
 
-from xbus.broker.journal.database import create_engine
+from xbus.broker.journal.database.engine import create_engine
 from xbus.model import metadata
 
 

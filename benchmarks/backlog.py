@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from benchmarks.bus import EMITTER, EVENT_TYPE
 from benchmarks.items import sample
 from xbus import model
-from xbus.broker.journal.connection import writing
-from xbus.broker.journal.segments import Content, content_hash
+from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.rpc.codec import pack_items
 
 SEGMENT_ITEMS = 5_000

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg2
 import sqlalchemy as sa
 
-from xbus.broker.journal.segments import COPY_COLUMNS, SegmentRow, copy_binary
+from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_binary
 
 _COLUMNS = ", ".join(COPY_COLUMNS)
 _SEGMENTS = f"SELECT {_COLUMNS} FROM segment ORDER BY event_id, first_index"

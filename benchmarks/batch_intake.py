@@ -15,7 +15,7 @@ from benchmarks.databases import Databases
 from benchmarks.programs.running import emit
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
-from xbus.broker.journal.segments import SegmentRow
+from xbus.broker.journal.log.segments import SegmentRow
 
 
 def measure(databases: Databases, sizes: Sizes) -> Result:

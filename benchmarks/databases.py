@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tests.support import postgres
-from xbus.broker.journal import schema
+from xbus.broker.journal.database import schema
 
 Databases: TypeAlias = Callable[[], AbstractContextManager[str]]
 """Makes databases of one kind, with the bus's tables: each is there, under its SQLAlchemy URL, within a ``with``."""

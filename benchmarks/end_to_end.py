@@ -18,7 +18,7 @@ from benchmarks.result import Result
 from benchmarks.sizes import Sizes
 from tests.support.daemon import Daemon
 from tests.support.waiting import wait_until
-from xbus.broker.journal.segments import SegmentRow
+from xbus.broker.journal.log.segments import SegmentRow
 
 PAGE_ROWS = 4
 """About 4 MiB, as the broker reads."""

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_worker.transforms import Context
+from spark_worker.transform.transforms import Context
 
 
 def transform(items: DataFrame, context: Context) -> DataFrame:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from spark_worker.formats import NAMES, check_schema
-from spark_worker.options_of_commands import master_option
-from spark_worker.serving import Options, serve_for_ever
-from spark_worker.session import parsed_settings
-from spark_worker.transforms import Transform, load_function, load_sql
+from spark_worker.items.formats import NAMES, check_schema
+from spark_worker.spark.command_options import master_option
+from spark_worker.spark.session import parsed_settings
+from spark_worker.transform.transforms import Transform, load_function, load_sql
+from spark_worker.worker.serving import Options, serve_for_ever
 from xbus import ending, logs
 from xbus.admin.address import reachable
 from xbus.admin.program import config_option, load_config

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from tests.support import postgres
 from tests.support.daemon import Daemon, Options
 from tests.support.processes import Process
-from xbus.broker.journal import schema
+from xbus.broker.journal.database import schema
 
 SHOWN_WHEN_FAILED = pytest.StashKey[list[tuple[str, Callable[[], str]]]]()
 

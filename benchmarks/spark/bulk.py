@@ -21,10 +21,10 @@ from tests.support.memory import peak_mib, resident_mib
 from tests.support.processes import Process, script
 from tests.support.waiting import wait_until
 from xbus import model
-from xbus.broker.journal.bulk_reading import open_reader
+from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Profile, Role, Service
-from xbus.broker.journal.connection import reading
-from xbus.broker.journal.ranges import cut_output
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.log.ranges import cut_output
 from xbus.states import AttemptState
 
 SAMPLES = {"json": sample, "msgpack": sample_msgpack}

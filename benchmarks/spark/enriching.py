@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 if TYPE_CHECKING:
-    from spark_worker.transforms import Context
+    from spark_worker.transform.transforms import Context
 
 SCHEMA = "invoice long, client string, amount double, currency string, note string"
 LEAST_AMOUNT = 1_000.0

@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from examples.demo_spark.tables import AIRLINES, PLANES, WEATHER, Table
-from spark_worker.transforms import Context
+from spark_worker.transform.transforms import Context
 
 
 def transform(flights: DataFrame, context: Context) -> DataFrame:

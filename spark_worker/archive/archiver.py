@@ -10,11 +10,12 @@ from urllib.parse import quote
 from spark_worker.archive import storage
 from spark_worker.archive.copying import CopyFailed
 from spark_worker.archive.run import Run
-from xbus.broker.journal import archive_plans, archive_records
-from xbus.broker.journal.archive_plans import FilePlan, PlannedEvent, Round
-from xbus.broker.journal.archive_runs import Leftover
-from xbus.broker.journal.archive_segments import FileWritten
-from xbus.broker.journal.connection import Connection, reading
+from xbus.broker.journal.archive import plans as archive_plans
+from xbus.broker.journal.archive import records as archive_records
+from xbus.broker.journal.archive.plans import FilePlan, PlannedEvent, Round
+from xbus.broker.journal.archive.runs import Leftover
+from xbus.broker.journal.archive.segments import FileWritten
+from xbus.broker.journal.database.connection import Connection, reading
 from xbus.clock import Clock
 from xbus.errors import JournalError, XbusError
 from xbus.ids import Ids

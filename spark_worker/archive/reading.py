@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from spark_worker.archive import storage
 from spark_worker.archive.rows import ITEM_COLUMNS, SCHEMA
-from xbus.broker.journal.archive_reading import ArchivedFile
+from xbus.broker.journal.archive.reading import ArchivedFile
 
 BATCH_ROWS = 50_000
 

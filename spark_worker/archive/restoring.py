@@ -5,10 +5,11 @@ from uuid import UUID
 
 from spark_worker.archive.copying import read_segments
 from spark_worker.archive.run import Run
-from xbus.broker.journal import archive_restoring, archive_segments
-from xbus.broker.journal.archive_restoring import Archived, ArchivedEvent
-from xbus.broker.journal.connection import reading
-from xbus.broker.journal.segments import SegmentRow
+from xbus.broker.journal.archive import restoring as archive_restoring
+from xbus.broker.journal.archive import segments as archive_segments
+from xbus.broker.journal.archive.restoring import Archived, ArchivedEvent
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.log.segments import SegmentRow
 from xbus.clock import Clock
 
 STEP_BYTES = 4 * 1024 * 1024

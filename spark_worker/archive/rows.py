@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from xbus.broker.journal.archive_plans import PlannedEvent
-from xbus.broker.journal.segments import SegmentRow
+from xbus.broker.journal.archive.plans import PlannedEvent
+from xbus.broker.journal.log.segments import SegmentRow
 from xbus.rpc.codec import pack_items, unpack_items
 
 ITEM_COLUMNS = ("envelope_id", "event_id", "position", "index", "emitter", "sealed_at", "data")

@@ -9,8 +9,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from spark_worker.archive import storage
-from xbus.broker.journal import archive_runs
-from xbus.broker.journal.connection import Connection, writing
+from xbus.broker.journal.archive import runs as archive_runs
+from xbus.broker.journal.database.connection import Connection, writing
 from xbus.clock import Clock
 from xbus.errors import XbusError
 from xbus.ids import Ids

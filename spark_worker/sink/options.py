@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from spark_worker.options import BAD_OPTION, Options
+from spark_worker.spark.options import BAD_OPTION, Options
 from xbus.errors import ConfigurationError
 
 PASSWORD_VARIABLE = "XBUS_PASSWORD"

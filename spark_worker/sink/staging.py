@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_worker.options import bad_option
+from spark_worker.spark.options import bad_option
 from xbus.errors import Failed, Refused
 from xbus.rpc.codec import pack_items, unpack_items
 

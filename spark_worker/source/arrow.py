@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from spark_worker.batches import consecutive, data_of, gather, joined, sliced
+from spark_worker.items.batches import consecutive, data_of, gather, joined, sliced
 
 KEPT_COLUMNS = 16
 """So many columns of one value each are kept for the batches that follow."""

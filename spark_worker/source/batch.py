@@ -10,7 +10,7 @@ from spark_worker.source.arrow import arrow_batches
 from spark_worker.source.journal import Log
 from spark_worker.source.options import BatchOptions
 from spark_worker.source.reading import Wanted, read_range
-from xbus.broker.journal.archive_reading import ArchivedFile
+from xbus.broker.journal.archive.reading import ArchivedFile
 
 
 class LogReader(DataSourceReader):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from spark_worker.options import bad_option
+from spark_worker.spark.options import bad_option
 
 COLUMNS: Mapping[str, str] = {
     "envelope_id": "string",

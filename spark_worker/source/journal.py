@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from spark_worker.patience import Patience, insist
 from spark_worker.source.options import SourceOptions
 from spark_worker.source.places import End, Place, check_position
 from spark_worker.source.reading import Wanted
-from xbus.broker.journal import log_planning
-from xbus.broker.journal.archive_reading import ArchivedFile, archived_files, count_archived
-from xbus.broker.journal.connection import Connection, reading
-from xbus.broker.journal.log_planning import LogRange
+from spark_worker.spark.patience import Patience, insist
+from xbus.broker.journal.archive.reading import ArchivedFile, archived_files, count_archived
+from xbus.broker.journal.database.connection import Connection, reading
+from xbus.broker.journal.log import planning as log_planning
+from xbus.broker.journal.log.planning import LogRange
 from xbus.errors import JournalError, Refused
 
 T = TypeVar("T")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_worker.options import Options
 from spark_worker.source.columns import COLUMNS, parse_columns
 from spark_worker.source.places import End, Place, parse_place
+from spark_worker.spark.options import Options
 
 COMMON = ("config", "eventType", "columns", "partitions", "failOnDataLoss", "retrySeconds")
 OF_BATCH = (*COMMON, "from", "to")

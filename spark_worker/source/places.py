@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from spark_worker.options import BAD_OPTION, bad_option
+from spark_worker.spark.options import BAD_OPTION, bad_option
 from xbus.errors import ConfigurationError
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from spark_worker.patience import Patience, insist
-from xbus.broker.journal.archive_reading import ArchivedFile, archived_files
-from xbus.broker.journal.bulk_reading import LoggedSegment, open_reader
-from xbus.broker.journal.connection import reading
-from xbus.broker.journal.log_planning import LogRange
-from xbus.broker.journal.ranges import GONE
+from spark_worker.spark.patience import Patience, insist
+from xbus.broker.journal.archive.reading import ArchivedFile, archived_files
+from xbus.broker.journal.bulk.segment_reader import LoggedSegment, open_reader
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.log.planning import LogRange
+from xbus.broker.journal.log.ranges import GONE
 from xbus.errors import JournalError, JournalUnavailable
 
 

@@ -4,8 +4,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from spark_worker.options import BAD_OPTION
 from spark_worker.source.columns import COLUMNS
+from spark_worker.spark.options import BAD_OPTION
 from xbus.errors import ConfigurationError
 
 

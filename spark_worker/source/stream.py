@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from spark_worker.options import bad_option
 from spark_worker.source.batch import read_batches
 from spark_worker.source.journal import REMOVED, Log
 from spark_worker.source.options import StreamOptions
 from spark_worker.source.progress import Progress
+from spark_worker.spark.options import bad_option
 from xbus.errors import JournalError
 
 Offset: TypeAlias = dict[str, int]

@@ -11,8 +11,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_worker.failures import brief
-from xbus.broker.journal.foreign import read_foreign
+from spark_worker.items.failures import brief
+from xbus.broker.journal.database.foreign import read_foreign
 from xbus.errors import ConfigurationError, JournalError, XbusError
 
 SQL = ("sqlite", "postgresql")

@@ -9,10 +9,10 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from spark_worker.columns import DATA
-from spark_worker.formats import NAMES, Format, make_format
-from spark_worker.options_of_commands import conf_option, master_option
-from spark_worker.session import close_session, open_session
+from spark_worker.items.columns import DATA
+from spark_worker.items.formats import NAMES, Format, make_format
+from spark_worker.spark.command_options import conf_option, master_option
+from spark_worker.spark.session import close_session, open_session
 from spark_worker.trueup.against import data_set
 from spark_worker.trueup.comparing import (
     FAULT,

@@ -7,8 +7,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from spark_worker.columns import CORRUPT, DATA, INDEX
-from spark_worker.formats import make_format
+from spark_worker.items.columns import CORRUPT, DATA, INDEX
+from spark_worker.items.formats import make_format
 from xbus.errors import Refused
 
 FAULT = "_fault"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.bus import add_bus
 from tests.support.daemon import Daemon, Options
-from xbus.broker.journal import schema
+from xbus.broker.journal.database import schema
 
 LIMITS: Options = {"front": {"max_item_bytes": 1000, "max_envelope_items": 20, "max_envelope_bytes": 5000}}
 

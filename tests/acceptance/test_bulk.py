@@ -20,7 +20,7 @@ from tests.support.showing import become, shown
 from tests.support.waiting import answered, eventually
 from xbus import model
 from xbus.admin.cli import main
-from xbus.broker.journal.connection import writing
+from xbus.broker.journal.database.connection import writing
 from xbus.emitter import Emitter
 
 

@@ -17,7 +17,7 @@ from tests.support.old_clients import close, connect
 from tests.support.processes import Process, module
 from tests.support.waiting import DEADLINE_SECONDS, eventually, wait_until
 from xbus.admin.cli import main
-from xbus.broker.journal import schema
+from xbus.broker.journal.database import schema
 from xbus.emitter import AsyncEmitter, Emitter
 
 TYPES: dict[str, Nodes] = {"client": {"clients": []}, "data_clearing": {"clients": []}}

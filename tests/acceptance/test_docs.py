@@ -14,16 +14,16 @@ from tests.support.documentation import CHECKOUT, DESCRIPTORS, EXAMPLES, PAGES, 
 from tests.support.processes import run, script
 from tests.support.waiting import wait_until
 from xbus.admin import bus_file
-from xbus.broker.back.batch_verbs import BackBatchVerbs
-from xbus.broker.back.output_verbs import OutputVerbs
-from xbus.broker.back.verbs import BackVerbs
-from xbus.broker.front.batch_verbs import FrontBatchVerbs
-from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
-from xbus.broker.front.verbs import FrontVerbs
+from xbus.broker.back.verbs.batches import BackBatchVerbs
+from xbus.broker.back.verbs.outputs import OutputVerbs
+from xbus.broker.back.verbs.recipients import BackVerbs
+from xbus.broker.front.verbs.batches import FrontBatchVerbs
+from xbus.broker.front.verbs.emitters import FrontVerbs
+from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.journal.configuration import Bus, Stored, make_plan
 from xbus.broker.journal.configuration.demo import add_demo_rows
-from xbus.broker.journal.connection import writing
+from xbus.broker.journal.database.connection import writing
 from xbus.config import load
 from xbus.recipient.api import RecipientApi
 

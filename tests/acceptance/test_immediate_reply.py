@@ -13,7 +13,7 @@ from tests.support.daemon import Daemon, Options
 from tests.support.old_clients import OldConsumer, OldEmitter, OldRecipient, OldWorker
 from tests.support.showing import become, shown
 from tests.support.waiting import eventually
-from xbus.broker.journal import schema
+from xbus.broker.journal.database import schema
 from xbus.states import ReplyState
 
 PATIENT: Options = {

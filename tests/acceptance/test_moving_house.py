@@ -14,7 +14,7 @@ from tests.support.documentation import CHECKOUT, blocks
 from tests.support.legacy import OldDatabase, old_hash
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker, close, connect
 from tests.support.processes import run, script
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.database.connection import reading
 from xbus.model import emitter, role
 
 UNICODE = "päßwörd ✓"

@@ -14,7 +14,7 @@ from tests.support.operating import xbus
 from tests.support.showing import become
 from tests.support.waiting import eventually
 from xbus import model
-from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.emitter import AsyncEmitter
 
 

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from tests.support.daemon import write_config
 from tests.support.processes import run, script
-from xbus.broker.journal import schema
-from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.model import emitter, role
 
 PROGRAMS = ["setup_xbusbroker", "start_xbusbroker"]

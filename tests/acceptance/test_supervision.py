@@ -20,8 +20,8 @@ from tests.support.serving import serving
 from tests.support.showing import become, shown
 from tests.support.waiting import DEADLINE_SECONDS, answered, eventually, wait_until
 from xbus.admin.cli import main
-from xbus.broker.journal.connection import reading
-from xbus.broker.journal.presence import RoleStanding, list_roles
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.roles import RoleStanding, list_roles
 from xbus.recipient import Batch, Consumer, Envelope, Event
 from xbus.states import PresenceState
 

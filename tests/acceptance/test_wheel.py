@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.daemon import write_config
 from tests.support.processes import run
-from xbus.broker.journal import schema
+from xbus.broker.journal.database import schema
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -62,7 +62,7 @@ def test_its_programs_work_outside_of_the_checkout(programs: Path, tmp_path: Pat
 
 
 def test_it_uses_its_own_code(programs: Path, tmp_path: Path) -> None:
-    where = "import xbus.broker.journal.schema as schema; print(schema.__file__, schema._migrations())"
+    where = "import xbus.broker.journal.database.schema as schema; print(schema.__file__, schema._migrations())"
 
     result = run(programs / "python", "-c", where, cwd=tmp_path, env=libraries())
 

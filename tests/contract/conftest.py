@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from tests.support.attempts import begin, event_of
 from tests.support.deadline import set_deadlines
 from tests.support.journal import Scribe, add_small_bus, looking, memory_engine
-from xbus.broker.journal.database import create_engine
+from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 
 DEADLINE_SECONDS = 120.0

@@ -27,17 +27,17 @@ from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe, add_small_bus, looking, settle_all
 from tests.support.waiting import wait_until
 from xbus import model
-from xbus.broker.journal.archive_plans import FilePlan, Round
-from xbus.broker.journal.archive_reading import ArchivedFile, archived_files, read_whereabouts
-from xbus.broker.journal.archive_segments import FileWritten
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.archive.plans import FilePlan, Round
+from xbus.broker.journal.archive.reading import ArchivedFile, archived_files, read_whereabouts
+from xbus.broker.journal.archive.segments import FileWritten
+from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
+from xbus.broker.journal.commit.statements.repeating import repeat
+from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import read_log
-from xbus.broker.journal.log_planning import LogRange, read_type_id
-from xbus.broker.journal.output_list import OutputSummary, list_outputs
-from xbus.broker.journal.ranges import GONE
-from xbus.broker.journal.retention import Step, prune_settled, read_stored_bytes
-from xbus.broker.journal.statements.repeating import repeat
+from xbus.broker.journal.log.planning import LogRange, read_type_id
+from xbus.broker.journal.log.ranges import GONE
+from xbus.broker.journal.log.reading import read_log
+from xbus.broker.journal.retention.pruning import Step, prune_settled, read_stored_bytes
 from xbus.broker.journal.writes import Receipt
 from xbus.errors import Failed, JournalError, Refused
 from xbus.ids import Ids

@@ -13,12 +13,12 @@ from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.housekeeping.outputs import ROW_SECONDS, OutputCleaner
 from xbus.broker.housekeeping.pruning import Pruner
-from xbus.broker.journal import bulk_cleaning
-from xbus.broker.journal.bulk_outputs import read_attempt, read_attempts
-from xbus.broker.journal.deliveries import read_cursors
+from xbus.broker.journal.bulk import cleaning as bulk_cleaning
+from xbus.broker.journal.bulk.attempts import read_attempt, read_attempts
+from xbus.broker.journal.bulk.side_files import attempts_with_files, folder_of
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.retention import read_stored_bytes
-from xbus.broker.journal.side_files import attempts_with_files, folder_of
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import Progress, Receipt
 from xbus.clock import SystemClock
 from xbus.states import AttemptState

@@ -15,12 +15,12 @@ from tests.support.attempts import adopt, end, items_of, write_part
 from tests.support.journal import looking
 from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.housekeeping.outputs import OutputCleaner
-from xbus.broker.journal import bulk_writing
-from xbus.broker.journal.bulk_reading import open_reader
-from xbus.broker.journal.bulk_writing import open_part
+from xbus.broker.journal.bulk import part_writer as bulk_writing
+from xbus.broker.journal.bulk.part_writer import open_part
+from xbus.broker.journal.bulk.segment_reader import open_reader
+from xbus.broker.journal.bulk.side_files import folder_of
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.ranges import cut_event
-from xbus.broker.journal.side_files import folder_of
+from xbus.broker.journal.log.ranges import cut_event
 from xbus.clock import SystemClock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items
@@ -28,7 +28,7 @@ from xbus.states import AttemptState
 
 DYING_EXECUTOR = """
 import sys, time, uuid
-from xbus.broker.journal.bulk_writing import open_part
+from xbus.broker.journal.bulk.part_writer import open_part
 with open_part(sys.argv[1], uuid.UUID(sys.argv[2]), 0) as writer:
     for _ in range(20):
         writer.write(1, b"\\xc4\\x01x", 0, None)
@@ -70,7 +70,7 @@ async def test_an_executor_that_is_killed_leaves_nothing_that_counts(
 async def test_a_connection_that_is_cut_while_a_part_is_written(
     shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xbus.broker.journal.bulk_writing.COPY_BYTES", 1)
+    monkeypatch.setattr("xbus.broker.journal.bulk.part_writer.COPY_BYTES", 1)
     with pytest.raises(JournalUnavailable):
         with open_part(shared_url, attempt_id, 0) as writer:
             writer.write(1, pack_items([b"torn"]), 0, None)

@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.attempts import event_of, make_output
 from tests.support.journal import NOW, Scribe
-from xbus.broker.journal import bulk_reading
-from xbus.broker.journal.bulk_reading import LoggedSegment, Reader, open_reader
+from xbus.broker.journal.bulk import segment_reader as bulk_reading
+from xbus.broker.journal.bulk.segment_reader import LoggedSegment, Reader, open_reader
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log_planning import cut_log
-from xbus.broker.journal.ranges import GONE, SegmentRange, cut_event, cut_output
+from xbus.broker.journal.log.planning import cut_log
+from xbus.broker.journal.log.ranges import GONE, SegmentRange, cut_event, cut_output
 from xbus.broker.journal.writes import Receipt
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 from xbus.rpc.codec import unpack_items

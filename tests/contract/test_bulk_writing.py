@@ -14,15 +14,15 @@ import sqlalchemy as sa
 from tests.support.attempts import adopt, begin, end, items_of, make_output, write_part
 from tests.support.journal import NOW, Scribe
 from tests.support.waiting import DEADLINE_SECONDS
-from xbus.broker.journal import adoption, side_files
-from xbus.broker.journal.binary_copy import END, HEADER, pack_row, read_row
-from xbus.broker.journal.bulk_cleaning import find_stray_files
-from xbus.broker.journal.bulk_outputs import check_output, read_attempt, read_attempts, read_output
-from xbus.broker.journal.bulk_totals import MISMATCH
-from xbus.broker.journal.bulk_writing import NOT_BUILDING, PartSummary, open_part, output_hash
+from xbus.broker.journal.bulk import adoption, side_files
+from xbus.broker.journal.bulk.attempts import check_output, read_attempt, read_attempts, read_output
+from xbus.broker.journal.bulk.cleaning import find_stray_files
+from xbus.broker.journal.bulk.part_writer import NOT_BUILDING, PartSummary, open_part, output_hash
+from xbus.broker.journal.bulk.side_files import folder_of
+from xbus.broker.journal.bulk.totals import MISMATCH
+from xbus.broker.journal.database.binary_copy import END, HEADER, pack_row, read_row
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.retention import read_stored_bytes
-from xbus.broker.journal.side_files import folder_of
+from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import EndAttempt, RenewAttempt
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items
@@ -204,7 +204,7 @@ async def test_sources_are_kept(shared_url: str, shared_journal: Journal, attemp
 async def test_a_large_part_goes_in_several_copies(
     shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xbus.broker.journal.bulk_writing.COPY_BYTES", 1_000)
+    monkeypatch.setattr("xbus.broker.journal.bulk.part_writer.COPY_BYTES", 1_000)
     monkeypatch.setattr(adoption, "STEP_BYTES", 1_000)
     segments = [[b"%05d" % number] * 30 for number in range(40)]
     await write(shared_url, attempt_id, segments, segments[:3])

@@ -9,8 +9,8 @@ from xbus.broker.journal.configuration import Bus, EventType, Node, Role, Servic
 from xbus.broker.journal.configuration.decisions import decide, heirs
 from xbus.broker.journal.configuration.owed import Owed, read_arrears
 from xbus.broker.journal.configuration.plan import Plan
-from xbus.broker.journal.decisions import is_open, read_concerned, read_decisions
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.backlog_changes import is_open, read_concerned, read_decisions
 from xbus.broker.journal.writes import Decided, Delivery, DeliveryMove, Progress
 from xbus.errors import ConfigurationError
 from xbus.states import DeliveryState

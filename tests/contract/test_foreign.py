@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xbus.broker.journal.foreign import read_foreign
+from xbus.broker.journal.database.foreign import read_foreign
 from xbus.broker.journal.journal import Journal
 from xbus.errors import JournalError
 

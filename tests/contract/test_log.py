@@ -9,11 +9,11 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from tests.support.waiting import DEADLINE_SECONDS
-from xbus.broker.journal.catalog import read_graph
-from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import digest_segments, read_at, read_head, read_log, read_segments
-from xbus.broker.journal.segments import content_hash
+from xbus.broker.journal.log.catalog import read_graph
+from xbus.broker.journal.log.envelopes import read_envelope
+from xbus.broker.journal.log.reading import digest_segments, read_at, read_head, read_log, read_segments
+from xbus.broker.journal.log.segments import content_hash
 from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, StartEnvelope, StartEvent
 from xbus.errors import EventIdTaken, JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items, unpack_items

@@ -7,9 +7,9 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.journal import log_planning
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log_planning import (
+from xbus.broker.journal.log import planning as log_planning
+from xbus.broker.journal.log.planning import (
     LogRange,
     count_missing,
     cut_log,

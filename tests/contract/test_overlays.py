@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import read_log
-from xbus.broker.journal.overlays import EventOverlay, read_overlays
+from xbus.broker.journal.log.overlays import EventOverlay, read_overlays
+from xbus.broker.journal.log.reading import read_log
 
 
 async def test_the_last_correction_of_an_item_stands(journal: Journal, engine: sa.Engine, scribe: Scribe) -> None:

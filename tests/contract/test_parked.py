@@ -13,19 +13,19 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe
 from tests.support.parking import items_of, log, park, states
 from xbus import model
-from xbus.broker.journal.corrections import add_correction, read_corrections
-from xbus.broker.journal.database import is_memory
-from xbus.broker.journal.deliveries import read_due_deliveries
-from xbus.broker.journal.event_states import DROPPED
+from xbus.broker.journal.database.engine import is_memory
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import read_head
-from xbus.broker.journal.overlays import OverlaidItem, list_overlaid
-from xbus.broker.journal.parked import Parked, find_parked
-from xbus.broker.journal.parked_items import ResumedEvent, drop_items, hold_item, resume_items
-from xbus.broker.journal.parked_list import Filters, list_parked, read_parked_page, read_parked_roles
-from xbus.broker.journal.parked_moves import Decision, drop_delivery, hold_delivery, resume_delivery
-from xbus.broker.journal.retention import read_stored_bytes
-from xbus.broker.journal.showing import show_envelope
+from xbus.broker.journal.log.deliveries import read_due_deliveries
+from xbus.broker.journal.log.event_states import DROPPED
+from xbus.broker.journal.log.overlays import OverlaidItem, list_overlaid
+from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.operations.corrections import add_correction, read_corrections
+from xbus.broker.journal.operations.envelopes import show_envelope
+from xbus.broker.journal.operations.parked import Parked, find_parked
+from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, hold_item, resume_items
+from xbus.broker.journal.operations.parked_list import Filters, list_parked, read_parked_page, read_parked_roles
+from xbus.broker.journal.operations.parked_moves import Decision, drop_delivery, hold_delivery, resume_delivery
+from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import Receipt
 from xbus.errors import Refused
 from xbus.rpc.codec import pack_items

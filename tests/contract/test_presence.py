@@ -9,13 +9,12 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.journal import detaching
-from xbus.broker.journal.catalog import read_catalog, read_version
+from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.configuration.cursors import end_cursor, start_cursor
-from xbus.broker.journal.cursor import Cursor
-from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.presence import RoleStanding, list_roles, read_presence
+from xbus.broker.journal.log.catalog import read_catalog, read_version
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.operations.roles import RoleStanding, list_roles, read_presence
 from xbus.broker.journal.writes import (
     Delivery,
     DeliveryMove,
@@ -25,6 +24,7 @@ from xbus.broker.journal.writes import (
     Receipt,
     Register,
 )
+from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
 from xbus.states import DeliveryState, PresenceState
 

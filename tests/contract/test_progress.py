@@ -8,14 +8,13 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.journal.catalog import read_credentials
 from xbus.broker.journal.configuration.logins import set_password
-from xbus.broker.journal.cursor import Cursor
-from xbus.broker.journal.deliveries import read_cursors, read_due_deliveries, read_next_due
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import read_at
-from xbus.broker.journal.overlays import read_overlays
-from xbus.broker.journal.sessions import (
+from xbus.broker.journal.log.catalog import read_credentials
+from xbus.broker.journal.log.deliveries import read_cursors, read_due_deliveries, read_next_due
+from xbus.broker.journal.log.overlays import read_overlays
+from xbus.broker.journal.log.reading import read_at
+from xbus.broker.journal.log.sessions import (
     StoredIntroduction,
     StoredRegistration,
     StoredSession,
@@ -38,6 +37,7 @@ from xbus.broker.journal.writes import (
     StorePassword,
     Unregister,
 )
+from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.states import DeliveryState
 

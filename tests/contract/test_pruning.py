@@ -8,7 +8,7 @@ from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.retention import read_stored_bytes
+from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import Cancel
 from xbus.clock import SystemClock
 

@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from tests.support.journal import NOW, Scribe
 from tests.support.parking import items_of, log, park, states
 from xbus import model
-from xbus.broker.journal import repeats
-from xbus.broker.journal.deliveries import read_due_deliveries
-from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import read_head
+from xbus.broker.journal.log import repeats
+from xbus.broker.journal.log.deliveries import read_due_deliveries
+from xbus.broker.journal.log.envelopes import read_envelope
+from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.writes import Receipt, Repeat
 from xbus.errors import JournalError
 from xbus.states import EnvelopeState

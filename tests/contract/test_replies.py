@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.replies import StoredReply, read_asks, read_cancelled, read_held_replies, read_replies
+from xbus.broker.journal.log.replies import StoredReply, read_asks, read_cancelled, read_held_replies, read_replies
 from xbus.broker.journal.writes import AskReply, CallOffAsks, Cancel, MoveReply
 from xbus.errors import JournalError
 from xbus.states import ReplyState

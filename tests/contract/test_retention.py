@@ -10,13 +10,13 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.journal import retention
-from xbus.broker.journal.deliveries import read_cursors
-from xbus.broker.journal.envelopes import read_envelope
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import read_at, read_log
-from xbus.broker.journal.repeats import read_past
-from xbus.broker.journal.retention import Step, prune_cancelled, prune_settled, read_stored_bytes
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.envelopes import read_envelope
+from xbus.broker.journal.log.reading import read_at, read_log
+from xbus.broker.journal.log.repeats import read_past
+from xbus.broker.journal.retention import pruning as retention
+from xbus.broker.journal.retention.pruning import Step, prune_cancelled, prune_settled, read_stored_bytes
 from xbus.broker.journal.writes import Cancel, Delivery, DeliveryMove, Failure, Progress, Receipt
 from xbus.errors import JournalError
 from xbus.states import DeliveryState

@@ -16,14 +16,14 @@ from tests.support.faults import Faults
 from tests.support.journal import Scribe, add_small_bus, looking
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
-from xbus.broker.journal import writer
-from xbus.broker.journal.catalog import read_version
-from xbus.broker.journal.committer import Superseded
-from xbus.broker.journal.database import create_engine
-from xbus.broker.journal.envelopes import read_envelope
+from xbus.broker.journal.commit import writer
+from xbus.broker.journal.commit.committer import Superseded
+from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import read_head
-from xbus.broker.journal.retention import read_stored_bytes
+from xbus.broker.journal.log.catalog import read_version
+from xbus.broker.journal.log.envelopes import read_envelope
+from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import postgres
-from xbus.broker.journal import schema
+from xbus.broker.journal.database import schema
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from tests.support.bus import PASSWORD, Nodes, add_bus
 from tests.support.processes import Process, run, script
 from tests.support.waiting import wait_until
 from xbus import model
-from xbus.broker.journal.connection import reading
-from xbus.broker.journal.log import read_log, read_segments
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.log.reading import read_log, read_segments
 from xbus.emitter.outbox import Outbox
 from xbus.rpc.codec import unpack, unpack_items
 

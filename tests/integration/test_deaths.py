@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from xbus.broker import daemon
-from xbus.broker.back.alarm import Alarm
-from xbus.broker.back.decisions import Decisions
-from xbus.broker.back.ledger import Ledger
-from xbus.broker.back.log import Log
-from xbus.broker.back.presence import Presence
-from xbus.broker.back.replies import Replies as RepliesOfConsumers
+from xbus.broker.back.dispatch.backlog_changes import Decisions
+from xbus.broker.back.log.reader import Log
+from xbus.broker.back.monitoring.overdue import Alarm
+from xbus.broker.back.monitoring.presence import Presence
+from xbus.broker.back.progress.ledger import Ledger
+from xbus.broker.back.replies.service import Replies as RepliesOfConsumers
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.replies import Replies as RepliesToEmitters
-from xbus.broker.front.timeouts import OpenTimeouts
+from xbus.broker.front.envelopes.replies import Replies as RepliesToEmitters
+from xbus.broker.front.envelopes.timeouts import OpenTimeouts
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.housekeeping.space import Space
-from xbus.broker.journal.committer import Committer
-from xbus.broker.journal.writer import Writer
+from xbus.broker.journal.commit.committer import Committer
+from xbus.broker.journal.commit.writer import Writer
 from xbus.broker.sessions import Sessions
 from xbus.config import Config, Daemon, Database, Supervision, Zmq
 from xbus.rpc.bell import Bell

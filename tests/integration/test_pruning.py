@@ -13,10 +13,10 @@ from benchmarks import bus
 from benchmarks.backlog import add_backlog
 from xbus import model
 from xbus.broker.housekeeping.pruning import Pruner
-from xbus.broker.journal.connection import writing
-from xbus.broker.journal.database import create_engine
+from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.retention import PAGE_ENVELOPES
+from xbus.broker.journal.retention.pruning import PAGE_ENVELOPES
 from xbus.broker.journal.writes import Progress
 from xbus.clock import SystemClock
 

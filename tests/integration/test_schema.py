@@ -13,9 +13,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from xbus.broker.journal import schema
-from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.database import create_engine
+from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.database.engine import create_engine
 from xbus.errors import JournalUnavailable, SchemaError
 from xbus.model import configuration, head, metadata, writer
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 from tests.simulation.journal import Database, SimulatedJournal
 from tests.simulation.loop import VirtualClock
 from tests.simulation.network import Connection, Process
+from xbus.broker.back.assembly import Settings
 from xbus.broker.back.back import Back
-from xbus.broker.back.delivering import Settings
-from xbus.broker.back.recipient import Timeouts
+from xbus.broker.back.recipients.recipient import Timeouts
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes import Limits
+from xbus.broker.front.envelopes.replies import Replies
+from xbus.broker.front.envelopes.state import Limits
 from xbus.broker.front.front import Front
-from xbus.broker.front.replies import Replies
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.clock import Clock

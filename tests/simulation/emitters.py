@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.network import WAY_SECONDS
-from xbus.broker.front.checks import NewEvent
-from xbus.broker.front.envelope_options import EnvelopeOptions
+from xbus.broker.front.envelopes.checks import NewEvent
+from xbus.broker.front.envelopes.options import EnvelopeOptions
 from xbus.emitter.stream import FORGOTTEN
 from xbus.errors import ConnectionLost, Failed, JournalUnavailable, XbusError
 from xbus.rpc.codec import pack_items

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from sqlalchemy.util import LRUCache
 
 from tests.support.journal import memory_engine
-from xbus.broker.journal.committer import UNDECIDED, Call, Committer
-from xbus.broker.journal.database import journal_errors
+from xbus.broker.journal.commit.committer import UNDECIDED, Call, Committer
+from xbus.broker.journal.database.engine import journal_errors
 from xbus.broker.journal.writes import Write
 from xbus.errors import XbusError
 

@@ -10,8 +10,8 @@ from tests.simulation.emitters import Plan
 from tests.simulation.journal import Database
 from tests.simulation.recipients import MENDED
 from xbus import model
-from xbus.broker.journal.corrections import add_correction
-from xbus.broker.journal.parked_moves import Decision, drop_delivery, resume_delivery
+from xbus.broker.journal.operations.corrections import add_correction
+from xbus.broker.journal.operations.parked_moves import Decision, drop_delivery, resume_delivery
 from xbus.clock import Clock
 
 

@@ -19,7 +19,7 @@ from tests.simulation.operators import Operator
 from tests.simulation.recipients import Commit, Mood, SimulatedRecipient, Stamp, Store
 from tests.simulation.variant import Variant, toggle_order
 from xbus import model
-from xbus.broker.journal.catalog import Catalog, read_catalog
+from xbus.broker.journal.log.catalog import Catalog, read_catalog
 from xbus.errors import XbusError
 from xbus.recipient.base import Recipient
 

@@ -23,10 +23,10 @@ from spark_worker.archive.run import begun
 from tests.support.journal import Scribe, add_small_bus, looking, settle_all
 from tests.support.waiting import wait_until
 from xbus import model
-from xbus.broker.journal.archive_reading import archived_files
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.archive.reading import archived_files
+from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log_planning import read_type_id
+from xbus.broker.journal.log.planning import read_type_id
 from xbus.broker.journal.writes import Receipt
 from xbus.clock import SystemClock
 from xbus.ids import Ids

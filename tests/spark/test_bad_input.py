@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_worker.formats import parsed_schema
+from spark_worker.items.formats import parsed_schema
 from spark_worker.trueup.against import data_set
 from tests.support.daemon import write_config
 from tests.support.processes import run, script

@@ -19,8 +19,8 @@ from tests.support.serving import serving
 from tests.support.spark_worker import GRAPH, SECONDS, Keeps, StartWorker, emit, grown, order, registered, told
 from tests.support.waiting import answered, eventually
 from xbus import model
-from xbus.broker.journal.connection import reading
-from xbus.broker.journal.side_files import folder_of
+from xbus.broker.journal.bulk.side_files import folder_of
+from xbus.broker.journal.database.connection import reading
 
 SMALL, LARGE = 24 * MEBIBYTE, 512 * MEBIBYTE
 ITEMS = [order(number, 5_000 * "c") for number in range(400)]

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_worker.formats import make_format
-from spark_worker.json_rows import with_rows
+from spark_worker.items.formats import make_format
+from spark_worker.items.json_rows import with_rows
 from tests.support.json_items import UNCERTAIN
 
 SCHEMA = "id BIGINT NOT NULL, small INT, name STRING, rate DOUBLE, is_paid BOOLEAN"

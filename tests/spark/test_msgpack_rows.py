@@ -8,8 +8,8 @@ import msgpack  # type: ignore[import-untyped]
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_worker.formats import make_format
-from spark_worker.msgpack_rows import with_rows
+from spark_worker.items.formats import make_format
+from spark_worker.items.msgpack_rows import with_rows
 
 SCHEMA = "id BIGINT NOT NULL, small INT, name STRING, rate DOUBLE, is_paid BOOLEAN"
 BATCH_ITEMS = 7

@@ -17,7 +17,7 @@ from tests.support.spark_driver import SECONDS, Driver, Options, Row, pump, read
 from tests.support.spark_log import SparkLog, forget_last_batch, numbered
 from tests.support.waiting import wait_until
 from xbus import model
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.clock import SystemClock
 from xbus.emitter import Emitter

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_worker.data_source import XbusDataSource
-from spark_worker.items_source import Early
-from spark_worker.pieces import Limits
-from spark_worker.reading import read_ranges
-from spark_worker.writing import write_parts
-from xbus.broker.journal.ranges import SegmentRange
+from spark_worker.items.pieces import Limits
+from spark_worker.items.source import Early
+from spark_worker.journal.reading import read_ranges
+from spark_worker.journal.writing import write_parts
+from xbus.broker.journal.log.ranges import SegmentRange
 
 SECONDS = 120
 SECRET = "hunter2"

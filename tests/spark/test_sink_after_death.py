@@ -16,7 +16,7 @@ from tests.support.bus import PASSWORD
 from tests.support.spark_log import SparkLog, numbered
 from tests.support.waiting import wait_until
 from xbus import model
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.database.connection import reading
 from xbus.rpc.codec import unpack_items
 
 KEY = "spark query 0"

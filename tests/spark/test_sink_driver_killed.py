@@ -14,7 +14,7 @@ from tests.support.daemon import Daemon
 from tests.support.spark_log import SparkLog, numbered
 from tests.support.waiting import wait_until
 from xbus import model
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.database.connection import reading
 from xbus.emitter import Emitter
 from xbus.rpc.codec import unpack_items
 

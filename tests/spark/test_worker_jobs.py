@@ -14,17 +14,17 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from spark_worker.failures import of_job
-from spark_worker.formats import make_format
-from spark_worker.job import Jobs, Place
-from spark_worker.pipeline import Pipeline
-from spark_worker.spool import Spool
-from spark_worker.transforms import Context, SqlTransform, Transform
+from spark_worker.items.failures import of_job
+from spark_worker.items.formats import make_format
+from spark_worker.transform.pipeline import Pipeline
+from spark_worker.transform.transforms import Context, SqlTransform, Transform
+from spark_worker.worker.job import Jobs, Place
+from spark_worker.worker.spool import Spool
 from tests.support.bulk import Put, begin_attempt, put_event, read_all
 from tests.support.journal import looking
 from xbus import model
-from xbus.broker.journal.adoption import Adoption
-from xbus.broker.journal.bulk_outputs import check_output
+from xbus.broker.journal.bulk.adoption import Adoption
+from xbus.broker.journal.bulk.attempts import check_output
 from xbus.errors import ConfigurationError, JournalError, XbusError
 from xbus.recipient import Batch, Refusal
 from xbus.recipient.bulk import Handover, Made
@@ -218,7 +218,7 @@ def test_items_that_do_not_fit_are_named_with_their_cause(sqlite_url: str, make_
 def test_items_that_do_not_fit_for_one_cause_are_told_together(
     sqlite_url: str, make_jobs: MakeJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_worker.pipeline.MOST_NAMED", 40)
+    monkeypatch.setattr("spark_worker.transform.pipeline.MOST_NAMED", 40)
     put = put_event(sqlite_url, [item(0), *[b"no json"] * 50])
 
     error = failed(make_jobs(sqlite_url), put)
@@ -586,7 +586,7 @@ def test_the_ordinary_path_comes_to_the_same(
     put = put_event(sqlite_url, items)
     jobs = make_jobs(sqlite_url, transform)
     if inline:
-        monkeypatch.setattr("spark_worker.job.is_local", lambda master: False)
+        monkeypatch.setattr("spark_worker.worker.job.is_local", lambda master: False)
     spool = Spool(tmp_path / "a.spool")
     for start in range(0, 40, 8):
         spool.add(Batch(items[start : start + 8], start))

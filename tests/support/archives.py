@@ -7,8 +7,8 @@ from pathlib import Path
 from spark_worker.archive.archiver import Archiver, Report
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.run import begun
-from xbus.broker.journal.archive_plans import FilePlan
-from xbus.broker.journal.archive_segments import FileWritten
+from xbus.broker.journal.archive.plans import FilePlan
+from xbus.broker.journal.archive.segments import FileWritten
 from xbus.clock import SystemClock
 from xbus.ids import Ids
 

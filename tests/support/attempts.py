@@ -9,12 +9,12 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from xbus import model
-from xbus.broker.journal.adoption import Adoption
-from xbus.broker.journal.bulk_outputs import BEGINNING, Totals, check_output, read_output
-from xbus.broker.journal.bulk_writing import PartSummary, open_part
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.bulk.adoption import Adoption
+from xbus.broker.journal.bulk.attempts import BEGINNING, Totals, check_output, read_output
+from xbus.broker.journal.bulk.part_writer import PartSummary, open_part
+from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.repeats import read_event_id
+from xbus.broker.journal.log.repeats import read_event_id
 from xbus.broker.journal.writes import BeginAttempt, EndAttempt, Receipt
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.states import AttemptState

@@ -12,13 +12,13 @@ from tests.support.clock import StandingClock
 from tests.support.journal import Scribe
 from tests.support.recipients import NEW, Script, ScriptedClient, metadata
 from xbus import model
+from xbus.broker.back.assembly import Settings
 from xbus.broker.back.back import Back
-from xbus.broker.back.delivering import Settings
-from xbus.broker.back.policy import RetryPolicy
-from xbus.broker.back.recipient import Abilities, Timeouts
+from xbus.broker.back.progress.retry_policy import RetryPolicy
+from xbus.broker.back.recipients.recipient import Abilities, Timeouts
 from xbus.broker.configuration import Configuration
-from xbus.broker.journal.deliveries import read_cursors
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.writes import Receipt, Write
 from xbus.errors import Refused
 from xbus.rpc.bell import Bell

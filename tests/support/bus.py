@@ -19,7 +19,7 @@ from xbus.broker.journal.configuration import (
     read_stored,
     set_password,
 )
-from xbus.broker.journal.connection import writing
+from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 from xbus.passwords import Passwords
 

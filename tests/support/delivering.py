@@ -3,12 +3,12 @@
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from xbus.broker.back.batch import Batch, join_small
-from xbus.broker.back.course import Course
-from xbus.broker.back.recipient import Recipient
-from xbus.broker.back.slots import Absent, AnyOf
-from xbus.broker.journal.log import LogEnvelope, LogEvent
-from xbus.broker.journal.segments import Segment
+from xbus.broker.back.log.batch import Batch, join_small
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.slots import Absent, AnyOf
+from xbus.broker.back.run.plan import Course
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.broker.journal.log.segments import Segment
 from xbus.graph import Graph, Node
 from xbus.rpc.codec import pack_items
 

@@ -11,8 +11,6 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 
-from xbus.broker.journal import schema
-from xbus.broker.journal.catalog import Catalog, read_catalog
 from xbus.broker.journal.configuration import (
     Bus,
     Emitter,
@@ -25,10 +23,12 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.database import create_engine
-from xbus.broker.journal.deliveries import read_cursors
+from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.repeats import read_past
+from xbus.broker.journal.log.catalog import Catalog, read_catalog
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.repeats import read_past
 from xbus.broker.journal.writes import (
     Append,
     EndEvent,

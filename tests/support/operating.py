@@ -11,7 +11,7 @@ from tests.support.daemon import Daemon
 from tests.support.processes import run, script
 from xbus import model
 from xbus.admin.cli import main
-from xbus.broker.journal.connection import writing
+from xbus.broker.journal.database.connection import writing
 
 
 async def run_xbus(daemon: Daemon, *command: str | Path, stdin: str = "") -> "subprocess.CompletedProcess[str]":

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from tests.support.journal import NOW
 from xbus import model
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import LogEnvelope, read_log, read_segments
+from xbus.broker.journal.log.reading import LogEnvelope, read_log, read_segments
 from xbus.broker.journal.writes import Delivery, DeliveryMove, Progress, Receipt
 from xbus.rpc.codec import unpack_items
 from xbus.states import DeliveryState

@@ -24,7 +24,7 @@ import psycopg2
 
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
-from xbus.broker.journal import schema
+from xbus.broker.journal.database import schema
 
 NOT_FOUND = "no PostgreSQL to test with"
 """Why tests are skipped; .ci/run looks for it."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from uuid import UUID
 
-from xbus.broker.back.batch import Batch
-from xbus.broker.back.recipient import Abilities, Recipient, Timeouts
-from xbus.broker.journal.catalog import RoleEntry
+from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.recipients.recipient import Abilities, Recipient, Timeouts
+from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import ConnectionLost, Failed, TimedOut
 from xbus.rpc.client import Client
 

@@ -20,7 +20,7 @@ from xbus.broker.journal.configuration import (
     read_stored,
     set_password,
 )
-from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.clock import SystemClock
 from xbus.states import EnvelopeState
 

@@ -14,7 +14,7 @@ import psutil
 
 from tests.support.postgres import Cluster, Server, cluster
 from tests.torture.proxy import Proxy
-from xbus.broker.journal import schema
+from xbus.broker.journal.database import schema
 
 LOCK_SECONDS = 5.0
 """How long the lock of an SQLite file is waited for."""

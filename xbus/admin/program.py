@@ -9,7 +9,7 @@ import click
 
 from xbus import ending
 from xbus.admin import plugins
-from xbus.broker.journal import schema
+from xbus.broker.journal.database import schema
 from xbus.config import Config, load
 from xbus.errors import ConfigurationError
 

@@ -9,9 +9,9 @@ from typing import Literal
 import click
 
 from xbus import ending, logs
-from xbus.broker.journal import schema
 from xbus.broker.journal.configuration import add_demo_rows
-from xbus.broker.journal.connection import writing
+from xbus.broker.journal.database import schema
+from xbus.broker.journal.database.connection import writing
 from xbus.config import Config, load
 from xbus.errors import XbusError
 

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from xbus.broker.journal.catalog import Catalog, read_catalog, read_version
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.catalog import Catalog, read_catalog, read_version
 from xbus.errors import JournalUnavailable
 from xbus.supervision.health import Health
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from xbus.broker.journal.catalog import read_credentials
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.sessions import read_sessions
+from xbus.broker.journal.log.catalog import read_credentials
+from xbus.broker.journal.log.sessions import read_sessions
 from xbus.broker.journal.writes import EndSession, RenewSessions, StartSession, StorePassword
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, Refused

@@ -70,7 +70,7 @@ class Made:
         items: how many items its segments hold.
         data_bytes: how many bytes their data take.
         hash: SHA-256 over the hashes of its segments, in the order of part and number; see
-            ``xbus.broker.journal.bulk_writing.output_hash``.
+            ``xbus.broker.journal.bulk.part_writer.output_hash``.
     """
 
     items: int

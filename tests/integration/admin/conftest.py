@@ -12,7 +12,6 @@ from sqlalchemy import Connection, insert, update
 
 from tests.support.daemon import write_config
 from xbus.admin.cli import main
-from xbus.broker.journal.catalog import read_catalog, read_version
 from xbus.broker.journal.configuration import (
     Bus,
     Emitter,
@@ -25,7 +24,8 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.log.catalog import read_catalog, read_version
 from xbus.model import cursor, delivery, envelope, event, failure, head
 
 Xbus = Callable[..., Result]

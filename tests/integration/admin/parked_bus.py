@@ -9,7 +9,6 @@ from uuid import UUID
 from sqlalchemy import Connection, insert, select, update
 
 from tests.integration.admin.conftest import NOON
-from xbus.broker.journal.catalog import read_catalog
 from xbus.broker.journal.configuration import (
     Bus,
     Emitter,
@@ -22,7 +21,8 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.connection import writing
+from xbus.broker.journal.database.connection import writing
+from xbus.broker.journal.log.catalog import read_catalog
 from xbus.model import cursor, delivery, envelope, event, failure, head, parked_item, segment
 from xbus.rpc.codec import pack, pack_items
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.admin.conftest import GOOD, Log, Xbus, version
-from xbus.broker.journal.catalog import read_catalog, read_credentials
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.log.catalog import read_catalog, read_credentials
 from xbus.passwords import Passwords
 
 

@@ -9,8 +9,8 @@ from sqlalchemy import insert, select, update
 
 from tests.integration.admin.conftest import NOON, Log, Xbus
 from tests.integration.admin.parked_bus import make_parked_bus
-from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.role_progress import count_owed
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.log.role_progress import count_owed
 from xbus.model import bulk_attempt, cursor, envelope, event, node, registration, role
 
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from tests.integration.admin.conftest import NOON, Log, Xbus
-from xbus.broker.journal.connection import writing
+from xbus.broker.journal.database.connection import writing
 from xbus.model import failure, role
 
 

@@ -9,8 +9,8 @@ from psycopg2.extensions import parse_dsn
 from tests.integration.admin.conftest import Xbus, version
 from tests.support import legacy, postgres
 from tests.support.legacy import OldDatabase
-from xbus.broker.journal.catalog import read_credentials
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.log.catalog import read_credentials
 from xbus.passwords import is_legacy_hash
 
 

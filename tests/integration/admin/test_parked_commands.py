@@ -14,9 +14,9 @@ from sqlalchemy import select, update
 
 from tests.integration.admin.conftest import Xbus
 from tests.integration.admin.parked_bus import CLIENTS, NAMELESS, ParkedBus, make_parked_bus
-from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.log import read_at, read_head, read_segments
-from xbus.broker.journal.overlays import EventOverlay, read_overlays
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.log.overlays import EventOverlay, read_overlays
+from xbus.broker.journal.log.reading import read_at, read_head, read_segments
 from xbus.model import correction, cursor, delivery, envelope, history, parked_item, role
 from xbus.rpc.codec import pack, unpack_items
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, Engine
 
-from xbus.broker.journal.database import create_engine
+from xbus.broker.journal.database.engine import create_engine
 
 
 @pytest.fixture

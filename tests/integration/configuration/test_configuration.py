@@ -8,14 +8,6 @@ import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import Connection, func, insert, select, update
 
-from xbus.broker.journal.catalog import (
-    RetrySettings,
-    RoleEntry,
-    read_catalog,
-    read_credentials,
-    read_graph,
-    read_version,
-)
 from xbus.broker.journal.configuration import (
     Bus,
     Emitter,
@@ -33,6 +25,14 @@ from xbus.broker.journal.configuration import (
 )
 from xbus.broker.journal.configuration.demo import demo_bus
 from xbus.broker.journal.configuration.entries import Start
+from xbus.broker.journal.log.catalog import (
+    RetrySettings,
+    RoleEntry,
+    read_catalog,
+    read_credentials,
+    read_graph,
+    read_version,
+)
 from xbus.errors import ConfigurationError
 from xbus.graph import Graph
 from xbus.graph import Node as GraphNode

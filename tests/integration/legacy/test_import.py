@@ -6,10 +6,10 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.legacy import OldDatabase, old_hash
-from xbus.broker.journal.catalog import read_catalog, read_version
 from xbus.broker.journal.configuration import Bus, Service, apply, make_plan, read_stored
-from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.legacy import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.legacy_import import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate
+from xbus.broker.journal.log.catalog import read_catalog, read_version
 from xbus.errors import ConfigurationError
 from xbus.model import emitter, history, person
 

@@ -5,9 +5,9 @@ import sqlalchemy as sa
 from psycopg2.extensions import parse_dsn
 
 from tests.support.legacy import OldDatabase
-from xbus.broker.journal.legacy import read_legacy
-from xbus.broker.journal.legacy.rows import OldBus
-from xbus.broker.journal.legacy.source import reading_legacy
+from xbus.broker.journal.legacy_import import read_legacy
+from xbus.broker.journal.legacy_import.rows import OldBus
+from xbus.broker.journal.legacy_import.source import reading_legacy
 from xbus.errors import ConfigurationError, JournalUnavailable, XbusError
 
 NOBODY_HOME = "127.0.0.1:1"

@@ -13,7 +13,7 @@ from xbus.ids import Ids
 TOLD_TO_END = """
 import os, signal
 from spark_worker.archive import command
-from xbus.broker.journal import archive_runs
+from xbus.broker.journal.archive import runs as archive_runs
 
 end_run = archive_runs.end_run
 

@@ -13,9 +13,9 @@ from tests.conftest import StartDaemon, StartProcess
 from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
 from tests.support.waiting import wait_until
-from xbus.broker.journal.bulk_reading import open_reader
-from xbus.broker.journal.connection import reading
-from xbus.broker.journal.log_planning import read_type_id
+from xbus.broker.journal.bulk.segment_reader import open_reader
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.log.planning import read_type_id
 from xbus.errors import Refused
 from xbus.rpc.codec import unpack_items
 

@@ -12,9 +12,9 @@ from spark_worker.source.options import batch_options
 from spark_worker.source.reading import Wanted, read_range
 from tests.support.daemon import write_config
 from tests.support.journal import Scribe, add_small_bus, looking
-from xbus.broker.journal import bulk_reading
+from xbus.broker.journal.bulk import segment_reader as bulk_reading
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log_planning import LogRange
+from xbus.broker.journal.log.planning import LogRange
 from xbus.errors import JournalUnavailable
 from xbus.rpc.codec import unpack_items
 

@@ -11,10 +11,10 @@ from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe, memory_engine
 from xbus import model
-from xbus.broker.journal.catalog import read_credentials
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.sessions import read_sessions
+from xbus.broker.journal.log.catalog import read_credentials
+from xbus.broker.journal.log.sessions import read_sessions
 from xbus.broker.sessions import Sessions
 from xbus.errors import JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_worker import batches as batching
-from spark_worker import pieces as piecing
-from spark_worker.batches import SCHEMA, batches
-from spark_worker.errors import BadOutput
-from spark_worker.pieces import Limits, Piece, pieces
+from spark_worker.items import batches as batching
+from spark_worker.items import pieces as piecing
+from spark_worker.items.batches import SCHEMA, batches
+from spark_worker.items.errors import BadOutput
+from spark_worker.items.pieces import Limits, Piece, pieces
 from xbus.rpc.codec import pack_items, unpack_items
 
 LIMITS = Limits(1024 * 1024, 60)

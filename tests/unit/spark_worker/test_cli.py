@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from spark_worker import cli
-from spark_worker.serving import Options
-from spark_worker.transforms import SqlTransform
+from spark_worker.transform.transforms import SqlTransform
+from spark_worker.worker.serving import Options
 from tests.support.daemon import write_config
 from xbus.errors import ConfigurationError, Refused
 

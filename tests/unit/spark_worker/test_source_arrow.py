@@ -6,9 +6,9 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from spark_worker import batches as batching
+from spark_worker.items import batches as batching
 from spark_worker.source.arrow import arrow_batches
-from xbus.broker.journal.bulk_reading import LoggedSegment
+from xbus.broker.journal.bulk.segment_reader import LoggedSegment
 from xbus.errors import ProtocolError
 from xbus.rpc.codec import pack_items
 

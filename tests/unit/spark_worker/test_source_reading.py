@@ -6,11 +6,11 @@ from uuid import UUID, uuid5
 
 import pytest
 
-from spark_worker.patience import Patience, insist
 from spark_worker.source.reading import resuming
-from xbus.broker.journal.bulk_reading import LoggedSegment
-from xbus.broker.journal.log_planning import LogRange
-from xbus.broker.journal.ranges import GONE
+from spark_worker.spark.patience import Patience, insist
+from xbus.broker.journal.bulk.segment_reader import LoggedSegment
+from xbus.broker.journal.log.planning import LogRange
+from xbus.broker.journal.log.ranges import GONE
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.codec import pack_items
 

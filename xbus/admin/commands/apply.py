@@ -14,7 +14,7 @@ from xbus.broker.journal import configuration
 from xbus.broker.journal.configuration import Plan, logins_without_password, make_plan, read_stored
 from xbus.broker.journal.configuration.decisions import decide, heirs
 from xbus.broker.journal.configuration.owed import Arrears, Owed, read_arrears
-from xbus.broker.journal.connection import reading, writing
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 

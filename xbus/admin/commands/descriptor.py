@@ -6,8 +6,8 @@ import click
 
 from xbus.admin.program import config_option, database_url
 from xbus.admin.table import table
-from xbus.broker.journal.connection import reading
-from xbus.broker.journal.descriptors import list_descriptors, read_descriptor
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.descriptors import list_descriptors, read_descriptor
 from xbus.errors import Refused
 
 

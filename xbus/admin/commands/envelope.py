@@ -12,9 +12,9 @@ from xbus.admin.commands.failure import FAILURE_HEADS, failure_row
 from xbus.admin.output import block, counted, facts, moment, one_json
 from xbus.admin.program import config_option, database_url
 from xbus.admin.table import table
-from xbus.broker.journal.connection import reading
-from xbus.broker.journal.output_list import OutputSummary
-from xbus.broker.journal.showing import (
+from xbus.broker.journal.bulk.summaries import OutputSummary
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.envelopes import (
     EnvelopeDetail,
     EnvelopeSummary,
     envelope_unknown,

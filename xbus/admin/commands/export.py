@@ -7,7 +7,7 @@ import click
 from xbus.admin import bus_file
 from xbus.admin.program import config_option, database_url
 from xbus.broker.journal.configuration import read_stored
-from xbus.broker.journal.connection import reading
+from xbus.broker.journal.database.connection import reading
 
 
 @click.command()

@@ -10,8 +10,8 @@ import click
 from xbus.admin.output import block, facts, moment, one_json, some
 from xbus.admin.program import config_option, database_url
 from xbus.admin.table import table
-from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.tracking import (
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.operations.failures import (
     FailureDetail,
     FailureSummary,
     list_failures,

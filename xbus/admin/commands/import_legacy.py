@@ -6,10 +6,10 @@ import click
 
 from xbus.admin.program import config_option, database_url
 from xbus.admin.table import printable
-from xbus.broker.journal.catalog import read_version
 from xbus.broker.journal.configuration import logins_without_password
-from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.legacy import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.legacy_import import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate
+from xbus.broker.journal.log.catalog import read_version
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 

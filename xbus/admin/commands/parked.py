@@ -14,8 +14,8 @@ from xbus.admin.repair.moves import present_item
 from xbus.admin.repair.places import find_place
 from xbus.admin.repair.view import view
 from xbus.admin.table import table
-from xbus.broker.journal.connection import reading
-from xbus.broker.journal.parked_list import Filters, ParkedSummary, list_parked
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
 from xbus.errors import Refused
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each envelope.")

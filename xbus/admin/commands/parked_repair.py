@@ -17,11 +17,11 @@ from xbus.admin.repair.moves import drop as drop_parked
 from xbus.admin.repair.moves import resume as resume_parked
 from xbus.admin.repair.payload import Kind, Payload
 from xbus.admin.repair.places import find_place
-from xbus.broker.journal.connection import Connection, reading, writing
-from xbus.broker.journal.parked import Parked, find_parked
-from xbus.broker.journal.parked_list import Filters, list_parked
-from xbus.broker.journal.parked_moves import Decision
-from xbus.broker.journal.repeats import Past
+from xbus.broker.journal.database.connection import Connection, reading, writing
+from xbus.broker.journal.log.repeats import Past
+from xbus.broker.journal.operations.parked import Parked, find_parked
+from xbus.broker.journal.operations.parked_list import Filters, list_parked
+from xbus.broker.journal.operations.parked_moves import Decision
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 from xbus.errors import Refused

@@ -9,7 +9,7 @@ import click
 from xbus.admin.program import config_option, database_url
 from xbus.admin.secret import first_line, read_password
 from xbus.broker.journal.configuration import set_password
-from xbus.broker.journal.connection import writing
+from xbus.broker.journal.database.connection import writing
 from xbus.clock import SystemClock
 from xbus.passwords import Passwords
 

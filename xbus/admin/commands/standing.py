@@ -11,10 +11,10 @@ import click
 from xbus.admin.output import counted, moment, one_json
 from xbus.admin.program import config_option, database_url, load_config, reason_option
 from xbus.admin.table import table
-from xbus.broker.journal import detaching
-from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.presence import RoleStanding, list_roles
-from xbus.broker.journal.role_progress import MOST_COUNTED
+from xbus.broker.journal.configuration import detaching
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.log.role_progress import MOST_COUNTED
+from xbus.broker.journal.operations.roles import RoleStanding, list_roles
 from xbus.clock import SystemClock
 
 HEADS = ("ROLE", "SERVICE", "KIND", "STATE", "LAST SEEN", "LAG", "OLDEST", "PARKED", "WORKS ON", "ALARM")

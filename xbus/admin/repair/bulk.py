@@ -3,16 +3,16 @@
 from dataclasses import dataclass, field, replace
 
 from xbus.admin.repair.moves import resume
-from xbus.broker.journal.connection import reading, writing
-from xbus.broker.journal.parked import find_parked
-from xbus.broker.journal.parked_list import (
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.operations.parked import find_parked
+from xbus.broker.journal.operations.parked_list import (
     Filters,
     ParkedSummary,
     list_parked_items,
     read_parked_page,
     read_parked_roles,
 )
-from xbus.broker.journal.parked_moves import Decision, resume_deliveries
+from xbus.broker.journal.operations.parked_moves import Decision, resume_deliveries
 from xbus.errors import Refused
 from xbus.ids import Ids
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from xbus.admin.repair.places import Place, read_item, read_items
-from xbus.broker.journal.connection import Connection
-from xbus.broker.journal.corrections import add_correction
-from xbus.broker.journal.overlays import read_overlays
-from xbus.broker.journal.parked import Parked, ParkedItem
-from xbus.broker.journal.parked_items import ResumedEvent, drop_items, hold_item, resume_items
-from xbus.broker.journal.parked_moves import Decision, drop_delivery, hold_delivery, resume_delivery
-from xbus.broker.journal.repeats import Past
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.overlays import read_overlays
+from xbus.broker.journal.log.repeats import Past
+from xbus.broker.journal.operations.corrections import add_correction
+from xbus.broker.journal.operations.parked import Parked, ParkedItem
+from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, hold_item, resume_items
+from xbus.broker.journal.operations.parked_moves import Decision, drop_delivery, hold_delivery, resume_delivery
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.ids import Ids

@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from xbus.broker.journal.connection import Connection
-from xbus.broker.journal.log import read_segments
-from xbus.broker.journal.overlays import read_overlays
-from xbus.broker.journal.parked import Parked, ParkedItem, find_parked
-from xbus.broker.journal.repeats import Past, PastEvent
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.overlays import read_overlays
+from xbus.broker.journal.log.reading import read_segments
+from xbus.broker.journal.log.repeats import Past, PastEvent
+from xbus.broker.journal.operations.parked import Parked, ParkedItem, find_parked
 from xbus.errors import Refused
 from xbus.ids import parse_uuid
 from xbus.rpc.codec import unpack_items

@@ -10,11 +10,11 @@ from xbus.admin.commands.failure import FAILURE_HEADS, failure_row
 from xbus.admin.output import block, facts, moment
 from xbus.admin.repair.payload import Payload
 from xbus.admin.repair.places import check_index, find_event, read_items
-from xbus.broker.journal.connection import Connection
-from xbus.broker.journal.corrections import Correction, read_corrections
-from xbus.broker.journal.parked import Parked, find_parked
-from xbus.broker.journal.repeats import Past, PastEvent
-from xbus.broker.journal.tracking import FailureSummary, list_failures
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.repeats import Past, PastEvent
+from xbus.broker.journal.operations.corrections import Correction, read_corrections
+from xbus.broker.journal.operations.failures import FailureSummary, list_failures
+from xbus.broker.journal.operations.parked import Parked, find_parked
 
 SHOWN_ITEMS = 5
 SHOWN_FAILURES = 20

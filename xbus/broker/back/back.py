@@ -7,17 +7,17 @@ from random import Random
 from typing import Any
 from weakref import WeakValueDictionary
 
-from xbus.broker.back.delivering import Delivering, Settings
-from xbus.broker.back.introduction import Introduction, introduce
-from xbus.broker.back.output_reports import OutputReports
-from xbus.broker.back.outputs import Outputs
-from xbus.broker.back.recipient import Recipient, Timeouts
-from xbus.broker.back.registry import Registry
-from xbus.broker.back.slots import Slots
-from xbus.broker.back.trouble import Troubles
+from xbus.broker.back.assembly import Delivering, Settings
+from xbus.broker.back.bulk.outputs import Outputs
+from xbus.broker.back.bulk.reports import OutputReports
+from xbus.broker.back.recipients.circuit_breaker import Troubles
+from xbus.broker.back.recipients.handshake import Introduction, introduce
+from xbus.broker.back.recipients.recipient import Recipient, Timeouts
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.slots import Slots
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.sessions import StoredRegistration, read_registrations
+from xbus.broker.journal.log.sessions import StoredRegistration, read_registrations
 from xbus.broker.journal.writes import Introduce, Register, Unregister
 from xbus.clock import Clock
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError

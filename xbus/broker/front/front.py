@@ -7,13 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.checks import Checks, NewEvent
-from xbus.broker.front.envelope_options import NO_OPTIONS, EnvelopeOptions
-from xbus.broker.front.envelopes import Limits, envelope_unknown
-from xbus.broker.front.futures import unheard
-from xbus.broker.front.known import Known, KnownEnvelopes
-from xbus.broker.front.live import LiveEnvelope
-from xbus.broker.front.replies import Replies
+from xbus.broker.front.envelopes.checks import Checks, NewEvent
+from xbus.broker.front.envelopes.directory import Known, KnownEnvelopes
+from xbus.broker.front.envelopes.futures import unheard
+from xbus.broker.front.envelopes.open import LiveEnvelope
+from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
+from xbus.broker.front.envelopes.replies import Replies
+from xbus.broker.front.envelopes.state import Limits, envelope_unknown
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Receipt

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from xbus.broker.journal import bulk_cleaning
+from xbus.broker.journal.bulk import cleaning as bulk_cleaning
 from xbus.broker.journal.journal import Journal
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable

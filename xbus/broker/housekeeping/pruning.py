@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
-import xbus.broker.journal.retention as retention
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.retention import pruning
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 
@@ -77,11 +77,11 @@ class Pruner:
         cancelled = now - timedelta(days=min(CANCELLED_DAYS, self._keep_days))
         name = self._journal.name
 
-        def prune_settled(connection: Any, after: int) -> retention.Step:
-            return retention.prune_settled(connection, name, after, settled, now, keep_rows=False)
+        def prune_settled(connection: Any, after: int) -> pruning.Step:
+            return pruning.prune_settled(connection, name, after, settled, now, keep_rows=False)
 
-        def prune_cancelled(connection: Any, _: int) -> retention.Step:
-            return retention.prune_cancelled(connection, name, cancelled, now)
+        def prune_cancelled(connection: Any, _: int) -> pruning.Step:
+            return pruning.prune_cancelled(connection, name, cancelled, now)
 
         await self._prune(prune_settled, "settled long ago")
         await self._prune(prune_cancelled, "cancelled")
@@ -97,18 +97,18 @@ class Pruner:
         cancelled = now - timedelta(seconds=CANCELLED_SECONDS)
         name = self._journal.name
 
-        def prune_cancelled(connection: Any, _: int) -> retention.Step:
-            return retention.prune_cancelled(connection, name, cancelled, now)
+        def prune_cancelled(connection: Any, _: int) -> pruning.Step:
+            return pruning.prune_cancelled(connection, name, cancelled, now)
 
-        def prune_settled(connection: Any, after: int) -> retention.Step:
-            return retention.prune_settled(connection, name, after, now, now, keep_rows=True)
+        def prune_settled(connection: Any, after: int) -> pruning.Step:
+            return pruning.prune_settled(connection, name, after, now, now, keep_rows=True)
 
         await self._prune(prune_cancelled, "cancelled, to make space", self._is_tight)
         await self._prune(prune_settled, "settled, to make space", self._is_tight)
 
     async def _prune(
         self,
-        step: Callable[[Any, int], retention.Step],
+        step: Callable[[Any, int], pruning.Step],
         why: str,
         is_wanted: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
@@ -130,4 +130,4 @@ class Pruner:
     async def _is_tight(self) -> bool:
         if not self._max_bytes:
             return False
-        return await self._journal.read(retention.read_stored_bytes) > self._max_bytes * TIGHT_SHARE
+        return await self._journal.read(pruning.read_stored_bytes) > self._max_bytes * TIGHT_SHARE

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.retention import read_stored_bytes
+from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.errors import Failed, JournalUnavailable
 from xbus.supervision.health import Health
 

@@ -12,8 +12,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.database import READ_ONLY, create_engine, is_memory, journal_errors
-from xbus.broker.journal.writer import Writer, silent
+from xbus.broker.journal.commit.writer import Writer, silent
+from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.writes import Write
 from xbus.errors import JournalUnavailable
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from xbus.broker.back.alarm import Alarm
+from xbus.broker.back.assembly import Settings
 from xbus.broker.back.back import Back
-from xbus.broker.back.batch_verbs import BackBatchVerbs
-from xbus.broker.back.delivering import Settings
-from xbus.broker.back.output_verbs import OutputVerbs
-from xbus.broker.back.policy import RetryPolicy
-from xbus.broker.back.presence import Presence
-from xbus.broker.back.recipient import Recipient, Timeouts
-from xbus.broker.back.verbs import BackVerbs
+from xbus.broker.back.monitoring.overdue import Alarm
+from xbus.broker.back.monitoring.presence import Presence
+from xbus.broker.back.progress.retry_policy import RetryPolicy
+from xbus.broker.back.recipients.recipient import Recipient, Timeouts
+from xbus.broker.back.verbs.batches import BackBatchVerbs
+from xbus.broker.back.verbs.outputs import OutputVerbs
+from xbus.broker.back.verbs.recipients import BackVerbs
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.outputs import OutputCleaner

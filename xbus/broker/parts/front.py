@@ -1,15 +1,15 @@
 """The part that serves emitters."""
 
-from xbus.broker.front.batch_verbs import FrontBatchVerbs
-from xbus.broker.front.checks import Checks
-from xbus.broker.front.envelopes import Limits
+from xbus.broker.front.envelopes.checks import Checks
+from xbus.broker.front.envelopes.replies import Replies
+from xbus.broker.front.envelopes.state import Limits
+from xbus.broker.front.envelopes.timeouts import OpenTimeouts
 from xbus.broker.front.front import Front
-from xbus.broker.front.repeat_verbs import RepeatBatchVerbs, RepeatVerbs
-from xbus.broker.front.repeating import Repeating
-from xbus.broker.front.replies import Replies
-from xbus.broker.front.restoring import Restoring, restore_command
-from xbus.broker.front.timeouts import OpenTimeouts
-from xbus.broker.front.verbs import FrontVerbs
+from xbus.broker.front.replay.archive_restore import Restoring, restore_command
+from xbus.broker.front.replay.replay import Repeating
+from xbus.broker.front.verbs.batches import FrontBatchVerbs
+from xbus.broker.front.verbs.emitters import FrontVerbs
+from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.space import Space

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import memory_engine
-from xbus.broker.back import lanes
+from xbus.broker.back.dispatch import lanes
 from xbus.broker.journal.journal import Journal
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.back import PATIENCE_SECONDS, running
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Call, Script, metadata
-from xbus.broker.back import supplies
-from xbus.broker.back.policy import RetryPolicy
-from xbus.broker.back.recipient import Abilities
+from xbus.broker.back.progress.retry_policy import RetryPolicy
+from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.back.run import context
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.sessions import read_consumers, read_registrations
+from xbus.broker.journal.log.sessions import read_consumers, read_registrations
 from xbus.broker.journal.writes import Register, Write
 from xbus.errors import Failed, Refused, XbusError
 
@@ -292,7 +292,7 @@ async def test_a_fault_of_the_broker_parks_and_the_next_goes_on(
     async with running(journal) as broker:
         await broker.register("store_1")
         with monkeypatch.context() as patched:
-            patched.setattr(supplies.Supplies, "items", lambda *_: None)
+            patched.setattr(context.Supplies, "items", lambda *_: None)
             await broker.put(b"x")
             await broker.until_rows({"store_1": ("parked", 1, "internal_error")})
         await broker.put(b"y")

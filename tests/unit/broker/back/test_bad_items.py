@@ -10,7 +10,7 @@ from tests.support.back import Broker, running
 from tests.support.journal import memory_engine
 from tests.support.recipients import OLD, REFUSED
 from xbus import model
-from xbus.broker.back.batch import Batch
+from xbus.broker.back.log.batch import Batch
 from xbus.broker.journal.journal import Journal
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.back import running
 from tests.support.recipients import NEW
-from xbus.broker.back.policy import RetryPolicy
+from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed
 

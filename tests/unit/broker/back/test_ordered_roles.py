@@ -13,8 +13,8 @@ from tests.support.back import Broker, running
 from tests.support.journal import memory_engine
 from tests.support.recipients import BROKEN, LOST, REFUSED
 from xbus import model
-from xbus.broker.back.policy import RetryPolicy
-from xbus.broker.back.recipient import Abilities
+from xbus.broker.back.progress.retry_policy import RetryPolicy
+from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.journal.journal import Journal
 from xbus.states import DeliveryState
 

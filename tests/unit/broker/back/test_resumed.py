@@ -7,11 +7,11 @@ from tests.support.back import Broker, running
 from tests.support.journal import NOW
 from tests.support.recipients import NEW, OLD, REFUSED
 from xbus import model
-from xbus.broker.back.recipient import Abilities
-from xbus.broker.journal.corrections import add_correction
+from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import read_log
-from xbus.broker.journal.parked_moves import Decision, resume_delivery
+from xbus.broker.journal.log.reading import read_log
+from xbus.broker.journal.operations.corrections import add_correction
+from xbus.broker.journal.operations.parked_moves import Decision, resume_delivery
 from xbus.broker.journal.writes import Receipt
 
 DECISION = Decision("ada", "it has a name now", NOW)

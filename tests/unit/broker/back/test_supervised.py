@@ -11,13 +11,13 @@ from tests.support.back import PATIENCE_SECONDS, Broker, running
 from tests.support.clock import StandingClock
 from tests.support.journal import NOW
 from tests.support.recipients import NEW
-from xbus.broker.back.alarm import DAY_SECONDS, Alarm
-from xbus.broker.back.presence import Presence
-from xbus.broker.back.recipient import Abilities
+from xbus.broker.back.monitoring.overdue import DAY_SECONDS, Alarm
+from xbus.broker.back.monitoring.presence import Presence
+from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.configuration import Configuration
-from xbus.broker.journal import detaching
+from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.presence import RoleStanding, list_roles
+from xbus.broker.journal.operations.roles import RoleStanding, list_roles
 from xbus.errors import Refused
 from xbus.states import PresenceState
 from xbus.supervision.health import Health

@@ -11,13 +11,13 @@ from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.support.journal import Scribe, memory_engine
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.checks import NewEvent
-from xbus.broker.front.envelopes import Ended, Limits
+from xbus.broker.front.envelopes.checks import NewEvent
+from xbus.broker.front.envelopes.replies import Replies
+from xbus.broker.front.envelopes.state import Ended, Limits
 from xbus.broker.front.front import Front
-from xbus.broker.front.replies import Replies
 from xbus.broker.housekeeping.space import Space
-from xbus.broker.journal.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
 from xbus.broker.journal.writes import Receipt
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items

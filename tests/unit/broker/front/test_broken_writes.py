@@ -8,7 +8,7 @@ import pytest
 from tests.support.faults import Faults
 from tests.support.waiting import DEADLINE_SECONDS
 from tests.unit.broker.front.conftest import Desk
-from xbus.broker.front.checks import NewEvent
+from xbus.broker.front.envelopes.checks import NewEvent
 from xbus.broker.front.front import Front
 from xbus.errors import EventIdTaken, JournalUnavailable, Refused
 from xbus.rpc.codec import pack_items

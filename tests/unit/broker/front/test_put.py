@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.faults import Faults
 from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
-from xbus.broker.front.checks import NewEvent
+from xbus.broker.front.envelopes.checks import NewEvent
 from xbus.broker.front.front import Front
 from xbus.errors import JournalError, JournalUnavailable, Refused
 from xbus.rpc.codec import pack_items

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.clock import StandingClock
 from xbus.broker.housekeeping import outages
+from xbus.broker.journal.commit.writer import silent
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writer import silent
 from xbus.errors import JournalUnavailable
 from xbus.supervision.health import Health
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.housekeeping import outputs
 from xbus.broker.housekeeping.outputs import OutputCleaner
-from xbus.broker.journal.bulk_cleaning import StrayFiles
+from xbus.broker.journal.bulk.cleaning import StrayFiles
 from xbus.broker.journal.journal import Journal
 from xbus.clock import SystemClock
 from xbus.errors import JournalError, JournalUnavailable

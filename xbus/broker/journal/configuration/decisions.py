@@ -9,10 +9,10 @@ from xbus import model
 from xbus.broker.journal.configuration.entries import EventType, Role, Section
 from xbus.broker.journal.configuration.owed import Owed, edits, read_role, removed_roles
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
-from xbus.broker.journal.decisions import FIRST_GRAPH, empty_versions, lost_services
-from xbus.broker.journal.deliveries import read_cursors
-from xbus.broker.journal.envelopes import is_in
-from xbus.broker.journal.event_states import DROPPED, REROUTED
+from xbus.broker.journal.log.backlog_changes import FIRST_GRAPH, empty_versions, lost_services
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.envelopes import is_in
+from xbus.broker.journal.log.event_states import DROPPED, REROUTED
 from xbus.errors import ConfigurationError
 from xbus.states import EnvelopeState
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, select, update
 
-from xbus.broker.journal.statements.common import remember
+from xbus.broker.journal.commit.statements.common import remember
 from xbus.errors import ConfigurationError
 from xbus.model import configuration
 

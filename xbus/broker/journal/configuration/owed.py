@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.configuration.entries import EventType, Role
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
-from xbus.broker.journal.deliveries import read_cursors
-from xbus.broker.journal.role_progress import MOST_COUNTED, is_for
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.role_progress import MOST_COUNTED, is_for
 
 
 class Owed(StrEnum):

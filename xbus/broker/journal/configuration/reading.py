@@ -6,8 +6,8 @@ from functools import cached_property
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
-from xbus.broker.journal.catalog import read_graph, read_version
 from xbus.broker.journal.configuration.entries import Bus, Emitter, EventType, Node, Profile, Role, Service
+from xbus.broker.journal.log.catalog import read_graph, read_version
 from xbus.model import emitter, emitter_profile, event_type, graph, profile_event_type, role, service
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from xbus.broker.journal.cursor import Cursor
+from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState
 
 

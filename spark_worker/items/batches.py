@@ -1,0 +1,102 @@
+"""Segments of the journal as Arrow batches: what executors make of the bytes that they read. Pure but for Arrow."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_worker.items.columns import DATA, INDEX
+from xbus.rpc.codec import unpack_items
+
+SCHEMA = pa.schema([(INDEX, pa.int64()), (DATA, pa.binary())])
+
+BATCH_ITEMS = 10_000
+BATCH_BYTES = 4 * 1024 * 1024
+"""A batch that goes to Spark ends before either. From a thousand items on more gain nothing."""
+
+
+class Segment(Protocol):
+    """A run of consecutive items, as the journal holds it."""
+
+    @property
+    def items(self) -> int: ...
+    @property
+    def data(self) -> bytes: ...
+
+
+Held = TypeVar("Held", bound=Segment)
+
+
+class Items(Segment, Protocol):
+    """A segment of an event or an output."""
+
+    @property
+    def first_index(self) -> int: ...
+    @property
+    def sources(self) -> bytes | None: ...
+
+
+def batches(segments: Iterable[Items]) -> Iterator[pa.RecordBatch]:
+    """Segments as batches of ``_index`` and ``data``; several small ones make one."""
+    for gathered in gather(segments):
+        indexes = [indexes_of(segment) for segment in gathered]
+        yield from sliced(pa.RecordBatch.from_arrays([joined(indexes), data_of(gathered)], schema=SCHEMA))
+
+
+def gather(segments: Iterable[Held]) -> Iterator[list[Held]]:
+    """Segments in order, so many at once as make a batch; at least one."""
+    gathered: list[Held] = []
+    items = size = 0
+    for segment in segments:
+        if gathered and (items + segment.items > BATCH_ITEMS or size + len(segment.data) > BATCH_BYTES):
+            yield gathered
+            gathered, items, size = [], 0, 0
+        gathered.append(segment)
+        items += segment.items
+        size += len(segment.data)
+    if gathered:
+        yield gathered
+
+
+def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in parts: a single segment may hold more items than a batch should."""
+    for start in range(0, batch.num_rows, BATCH_ITEMS):
+        yield batch.slice(start, BATCH_ITEMS)
+
+
+def data_of(segments: Iterable[Segment]) -> pa.Array:
+    """The bytes of each item of some segments.
+
+    Raises:
+        ProtocolError: a segment does not hold its items.
+    """
+    items: list[bytes] = []
+    for segment in segments:
+        items += unpack_items(segment.data, segment.items)
+    return pa.array(items, pa.binary())
+
+
+def indexes_of(segment: Items) -> pa.Array:
+    """For each item of a segment the index of the event's item that it was made of; null where it was of several."""
+    if segment.sources is None:
+        return consecutive(segment.first_index, segment.items)
+    sources = pa.Array.from_buffers(pa.int64(), segment.items, [None, pa.py_buffer(segment.sources)])
+    return pc.if_else(pc.greater_equal(sources, 0), sources, pa.scalar(None, pa.int64()))
+
+
+def consecutive(first: int, length: int) -> pa.Array:
+    """The numbers from ``first`` on, each one more than the last."""
+    return pc.add(_power_of_two((length - 1).bit_length()).slice(0, length), first)
+
+
+@cache
+def _power_of_two(exponent: int) -> pa.Array:
+    # Arrow counts no faster than Python does: what was counted once is kept, for the few lengths that there are.
+    return pa.array(range(2**exponent), pa.int64())
+
+
+def joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Arrays one behind the other."""
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

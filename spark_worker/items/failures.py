@@ -1,0 +1,136 @@
+"""What an error of a job means to the bus: permanent, when the same job would fail again, or transient.
+
+Errors of executors arrive as text, with the traceback of the Python that failed there. So they are told apart by what
+stands in it.
+"""
+
+import re
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from spark_worker.items.errors import BadOutput, ClusterUnreachable
+from xbus.errors import Failed, JournalError, JournalUnavailable, XbusError
+from xbus.recipient import Refusal
+
+CAUSE_CHARACTERS = 500
+
+CLUSTER_GONE = (
+    "SparkContext was shut down",
+    "SparkContext has been shutdown",
+    "stopped SparkContext",
+    "All masters are unresponsive",
+    "Master removed our application",
+    "Error while sending or receiving",
+    "Answer from Java side is empty",
+)
+"""What Spark says when there is no cluster, or no driver, to run on any more."""
+
+PASSING = (
+    "ExecutorLostFailure",
+    "FetchFailed",
+    "java.lang.OutOfMemoryError",
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "SparkOutOfMemoryError",
+    "UNABLE_TO_ACQUIRE_MEMORY",
+)
+"""What is the machine's trouble, and not the job's; of an executor, or memory that others take."""
+
+NO_ROOM = ("No space left on device", "Disk quota exceeded")
+"""What the system says when a disk is full, and Spark, Java and Python after it."""
+
+CANCELLED = ("[SPARK_JOB_CANCELLED]", "[OPERATION_CANCELED]")
+"""The names under which Spark says it, whoever cancelled a job: authors speak of cancelled things, too."""
+
+_FULL = re.compile(rf"^.*\b(\w+(?:Exception|Error): .*?(?:{'|'.join(NO_ROOM)}).*)$", re.MULTILINE)
+_HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor \S+\)")
+_RAISED = re.compile(r"^(?:\w+\.)*[A-Z]\w*[a-z]\w*: .*$", re.MULTILINE)
+
+
+def of_job(error: BaseException, scratch: str = "") -> XbusError:
+    """What the bus is told of an error that came out of a running job.
+
+    Args:
+        scratch: where Spark keeps what does not fit into memory, for whoever has to make room there.
+
+    Returns:
+        A ``Refusal`` where the same job would fail again, else a ``Failed`` or ``JournalUnavailable``.
+    """
+    if isinstance(error, (Refusal, Failed, JournalUnavailable)):
+        return error
+    if isinstance(error, JournalError):
+        return Failed(error.cause, error.next_step, code=error.code)
+    if isinstance(error, BadOutput):
+        return Refusal(str(error))
+    text = str(error)
+    if isinstance(error, (Py4JNetworkError, ConnectionError)) or _says(text, CLUSTER_GONE):
+        return ClusterUnreachable(f"Spark is gone ({brief(error)})", "see that the cluster runs")
+    if f"{JournalUnavailable.__module__}.{JournalUnavailable.__name__}" in text:
+        # As one string it holds the next step, too.
+        return JournalUnavailable(raised(text).removeprefix("JournalUnavailable: "))
+    if _says(text, ("xbus.errors.JournalError", "xbus.errors.SchemaError")):
+        return Failed(raised(text), code="journal_error")
+    if f"{BadOutput.__module__}.{BadOutput.__name__}" in text:
+        return Refusal(raised(text))
+    if _says(text, NO_ROOM):
+        return disk_full(text, scratch)
+    if _says(text, PASSING):
+        return Failed(f"the job failed ({brief(error)})", "see the logs of Spark", code="job_failed")
+    if _says(text, CANCELLED):
+        return Failed("the job was cancelled", code="job_cancelled")
+    if isinstance(error, OSError):
+        return Failed(f"the machine can't do it now ({error})", code="job_failed")
+    return from_author(error)
+
+
+def from_author(error: BaseException) -> XbusError:
+    """What the bus is told of an error that the transform itself raised; a refusal unless it is trouble of Spark's."""
+    if isinstance(error, (Refusal, Failed, JournalUnavailable)):
+        return error
+    if _says(str(error), NO_ROOM):
+        return disk_full(str(error))
+    if isinstance(error, (Py4JNetworkError, ConnectionError)) or _says(
+        str(error), (*CLUSTER_GONE, *PASSING, *CANCELLED)
+    ):
+        return Failed(f"the transform failed ({brief(error)})", code="job_failed")
+    return Refusal(f"the transform failed: {brief(error)}"[:CAUSE_CHARACTERS])
+
+
+def disk_full(text: str, scratch: str = "") -> Failed:
+    """What the bus is told where a disk is full on which Spark, or the transform, works.
+
+    Args:
+        text: all that is said of it.
+        scratch: as of ``of_job``.
+    """
+    said = _FULL.findall(text)
+    host = _HOST.search(text)
+    where = f" on {host[1]}" if host else ""
+    what = (said[-1] if said else text.strip().splitlines()[0])[:CAUSE_CHARACTERS]
+    folder = f"; Spark keeps what it moves in {scratch}" if scratch else ""
+    return Failed(f"a disk{where} is full ({what})", f"make room there{folder}", code="disk_full")
+
+
+def brief(error: BaseException) -> str:
+    """What an error says, without the stacks of Java and Python around it."""
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        text = str(error.java_exception.toString()) if error.java_exception is not None else text
+    if "Traceback (most recent call last)" in text:
+        return raised(text)
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    name = "" if isinstance(error, (PySparkException, Py4JError)) else f"{type(error).__name__}: "
+    return f"{name}{line}"[:CAUSE_CHARACTERS]
+
+
+def raised(text: str) -> str:
+    """What the last Python traceback in a text ends with: ``ValueError: no such airline``."""
+    found = [match.group(0).strip() for match in _RAISED.finditer(text)]
+    of_python = [line for line in found if not line.startswith(("org.apache.", "java.", "pyspark.", "py4j."))]
+    line = (of_python or found or text.strip().splitlines() or [""])[-1]
+    return line.removeprefix("xbus.errors.").removeprefix("spark_worker.items.errors.")[:CAUSE_CHARACTERS]
+
+
+def _says(text: str, any_of: tuple[str, ...]) -> bool:
+    return any(each in text for each in any_of)

@@ -1,0 +1,72 @@
+"""Where the items of an event come from, for Spark: from the journal, read by the executors, or from a spool file."""
+
+import pickle
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_worker.items.source import Early, ItemsReader, ItemsSource
+from xbus.broker.journal.bulk.segment_reader import open_reader
+from xbus.broker.journal.log.ranges import SegmentRange
+
+JOURNAL = "xbus_items"
+"""What the scan of an event's items is called, also in Spark's plans."""
+
+
+def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange], early: Early) -> DataFrame:
+    """The items of an event, read by the executors, a partition for each range.
+
+    Args:
+        spark: the session.
+        url: the journal's database, where the executors reach it.
+        ranges: in order.
+        early: which rows are made of items at once, as of ``Format.early``.
+
+    Returns:
+        ``_index``, ``data`` and, where there is ``early``, ``_row``.
+    """
+    if not ranges:
+        return spark.createDataFrame([], early.columns)
+    spark.dataSource.register(JournalItems)
+    packed = b64encode(pickle.dumps(ranges)).decode()
+    # As it is called url, Spark hides the value, which may hold a password, wherever it shows options.
+    return spark.read.format(JOURNAL).options(url=url, ranges=packed, early=early.option).load()
+
+
+@dataclass
+class Range(InputPartition):
+    """A partition of the journal."""
+
+    value: SegmentRange
+
+
+class JournalItems(ItemsSource):
+    """Ranges of the journal as rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        return JOURNAL
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return RangeReader(self.options["url"], pickle.loads(b64decode(self.options["ranges"])), self.early)
+
+
+class RangeReader(ItemsReader):
+    """Reads a range by a connection of its own."""
+
+    def __init__(self, url: str, ranges: list[SegmentRange], early: Early) -> None:
+        super().__init__(early)
+        self._url = url
+        self._ranges = ranges
+
+    def partitions(self) -> list[InputPartition]:
+        return [Range(wanted) for wanted in self._ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with open_reader(self._url) as reader:
+            yield from self.made(reader.segments(partition.value))

@@ -1,0 +1,1 @@
+"""Spark itself: finding Java, the session, scratch space, options, and patience with a database that is away."""

@@ -1,0 +1,178 @@
+"""From the bytes of an event's items to the bytes that come of them: the same for large events and for small ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as sf
+from pyspark.sql.types import IntegralType
+
+from spark_worker.items.columns import CORRUPT, ENVELOPE, EVENT, INDEX, RAW
+from spark_worker.items.errors import ItemError, ItemsRefused
+from spark_worker.items.failures import from_author
+from spark_worker.items.formats import Format
+from spark_worker.transform.ordering import ordered
+from spark_worker.transform.transforms import Context, Transform
+from xbus.recipient import Refusal
+
+TOLD_SECONDS = 10.0
+LOOK_SECONDS = 0.02
+
+UNKNOWN_SOURCE = "ExistingRDD"
+"""In Spark's plans, a scan of rows that may have been made of the items, where the plan does not say so."""
+
+MOST_NAMED = 1_000
+"""How many items that don't fit the schema are looked at, and named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What is to be made of an event; nothing has run yet.
+
+    Attributes:
+        rows: ``_index`` and ``data``, partition by partition in order.
+    """
+
+    rows: DataFrame
+    _items: int
+    _parsed: DataFrame
+    _format: Format
+    _seen: Observation | None
+    _was_told: bool
+    _ran_jobs: bool
+
+    def check(self) -> None:
+        """Make sure, once the rows were read, that all items fitted the schema.
+
+        Raises:
+            ItemsRefused: some did not; the first ones are named, with what is wrong with each.
+        """
+        if self._seen is None or not (corrupt := self._number(self._seen)):
+            return
+        # Read again only now: as a rule there are none.
+        found = self._parsed.where(sf.col(CORRUPT).isNotNull()).orderBy(INDEX).select(INDEX, CORRUPT, RAW)
+        errors = [self._error(row[INDEX], row[CORRUPT], bytes(row[RAW])) for row in found.limit(MOST_NAMED).collect()]
+        named = f", the first {MOST_NAMED} are named" if corrupt > MOST_NAMED else ""
+        raise ItemsRefused(f"{corrupt} of the items do not fit the schema{named}", errors)
+
+    def _number(self, seen: Observation) -> int:
+        """How many items did not fit."""
+        plan = self.rows._jdf.queryExecution().executedPlan().toString()
+        is_seen = "CollectMetrics" in plan
+        if not (is_seen or self._ran_jobs or UNKNOWN_SOURCE in plan):
+            return 0  # the transform makes nothing of the items, so none was read
+        told = _told(seen) if is_seen or self._was_told else {}
+        # An action of the transform, such as take(1), may have seen some only; a sort sees them twice.
+        return told["corrupt"] if told.get("items") == self._items else self._count()
+
+    def _count(self) -> int:
+        """How many items do not fit, of all."""
+        return self._parsed.where(sf.col(CORRUPT).isNotNull()).count()
+
+    def _error(self, index: int | None, corrupt: str, data: bytes) -> ItemError:
+        return ([] if index is None else [index], self._format.explain(data, corrupt))
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """How a worker makes output.
+
+    Args:
+        items_format: what items are written in.
+        transform: the author's.
+        order_by: the column that gives the order where ``_index`` is not kept; empty for none.
+        keep_corrupt: whether items that don't fit the schema come to the transform, with their text in ``_corrupt``;
+            else they are refused.
+    """
+
+    items_format: Format
+    transform: Transform
+    order_by: str = ""
+    keep_corrupt: bool = False
+
+    def output(self, items: DataFrame, context: Context, number: int, end: int, source: str) -> Output:
+        """What is to be made of an event.
+
+        Args:
+            items: ``_index`` and ``data``, partition by partition in order.
+            context: of the event.
+            number: how many items there are.
+            end: their indices lie below it.
+            source: what the scan of ``items`` is called in Spark's plans.
+
+        Raises:
+            Refusal: the transform raised, or made nothing that items can be made of.
+        """
+        parsed = self.items_format.parse(items)
+        observed, seen = self._observed(parsed)
+        named = {ENVELOPE: sf.lit(str(context.envelope_id)), EVENT: sf.lit(str(context.event_id))}
+        before = _jobs(context)
+        made = self._transformed(observed.drop(RAW).withColumns(named), context)
+        ran_jobs = _jobs(context) != before
+        rows = self.items_format.encode(ordered(made, self.order_by, end, source))
+        was_told = seen is not None and ran_jobs and _was_told(seen, context)
+        return Output(rows, number, parsed, self.items_format, seen, was_told, ran_jobs)
+
+    def _observed(self, parsed: DataFrame) -> tuple[DataFrame, Observation | None]:
+        """The rows that the transform sees, and what is seen of all on the way there.
+
+        This has a second use: Spark moves no filter of the transform's below it, where each item would be parsed once
+        for the filter and once more for the rest.
+        """
+        seen = Observation()
+        corrupt = sf.count_if(sf.col(CORRUPT).isNotNull()).alias("corrupt")
+        observed = parsed.observe(seen, corrupt, sf.count(sf.lit(1)).alias("items"))
+        if self.keep_corrupt:
+            return observed, None
+        return observed.where(sf.col(CORRUPT).isNull()).drop(CORRUPT), seen
+
+    def _transformed(self, items: DataFrame, context: Context) -> DataFrame:
+        try:
+            made = self.transform(items, context)
+        except (Exception, SystemExit) as error:  # whatever the author's code raises; exit() must not end the worker
+            raise from_author(error) from error
+        if not isinstance(made, DataFrame):
+            raise Refusal(f"the transform returned a {type(made).__name__}, not a DataFrame")
+        try:
+            kinds = {field.name: field.dataType for field in made.schema}
+        except PySparkException as error:
+            raise from_author(error) from error
+        if INDEX in kinds and not isinstance(kinds[INDEX], IntegralType):
+            raise Refusal(f"the transform made {INDEX} a {kinds[INDEX].simpleString()}: keep it as it came, or drop it")
+        return made
+
+
+def _told(seen: Observation) -> Mapping[str, int]:
+    """What was seen; nothing where Spark never tells, as when it found that nothing comes out, and left the rest."""
+    jvm_side: Any = seen._jo
+    deadline = monotonic() + TOLD_SECONDS
+    while not jvm_side.future().isCompleted():  # Spark tells it beside the job, a moment later
+        if monotonic() > deadline:
+            return {}
+        sleep(LOOK_SECONDS)
+    try:
+        return seen.get
+    except Py4JJavaError:
+        return {}
+
+
+def _jobs(context: Context) -> int:
+    """How many jobs Spark has begun so far; what reads an RDD, such as ``items.rdd.sum()``, is told nowhere else."""
+    begun: int = context.spark._jsparkSession.sparkContext().dagScheduler().numTotalJobs()
+    return begun
+
+
+def _was_told(seen: Observation, context: Context) -> bool:
+    """Whether the transform itself had Spark read items such that it is told, as by ``count()`` or ``take(1)``."""
+    # What ran is told beside the jobs, a moment later.
+    session: Any = context.spark._jsparkSession
+    told: Any = seen._jo
+    try:
+        session.sparkContext().listenerBus().waitUntilEmpty(int(1000 * TOLD_SECONDS))
+    except Py4JJavaError:
+        return True  # too busy to tell: reading once more is safe
+    return bool(told.future().isCompleted())

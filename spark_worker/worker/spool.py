@@ -1,0 +1,195 @@
+"""Items of the ordinary path on their way to Spark: kept in a file, and read from there as an event of its own."""
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from spark_worker.items.pieces import Piece
+from spark_worker.items.source import Early, ItemsReader, ItemsSource
+from spark_worker.transform.origins import Origins
+from xbus.errors import Failed
+from xbus.recipient import Batch
+from xbus.rpc.codec import pack_items
+
+SPOOL = "xbus_spool"
+"""What the scan of a spool is called, also in Spark's plans."""
+
+_HEADER = struct.Struct("<IIqI")
+"""How many items follow, how many bytes of data, the first index, how many bytes of sources; 0 for none."""
+
+_INDEX = struct.Struct("<q")
+
+
+class Spool:
+    """The items of an event so far, in a file that is removed with it.
+
+    Args:
+        path: the file, which is made.
+
+    Raises:
+        Failed: the disk can't take it now.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.items = 0
+        self.origins = Origins()
+        with self._disk_errors():
+            self._file: BinaryIO = path.open("xb")
+        self._places: list[tuple[int, int]] = []
+
+    def add(self, batch: Batch) -> None:
+        """Keep a batch.
+
+        Raises:
+            Failed: the disk can't take it now.
+        """
+        piece = self._piece(batch)
+        sources = piece.sources or b""
+        with self._disk_errors():
+            self._places.append((self._file.tell(), piece.items))
+            self._file.write(_HEADER.pack(piece.items, len(piece.data), piece.first_index, len(sources)))
+            self._file.write(piece.data + sources)
+        self.items += piece.items
+
+    def finish(self) -> None:
+        """Nothing more comes: let others read all of it.
+
+        Raises:
+            Failed: the disk can't take it now.
+        """
+        with self._disk_errors():
+            self._file.close()
+
+    def remove(self) -> None:
+        """Remove the file; safe to repeat."""
+        try:
+            self._file.close()
+        except OSError:
+            pass  # what could not be written is not wanted any more
+        self.path.unlink(missing_ok=True)
+
+    def cut(self, parts: int) -> list[tuple[int, int]]:
+        """Where about even parts of the file begin and end; at least one."""
+        if not self._places:
+            return [(0, 0)]
+        end = self.path.stat().st_size
+        starts: list[int] = []
+        before = 0
+        for offset, items in self._places:
+            if before * parts >= len(starts) * self.items:
+                starts.append(offset)
+            before += items
+        return list(zip(starts, [*starts[1:], end], strict=True))
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            cause = f"the spool {self.path} can't be written ({error.strerror})"
+            raise Failed(cause, "see that its disk has room", code="spool_failed") from error
+
+    def _piece(self, batch: Batch) -> Piece:
+        items = list(batch)
+        data = pack_items(batch.data)
+        if all(item.is_original for item in items) and items:
+            self.origins.note_following(items[0].index, len(items))
+            return Piece(len(items), data, items[0].index, None)
+        self.origins.note(items)
+        return Piece(len(items), data, 0, b"".join(_INDEX.pack(item.index) for item in items))
+
+
+def read_spool(spark: SparkSession, spool: Spool, parts: int, inline: bool, early: Early) -> DataFrame:
+    """The items of a spool.
+
+    Args:
+        spark: the session.
+        spool: which is finished.
+        parts: how many partitions are wanted.
+        inline: whether the items travel with the job, as executors on other machines can't read the file.
+        early: as of ``reading.read_ranges``.
+    """
+    spark.dataSource.register(SpooledItems)
+    places = ",".join(f"{start}:{end}" for start, end in spool.cut(parts))
+    options = {"file": str(spool.path), "places": places, "inline": str(int(inline)), "early": early.option}
+    return spark.read.format(SPOOL).options(**options).load()
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of a spool: where it is, or what it holds."""
+
+    path: str
+    start: int
+    end: int
+    data: bytes | None = None
+
+    def read(self) -> bytes:
+        """What it holds."""
+        if self.data is not None:
+            return self.data
+        with open(self.path, "rb") as file:
+            file.seek(self.start)
+            return file.read(self.end - self.start)
+
+
+@dataclass
+class Part(InputPartition):
+    """A partition of a spool."""
+
+    value: Region
+
+
+class SpooledItems(ItemsSource):
+    """A spool as rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SPOOL
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        places = [tuple(map(int, place.split(":"))) for place in self.options["places"].split(",")]
+        regions = [Region(self.options["file"], start, end) for start, end in places]
+        return RegionReader(regions, self.options["inline"] == "1", self.early)
+
+
+class RegionReader(ItemsReader):
+    """Reads parts of a spool."""
+
+    def __init__(self, regions: list[Region], inline: bool, early: Early) -> None:
+        super().__init__(early)
+        self._regions = regions
+        self._inline = inline
+
+    def partitions(self) -> list[InputPartition]:
+        if self._inline:
+            return [Part(Region(each.path, each.start, each.end, each.read())) for each in self._regions]
+        return [Part(each) for each in self._regions]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from self.made(unframed(partition.value.read()))
+
+
+def unframed(data: bytes) -> Iterator[Piece]:
+    """The batches in a part of a spool."""
+    place = 0
+    while place < len(data):
+        items, data_bytes, first_index, source_bytes = _HEADER.unpack_from(data, place)
+        begin = place + _HEADER.size
+        middle = begin + data_bytes
+        place = middle + source_bytes
+        yield Piece(items, data[begin:middle], first_index, data[middle:place] if source_bytes else None)
+
+
+def spool_path(folder: Path, event_id: str) -> Path:
+    """A file for an event; of another name each time, as an event may come again while its first run still ends."""
+    return folder / f"{event_id}-{os.urandom(4).hex()}.spool"

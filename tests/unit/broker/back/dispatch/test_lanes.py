@@ -1,0 +1,259 @@
+"""Lanes over a log that is a list: who gets which envelope together with whom."""
+
+import asyncio
+import itertools
+import uuid
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
+from typing import cast
+
+from tests.support.delivering import graph_of
+from tests.support.recipients import Cast
+from xbus.broker.back.dispatch.lanes import Lanes
+from xbus.broker.back.log.reader import Log
+from xbus.broker.back.progress.ledger import Ledger
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.broker.journal.writes.cursor import Cursor
+from xbus.clock import SystemClock
+from xbus.graph import Graph
+
+PAGE = 3
+
+
+class ListedLog:
+    """A log of envelopes that all have one graph."""
+
+    def __init__(self, graph: Graph, head: int = 0) -> None:
+        self._graph = graph
+        self._grown = asyncio.Condition()
+        self.head = head
+        self.removed: set[int] = set()
+        self.pages = 0
+
+    async def grow(self, head: int) -> None:
+        async with self._grown:
+            self.head = head
+            self._grown.notify_all()
+
+    async def page(self, after: int) -> list[LogEnvelope]:
+        await asyncio.sleep(0)
+        self.pages += 1
+        there = (position for position in range(after + 1, self.head + 1) if position not in self.removed)
+        return [envelope_at(position) for position in itertools.islice(there, PAGE)]
+
+    async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
+        return [self._graph]
+
+    async def beyond(self, position: int) -> None:
+        async with self._grown:
+            await self._grown.wait_for(lambda: self.head > position)
+
+
+def envelope_at(position: int) -> LogEnvelope:
+    event = LogEvent(uuid.UUID(int=1000 + position), "flights", 1, 0)
+    return LogEnvelope(uuid.UUID(int=position), position, (event,))
+
+
+class Noted:
+    """Notes what it is to deliver, and takes as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.delivered: list[tuple[int, set[str]]] = []
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+        self.left_out: list[Recipient] = []
+        """Who does not get the next envelope."""
+
+    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> Collection[Recipient]:
+        self.delivered.append((envelope.position, {recipient.role.login for recipient in recipients}))
+        await self.may_go_on.wait()
+        left_out, self.left_out = self.left_out, []
+        return left_out
+
+    def of(self, login: str) -> list[int]:
+        """The positions that one of them was to get, in order."""
+        return [position for position, logins in self.delivered if login in logins]
+
+
+class Bench:
+    """Lanes, and all that they need."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, head: int) -> None:
+        cast_of = Cast()
+        self.store = cast_of.consumer("store")
+        self.audit = cast_of.consumer("audit")
+        self.stranger = cast_of.consumer("stranger")
+        self.names = cast_of.worker("names")
+        self.log = ListedLog(graph_of({"names": ["store", "audit"], "store": [], "audit": []}), head)
+        roles = [each.role.id for each in (self.store, self.audit, self.stranger)]
+        self.ledger = Ledger(cast(Journal, None), SystemClock(), {role: Cursor(role, 1, None, 0) for role in roles})
+        self.noted = Noted()
+        self.lanes = Lanes(cast(Log, self.log), self.ledger, self.noted, tasks)
+
+    def cursor(self, recipient: Recipient) -> Cursor:
+        cursor = self.ledger.cursor(recipient.role.id)
+        assert cursor is not None
+        return cursor
+
+
+@asynccontextmanager
+async def bench(head: int = 0) -> AsyncIterator[Bench]:
+    async with asyncio.TaskGroup() as tasks:
+        made = Bench(tasks, head)
+        yield made
+        made.lanes.stop()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+async def settle() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_who_was_left_out_gets_it_before_its_lane_goes_on() -> None:
+    async with bench(head=3) as made:
+        made.noted.may_go_on.clear()
+        made.lanes.arrived(made.store)
+        made.lanes.arrived(made.audit)
+        await until(lambda: made.noted.delivered == [(1, {"store", "audit"})])
+        # The one goes on by itself; then the other holds it up in the run that both are still in, and is alone already.
+        made.lanes.split(made.store)
+        made.lanes.split(made.audit)
+        made.noted.left_out = [made.audit, made.store]
+        made.noted.may_go_on.set()
+        await until(lambda: made.noted.of("audit")[-1:] == [3] and made.noted.of("store")[-1:] == [3])
+        assert (1, {"audit"}) in made.noted.delivered
+        assert (1, {"store"}) in made.noted.delivered
+        assert made.noted.delivered.count((1, {"store"})) <= 2
+
+
+async def test_a_consumer_gets_all_from_where_its_role_stands() -> None:
+    async with bench(head=10) as made:
+        for position in range(1, 5):
+            made.cursor(made.store).settle(position)
+        made.lanes.arrived(made.store)
+        await until(lambda: made.noted.of("store") == [5, 6, 7, 8, 9, 10])
+
+
+async def test_what_is_settled_already_is_not_delivered_again() -> None:
+    async with bench(head=5) as made:
+        made.cursor(made.store).settle(2)
+        made.cursor(made.store).settle(4)
+        made.lanes.arrived(made.store)
+        await until(lambda: made.noted.of("store") == [1, 3, 5])
+
+
+async def test_those_who_come_together_share_runs() -> None:
+    async with bench(head=3) as made:
+        made.lanes.arrived(made.store)
+        made.lanes.arrived(made.audit)
+        await until(lambda: len(made.noted.delivered) == 3)
+        assert made.noted.delivered == [(position, {"store", "audit"}) for position in (1, 2, 3)]
+
+
+async def test_one_that_comes_late_catches_up_alone_and_then_joins() -> None:
+    async with bench(head=5) as made:
+        made.lanes.arrived(made.store)
+        await until(lambda: made.noted.of("store") == [1, 2, 3, 4, 5])
+        made.lanes.arrived(made.audit)
+        await until(lambda: made.noted.of("audit") == [1, 2, 3, 4, 5])
+        await settle()
+        await made.log.grow(7)
+        await until(lambda: len(made.noted.of("audit")) == 7)
+        assert made.noted.delivered[-2:] == [(6, {"store", "audit"}), (7, {"store", "audit"})]
+
+
+async def test_new_envelopes_wake_a_lane_at_the_end() -> None:
+    async with bench() as made:
+        made.lanes.arrived(made.store)
+        await settle()
+        assert made.noted.delivered == []
+        await made.log.grow(1)
+        await until(lambda: made.noted.of("store") == [1])
+
+
+async def test_what_a_role_is_not_owed_is_passed_over() -> None:
+    async with bench(head=4) as made:
+        made.lanes.arrived(made.stranger)
+        await until(lambda: made.cursor(made.stranger).position == 4)
+        assert made.noted.delivered == []
+
+
+async def test_a_role_is_owed_its_part_of_the_log_only() -> None:
+    async with bench(head=9) as made:
+        cursor = made.cursor(made.store)
+        cursor.from_position, cursor.until_position = 3, 6
+        made.lanes.arrived(made.store)
+        await until(lambda: cursor.is_settled(9))
+        assert made.noted.of("store") == [3, 4, 5]
+
+
+async def test_a_worker_reads_nothing() -> None:
+    async with bench(head=3) as made:
+        made.lanes.arrived(made.names)
+        await settle()
+        assert made.noted.delivered == []
+
+
+async def test_one_that_leaves_gets_nothing_more_while_the_others_go_on() -> None:
+    async with bench(head=6) as made:
+        made.noted.may_go_on.clear()
+        made.lanes.arrived(made.store)
+        made.lanes.arrived(made.audit)
+        await until(lambda: made.noted.delivered)
+        made.lanes.left(made.store)
+        made.noted.may_go_on.set()
+        await until(lambda: made.noted.of("audit") == [1, 2, 3, 4, 5, 6])
+        assert made.noted.of("store") == [1]
+
+
+async def test_the_last_one_to_leave_ends_the_lane_in_the_midst() -> None:
+    async with bench(head=6) as made:
+        made.noted.may_go_on.clear()
+        made.lanes.arrived(made.store)
+        await until(lambda: made.noted.delivered)
+        made.lanes.left(made.store)
+        made.noted.may_go_on.set()
+        await settle()
+        assert made.noted.of("store") == [1]
+
+
+async def test_one_that_holds_others_up_goes_on_alone_and_misses_nothing() -> None:
+    async with bench(head=6) as made:
+        made.noted.may_go_on.clear()
+        made.lanes.arrived(made.store)
+        made.lanes.arrived(made.audit)
+        await until(lambda: made.noted.delivered)
+        made.lanes.split(made.store)
+        made.noted.may_go_on.set()
+        await until(lambda: made.noted.of("audit") == [1, 2, 3, 4, 5, 6])
+        await until(lambda: len(made.noted.of("store")) >= 6)
+        assert sorted(set(made.noted.of("store"))) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_one_alone_holds_nobody_up() -> None:
+    async with bench(head=3) as made:
+        made.noted.may_go_on.clear()
+        made.lanes.arrived(made.store)
+        await until(lambda: made.noted.delivered)
+        made.lanes.split(made.store)
+        made.noted.may_go_on.set()
+        await until(lambda: made.noted.of("store") == [1, 2, 3])
+
+
+async def test_what_was_removed_of_the_log_is_passed_at_once() -> None:
+    async with bench(head=100_000) as made:
+        made.log.removed = {*range(2, 99_998), *range(99_999, 100_001)}
+        made.lanes.arrived(made.store)
+        await until(lambda: made.cursor(made.store).is_settled(100_000))
+        assert made.noted.of("store") == [1, 99_998]
+        made.cursor(made.store).settle(1)
+        made.cursor(made.store).settle(99_998)
+        assert made.cursor(made.store).position == 100_000
+        assert made.log.pages < 5

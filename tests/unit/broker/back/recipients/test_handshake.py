@@ -1,0 +1,81 @@
+"""What a recipient says of itself: read strictly, and only what the journal can keep."""
+
+from typing import Any, cast
+
+import pytest
+
+from tests.support.recipients import NEW, OLD, Script, ScriptedClient, metadata
+from xbus.broker.back.recipients.handshake import MOST_BYTES, MOST_LEVELS, Introduction, introduce
+from xbus.broker.back.recipients.recipient import Abilities
+from xbus.errors import Refused
+from xbus.rpc.client import Client
+
+
+def nested(levels: int) -> Any:
+    value: Any = None
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def introduction(**answers: Any) -> Introduction:
+    return await introduce(cast(Client, ScriptedClient("store", Script(), False, answers)), 1)
+
+
+async def test_an_old_recipient_without_features() -> None:
+    said = await introduction(get_metadata=metadata(OLD))
+    assert said == Introduction(
+        Abilities(), metadata(OLD), {"clearing": [False, None], "immediate_reply": [False, None]}
+    )
+
+
+async def test_what_is_announced_is_kept_and_acted_upon() -> None:
+    types = ["question", "wish"]
+    said = await introduction(
+        get_metadata=metadata(NEW), has_clearing=[True, "postgresql://here"], has_immediate_reply=[True, types]
+    )
+    assert said.abilities == Abilities(batches=True, envelopes=1, immediate_reply=frozenset(types))
+    assert said.features == {"clearing": [True, "postgresql://here"], "immediate_reply": [True, types]}
+
+
+@pytest.mark.parametrize(
+    ("details", "kept"), [([], None), ([[]], []), ([["question"]], ["question"]), ([b"\xff"], None), ([None, 1], None)]
+)
+async def test_details_of_a_feature_that_is_not_there_mean_nothing(details: list[Any], kept: Any) -> None:
+    said = await introduction(has_immediate_reply=[False, *details], has_clearing=[False, *details])
+    assert said.features == {"clearing": [False, kept], "immediate_reply": [False, kept]}
+    assert said.abilities.immediate_reply == frozenset()
+
+
+@pytest.mark.parametrize(
+    "answer", [None, True, [], [True], [1, ["question"]], [True, "question"], [True, ["question", 1]], [True, None]]
+)
+async def test_immediate_replies_of_another_shape_are_refused(answer: Any) -> None:
+    with pytest.raises(Refused) as caught:
+        await introduction(has_immediate_reply=answer)
+    assert caught.value.code == "recipient_nonsense"
+
+
+@pytest.mark.parametrize("answer", [None, True, [], [True], [True, ""], [True, None], [True, b"url"], [0, "url"]])
+async def test_clearing_of_another_shape_is_refused(answer: Any) -> None:
+    with pytest.raises(Refused) as caught:
+        await introduction(has_clearing=answer)
+    assert caught.value.code == "recipient_nonsense"
+
+
+@pytest.mark.parametrize(
+    "extra", [b"bytes", [b"bytes"], {1: "a number as key"}, {None: 1}, float("nan"), float("inf"), nested(MOST_LEVELS)]
+)
+async def test_metadata_that_can_not_be_kept_are_refused(extra: Any) -> None:
+    with pytest.raises(Refused) as caught:
+        await introduction(get_metadata={**metadata(OLD), "extra": extra})
+    assert caught.value.code == "recipient_nonsense"
+
+
+async def test_metadata_are_kept_up_to_a_size() -> None:
+    said = {**metadata(OLD), "extra": "x" * (MOST_BYTES // 2), "deep": nested(MOST_LEVELS - 1)}
+    assert (await introduction(get_metadata=said)).metadata == said
+    with pytest.raises(Refused):
+        await introduction(get_metadata={**said, "more": "x" * (MOST_BYTES // 2)})
+    with pytest.raises(Refused):
+        await introduction(has_immediate_reply=[True, ["question" * MOST_BYTES]])

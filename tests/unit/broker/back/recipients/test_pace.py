@@ -1,0 +1,36 @@
+"""Which roles hold others up."""
+
+from xbus.broker.back.recipients.pace import Pace
+
+
+def test_others_wait_so_long_for_a_role() -> None:
+    assert Pace(behind_after=10).allowance(1, now=100) == 10
+
+
+def test_what_they_waited_already_counts() -> None:
+    pace = Pace(behind_after=10)
+    pace.kept_waiting(1, 3, now=100)
+    pace.kept_waiting(1, 4, now=110)
+    assert pace.allowance(1, now=120) == 3
+    assert pace.allowance(2, now=120) == 10
+
+
+def test_a_role_that_is_behind_gets_no_more_time() -> None:
+    pace = Pace(behind_after=10)
+    pace.kept_waiting(1, 30, now=100)
+    assert pace.allowance(1, now=101) == 0
+
+
+def test_after_a_minute_it_is_forgotten() -> None:
+    pace = Pace(behind_after=10)
+    pace.kept_waiting(1, 30, now=100)
+    assert pace.allowance(1, now=159.9) == 0
+    assert pace.allowance(1, now=160) == 10
+
+
+def test_who_begins_anew_has_kept_nobody_waiting() -> None:
+    pace = Pace(10)
+    pace.kept_waiting(1, 12, 100)
+    assert pace.allowance(1, 100) == 0
+    pace.forget(1)
+    assert pace.allowance(1, 100) == 10

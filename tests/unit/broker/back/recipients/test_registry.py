@@ -1,0 +1,89 @@
+"""Who is registered, and who is told of it."""
+
+import asyncio
+
+from tests.support.clock import StandingClock
+from tests.support.recipients import Cast
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.slots import Slots
+
+
+class Diary:
+    """Notes who comes and goes."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, Recipient]] = []
+
+    def arrived(self, recipient: Recipient) -> None:
+        self.notes.append(("arrived", recipient))
+
+    def left(self, recipient: Recipient) -> None:
+        self.notes.append(("left", recipient))
+
+
+class Bench:
+    """A registry and what it needs."""
+
+    def __init__(self) -> None:
+        self.clock = StandingClock()
+        self.slots: Slots[Recipient] = Slots()
+        self.registry = Registry(self.slots, self.clock)
+        self.diary = Diary()
+        self.registry.watch(self.diary)
+        self.cast = Cast()
+
+
+async def test_who_comes_and_goes_is_told() -> None:
+    bench = Bench()
+    store = bench.cast.consumer("store")
+    bench.registry.add(store)
+    assert bench.registry.get(store.role.id) is store
+    assert bench.registry.all() == [store]
+    bench.registry.remove(store, "the test said so")
+    assert bench.registry.get(store.role.id) is None
+    assert bench.cast.clients["store"].closed
+    assert bench.diary.notes == [("arrived", store), ("left", store)]
+
+
+async def test_who_is_not_on_the_list_can_not_leave_it() -> None:
+    bench = Bench()
+    bench.registry.remove(bench.cast.consumer("store"), "the test said so")
+    assert bench.diary.notes == []
+
+
+async def test_a_newer_recipient_of_a_role_takes_its_place() -> None:
+    bench = Bench()
+    older = bench.cast.consumer("older")
+    newer = bench.cast.consumer("newer")
+    newer.role = older.role
+    bench.registry.add(older)
+    bench.registry.add(newer)
+    assert bench.diary.notes == [("arrived", older), ("left", older), ("arrived", newer)]
+    bench.registry.remove(older, "too late")
+    assert bench.registry.all() == [newer]
+
+
+async def test_how_long_a_service_is_absent() -> None:
+    bench = Bench()
+    names = bench.cast.worker("names")
+    bench.clock.go_on(10)
+    assert bench.registry.absent_for("names") == 10
+    bench.registry.add(names)
+    assert (bench.registry.is_served("names"), bench.registry.absent_for("names")) == (True, 0)
+    bench.clock.go_on(5)
+    bench.registry.remove(names, "the test said so")
+    bench.clock.go_on(3)
+    assert (bench.registry.is_served("names"), bench.registry.absent_for("names")) == (False, 3)
+
+
+async def test_waiting_for_the_next_to_come() -> None:
+    bench = Bench()
+    waiting = asyncio.ensure_future(bench.registry.arrival(seconds=60))
+    await asyncio.sleep(0)
+    bench.registry.add(bench.cast.worker("names"))
+    await waiting
+
+
+async def test_not_waiting_for_ever() -> None:
+    await Bench().registry.arrival(seconds=0)

@@ -1,0 +1,234 @@
+"""The attempts of bulk workers that count: in memory as in the journal, whose only writer this is."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.back.bulk.attempt import Attempt, Output
+from xbus.broker.back.log.reader import RETRY_SECONDS, Log
+from xbus.broker.back.recipients.failures import RecipientFailed, no_output
+from xbus.broker.journal.bulk.cleaning import LOST, give_up_lost
+from xbus.broker.journal.bulk.status import LiveAttempt, read_live_attempts, read_node_id
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.reading import LogEvent
+from xbus.broker.journal.writes import Write
+from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt, RenewAttempt
+from xbus.clock import Clock
+from xbus.errors import JournalUnavailable
+from xbus.states import AttemptState
+
+log = logging.getLogger(__name__)
+
+
+class Attempts:
+    """All attempts that count.
+
+    Args:
+        journal: where they are written down.
+        log: where they are read.
+        clock: for leases.
+        random: makes their ids.
+        lease: for how many seconds a worker may give no sign of life.
+    """
+
+    def __init__(self, journal: Journal, log: Log, clock: Clock, random: Random, lease: float) -> None:
+        self.lease = lease
+        self._journal = journal
+        self._log = log
+        self._clock = clock
+        self._random = random
+        self._by_id: dict[UUID, Attempt] = {}
+        # Those that are ready become many over the years, and these are looked at every second.
+        self._building: dict[UUID, Attempt] = {}
+        self._of_event: defaultdict[UUID, dict[Output, Attempt]] = defaultdict(dict)
+
+    async def load(self) -> None:
+        """Take up what the journal has; what is known already stays as it is."""
+        for live in await self._log.read(read_live_attempts):
+            if live.attempt_id not in self._by_id:
+                self._add(self._taken_up(live))
+
+    async def forget_removed(self) -> None:
+        """Forget what is ready and was removed together with its envelope."""
+        ready = [attempt for attempt in self._by_id.values() if attempt.state is AttemptState.READY]
+        live = {attempt.attempt_id for attempt in await self._log.read(read_live_attempts)}
+        for attempt in ready:
+            if attempt.id not in live:
+                self._drop(attempt)
+
+    async def lost(self, attempt_id: UUID, cause: str) -> RecipientFailed:
+        """Give up what was ready and lacks items, so that it is made anew, as soon as the database can be written.
+
+        Returns:
+            The failure of those who wanted it. It is nobody's fault who could be told so.
+        """
+        journal, now = self._journal, self._clock.now()
+        attempt = self._by_id.get(attempt_id)
+        await _insist(lambda: journal.run(give_up_lost, journal.name, attempt_id, cause, now))
+        attempt = self._by_id.get(attempt_id, attempt)
+        log.error("output lost: %s", cause, extra={"action": LOST, "attempt_id": attempt_id})
+        if attempt is not None and attempt.state is AttemptState.READY:
+            attempt.state = AttemptState.ABANDONED
+            self._drop(attempt)
+        return no_output(None, None if attempt is None else attempt.output.event_id, LOST, cause)
+
+    def __contains__(self, event_id: object) -> bool:
+        """Whether there is any for an event."""
+        return event_id in self._of_event
+
+    def get(self, output: Output) -> Attempt | None:
+        """The attempt of an output that counts."""
+        return self._of_event.get(output.event_id, {}).get(output)
+
+    def by_id(self, attempt_id: UUID) -> Attempt | None:
+        """An attempt that counts."""
+        return self._by_id.get(attempt_id)
+
+    def of_event(self, event: LogEvent) -> Iterator[Attempt]:
+        """Those of an event, by the graph that it takes."""
+        for output, attempt in self._of_event.get(event.event_id, {}).items():
+            if output.graph_id == event.graph_id:
+                yield attempt
+
+    def building(self) -> list[Attempt]:
+        """Those that are being made."""
+        return [attempt for attempt in self._building.values() if attempt.is_building]
+
+    def in_hand(self) -> list[Attempt]:
+        """Those that their workers are at."""
+        return [attempt for attempt in self._building.values() if attempt.is_in_hand]
+
+    def is_ready(self, output: Output) -> bool:
+        """Whether an output is there."""
+        attempt = self.get(output)
+        return attempt is not None and attempt.state is AttemptState.READY
+
+    async def begin(self, output: Output, envelope_id: UUID, role_id: int, event_items: int) -> Attempt | None:
+        """Have it durable that a worker is about to be asked; None where another attempt of the output counts.
+
+        Raises:
+            JournalError: it can't be kept, and never could.
+        """
+        node_id = await self._log.read(read_node_id, output.graph_id, output.node)
+        attempt_id = UUID(int=self._random.getrandbits(128), version=4)
+        now = self._clock.now()
+        until = now + timedelta(seconds=self.lease)
+        if not await self._write(BeginAttempt(attempt_id, output.event_id, node_id, role_id, now, until)):
+            await self.load()
+            return None
+        began = self._clock.monotonic()
+        attempt = Attempt(
+            attempt_id,
+            output,
+            envelope_id,
+            role_id,
+            AttemptState.BUILDING,
+            now,
+            began + self.lease,
+            event_items,
+            began,
+        )
+        self._add(attempt)
+        return attempt
+
+    def renew(self, attempt: Attempt, progress: float) -> None:
+        """Note a sign of life; it is written down soon, and nobody need wait for that."""
+        attempt.deadline = self._clock.monotonic() + self.lease
+        attempt.progress = progress
+        until = self._clock.now() + timedelta(seconds=self.lease)
+        self._journal.write(RenewAttempt(attempt.id, until, progress)).add_done_callback(_log_failure)
+
+    def extend(self, seconds: float) -> None:
+        """Give all that is being made so much longer for a sign of life."""
+        for attempt in self.building():
+            attempt.deadline += seconds
+
+    async def end(
+        self,
+        attempt: Attempt,
+        state: AttemptState,
+        *,
+        code: str | None = None,
+        cause: str | None = None,
+        items: int | None = None,
+        data_bytes: int | None = None,
+        hash: bytes | None = None,
+    ) -> bool:
+        """Have it durable that an attempt is over, as soon as the database can be written.
+
+        Returns:
+            Whether it was building until now.
+
+        Raises:
+            JournalError: it can't be ready, as something else is there than was said.
+        """
+        if not attempt.is_building:
+            return False
+        attempt.is_ending = True
+        write = EndAttempt(attempt.id, state, self._clock.now(), code, cause, items, data_bytes, hash)
+        try:
+            was_building = bool(await self._write(write))
+        finally:
+            attempt.is_ending = False
+        attempt.state = state if was_building else AttemptState.ABANDONED
+        attempt.items = items
+        self._building.pop(attempt.id, None)
+        if attempt.state is not AttemptState.READY:
+            self._drop(attempt)
+        attempt.over.set()
+        return was_building
+
+    def _taken_up(self, live: LiveAttempt) -> Attempt:
+        # Its worker could not renew it while the broker was away.
+        left = max((live.lease_until - self._clock.now()).total_seconds(), self.lease)
+        output = Output(live.event_id, live.graph_id, live.node)
+        return Attempt(
+            live.attempt_id,
+            output,
+            live.envelope_id,
+            live.role_id,
+            live.state,
+            live.started_at,
+            self._clock.monotonic() + left,
+            live.event_items,
+            progress=live.progress,
+            items=live.items,
+        )
+
+    def _add(self, attempt: Attempt) -> None:
+        self._by_id[attempt.id] = attempt
+        if attempt.state is AttemptState.BUILDING:
+            self._building[attempt.id] = attempt
+        self._of_event[attempt.output.event_id][attempt.output] = attempt
+
+    def _drop(self, attempt: Attempt) -> None:
+        self._by_id.pop(attempt.id, None)
+        of_event = self._of_event[attempt.output.event_id]
+        if of_event.get(attempt.output) is attempt:
+            del of_event[attempt.output]
+        if not of_event:
+            del self._of_event[attempt.output.event_id]
+
+    async def _write(self, write: Write) -> Any:
+        return await _insist(lambda: self._journal.write(write))
+
+
+async def _insist(write: Callable[[], Awaitable[Any]]) -> Any:
+    """What a write is answered, as soon as the database can be written."""
+    while True:
+        try:
+            return await write()
+        except JournalUnavailable as error:
+            log.warning("attempt not written: %s", error, extra={"action": "attempt_unwritten"})
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+def _log_failure(written: "asyncio.Future[Any]") -> None:
+    error = None if written.cancelled() else written.exception()
+    if error is not None:
+        log.info("lease not written: %s", error, extra={"action": "lease_unwritten"})

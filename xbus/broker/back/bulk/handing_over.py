@@ -1,0 +1,64 @@
+"""Hands an event over to a bulk worker, which reads the items by itself: those of the event, or an output's."""
+
+import logging
+from typing import Any
+
+from xbus.broker.back.bulk.attempt import Attempt, Output
+from xbus.broker.back.bulk.attempts import Attempts
+from xbus.broker.back.log.reader import Log
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.journal.bulk.attempts import check_output
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.graph import Graph
+
+log = logging.getLogger(__name__)
+
+
+class HandingOver:
+    """Asks workers for outputs.
+
+    Args:
+        attempts: those that count.
+        log: where outputs are looked at.
+    """
+
+    def __init__(self, attempts: Attempts, log: Log) -> None:
+        self._attempts = attempts
+        self._log = log
+
+    async def hand_over(
+        self, worker: Recipient, envelope: LogEnvelope, event: LogEvent, attempt: Attempt, graph: Graph
+    ) -> None:
+        """Have a worker begin with an attempt.
+
+        Raises:
+            RecipientFailed: it does not take it, or the output that it was to read misses items.
+        """
+        made = self._input(attempt.output, graph)
+        if made is not None and not await self._is_whole(made):
+            raise await self._attempts.lost(made.id, f"the output of attempt {made.id} misses items")
+        extra = {"action": "output_begun", "envelope_id": envelope.envelope_id, "attempt_id": attempt.id}
+        log.info("output asked for", extra={**extra, "role": worker.role.login, "node": attempt.output.node})
+        await worker.take_output(envelope.envelope_id, event, self._words(event, attempt, made))
+
+    def _words(self, event: LogEvent, attempt: Attempt, made: Attempt | None) -> dict[str, Any]:
+        """What a worker is told, as the wire has it."""
+        return {
+            "attempt_id": str(attempt.id),
+            "node": attempt.output.node,
+            "event_id": str(event.segments_id),
+            "input": None if made is None else str(made.id),
+            "items": event.items if made is None else made.items,
+            "lease": self._attempts.lease,
+        }
+
+    def _input(self, output: Output, graph: Graph) -> Attempt | None:
+        """The attempt whose output comes in; None where the event's items do."""
+        made = [
+            self._attempts.get(Output(output.event_id, output.graph_id, name)) for name in graph.parents(output.node)
+        ]
+        return made[0] if made else None
+
+    async def _is_whole(self, made: Attempt) -> bool:
+        """Whether all of an output that is ready is still there: what is left must not pass for the whole."""
+        return (await self._log.read(check_output, made.id)).items == made.items

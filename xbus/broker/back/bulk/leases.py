@@ -1,0 +1,72 @@
+"""Watches over outputs that are being made: gives up what nobody is heard of, and breaks off what nobody wants."""
+
+import asyncio
+
+from xbus.broker.back.bulk.attempt import Output
+from xbus.broker.back.bulk.attempts import Attempts
+from xbus.broker.back.bulk.outputs import Outputs
+from xbus.broker.back.bulk.waiting import Awaiting
+from xbus.broker.back.recipients.failures import no_output
+from xbus.clock import Clock
+
+UNWANTED_SECONDS = 3.0
+"""What nobody waits for is broken off after this long: a delivery that comes again may wait for it once more."""
+
+LOOK_SECONDS = 1.0
+"""How often leases are looked at, at the least."""
+
+FORGET_SECONDS = 600.0
+"""How often it is looked which outputs were removed with their envelopes."""
+
+
+class Leases:
+    """Every attempt lives by its worker's signs of life, and by the deliveries that wait for it.
+
+    Args:
+        attempts: those that count.
+        awaiting: the deliveries that wait for outputs.
+        outputs: where attempts are failed and given up.
+        clock: measures leases.
+    """
+
+    def __init__(self, attempts: Attempts, awaiting: Awaiting, outputs: Outputs, clock: Clock) -> None:
+        self._attempts = attempts
+        self._awaiting = awaiting
+        self._outputs = outputs
+        self._clock = clock
+        self._unwanted: dict[Output, float] = {}
+
+    async def watch(self) -> None:
+        """For ever: look at all that is being made."""
+        forget_at = self._clock.monotonic() + FORGET_SECONDS
+        while True:
+            await self._pause()
+            now = self._clock.monotonic()
+            self._fail_overdue(now)
+            await self._give_up_unwanted(now)
+            if now > forget_at:
+                forget_at = now + FORGET_SECONDS
+                await self._attempts.forget_removed()
+
+    async def _pause(self) -> None:
+        seconds = min(LOOK_SECONDS, self._attempts.lease / 4)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.sleep(seconds)
+        # While the broker itself stood still it heard nobody.
+        self._attempts.extend(loop.time() - began - seconds)
+
+    def _fail_overdue(self, now: float) -> None:
+        for attempt in self._attempts.in_hand():
+            if attempt.deadline < now:
+                cause = f"its worker gave no sign of life for {self._attempts.lease:g} seconds"
+                failure = no_output(attempt.role_id, attempt.output.event_id, "lease_over", cause)
+                self._outputs.spawn(self._outputs.fail(attempt, failure), "end of a lease")
+
+    async def _give_up_unwanted(self, now: float) -> None:
+        unwanted = [output for output in self._outputs.unfinished() if not self._awaiting.is_wanted(output)]
+        self._unwanted = {output: self._unwanted.get(output, now) for output in unwanted}
+        for output in [output for output, since in self._unwanted.items() if now - since >= UNWANTED_SECONDS]:
+            # Ending another one may have taken a while: it may be wanted, ready or over by now.
+            if not self._awaiting.is_wanted(output):
+                await self._outputs.give_up(output)

@@ -1,0 +1,204 @@
+"""Has bulk workers make the outputs that deliveries need, before any consumer is started for these."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from xbus.broker.back.bulk.attempt import Attempt, Output
+from xbus.broker.back.bulk.attempts import Attempts
+from xbus.broker.back.bulk.handing_over import HandingOver
+from xbus.broker.back.bulk.waiting import Awaiting
+from xbus.broker.back.bulk.workers import Makers
+from xbus.broker.back.log.reader import Log
+from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed, no_output, own_fault
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.slots import Absent
+from xbus.broker.journal.bulk.cleaning import LOST
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.states import AttemptState
+
+log = logging.getLogger(__name__)
+
+
+class Outputs:
+    """The outputs of bulk workers: who is asked for them, and what becomes of those that come to nothing.
+
+    Args:
+        attempts: those that count.
+        awaiting: the deliveries that wait for them.
+        makers: who makes them.
+        handing_over: asks them.
+        log: where graphs are read.
+        registry: who is there.
+        tasks: where it is waited for workers.
+    """
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        awaiting: Awaiting,
+        makers: Makers,
+        handing_over: HandingOver,
+        log: Log,
+        registry: Registry,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._attempts = attempts
+        self._awaiting = awaiting
+        self._makers = makers
+        self._handing_over = handing_over
+        self._log = log
+        self._registry = registry
+        self._tasks = tasks
+        self._making: dict[Output, asyncio.Task[None]] = {}
+        self._failing: set[Output] = set()
+        self._running: set[asyncio.Task[None]] = set()
+
+    # -- who comes and goes ----------------------------------------------------------------------------------------
+
+    def arrived(self, recipient: Recipient) -> None:
+        """A bulk worker goes on with what it makes; what it has forgotten is to be made anew."""
+        if not self._makers.add(recipient):
+            return
+        for attempt in self._attempts.in_hand():
+            if attempt.role_id != recipient.role.id:
+                continue
+            if self._makers.has_forgotten(recipient, attempt):
+                cause = "its worker has started anew and does not make it any more"
+                failure = no_output(attempt.role_id, attempt.output.event_id, LOST, cause)
+                self.spawn(self.fail(attempt, failure), "lost output")
+            else:
+                self.spawn(self._makers.hold(recipient, attempt), "slot of an output")
+
+    def left(self, recipient: Recipient) -> None:
+        """It may come back and go on: what it makes is lost only when its lease is over."""
+        self._makers.remove(recipient)
+
+    def made_by(self, recipient: Recipient) -> list[Attempt]:
+        """What a recipient makes just now."""
+        return [attempt for attempt in self._attempts.building() if attempt.role_id == recipient.role.id]
+
+    # -- having them made ------------------------------------------------------------------------------------------
+
+    def make(self, envelope: LogEnvelope, wanted: Sequence[tuple[LogEvent, Output]]) -> None:
+        """Have outputs made for which deliveries wait now, where nobody makes them yet."""
+        for event, output in wanted:
+            attempt = self._attempts.get(output)
+            if attempt is not None and attempt.state is AttemptState.READY:
+                self._awaiting.wake(output)
+            elif attempt is None and output not in self._making:
+                task = self.spawn(self._make(envelope, event, output), f"output {output.node}")
+                self._making[output] = task
+                task.add_done_callback(partial(self._made, output))
+
+    async def _make(self, envelope: LogEnvelope, event: LogEvent, output: Output) -> None:
+        try:
+            graph = await self._log.graph(output.graph_id)
+            worker = await self._makers.take(event, graph.nodes[output.node].service)
+        except Absent:
+            self._awaiting.wake(output)
+            return
+        try:
+            attempt = await self._attempts.begin(output, envelope.envelope_id, worker.role.id, event.items)
+            if attempt is None:
+                self._awaiting.wake(output)
+                return
+            try:
+                await self._handing_over.hand_over(worker, envelope, event, attempt, graph)
+            except RecipientFailed as failure:
+                await self.fail(attempt, failure)
+            await attempt.over.wait()
+        except Exception as error:
+            # A fault of ours with this envelope: it is parked, and all others go on.
+            log.exception("an output was not asked for", extra={"action": "output_died"})
+            await self._awaiting.failed(output, own_fault(error))
+        finally:
+            self._makers.free(worker)
+
+    def _made(self, output: Output, task: "asyncio.Task[None]") -> None:
+        """Nobody sees to an output any more; who has come to wait for it meanwhile is looked at anew."""
+        if self._making.get(output) is task:
+            del self._making[output]
+        if not task.cancelled():
+            self._look_again(output)
+
+    # -- what comes to nothing -------------------------------------------------------------------------------------
+
+    async def fail(
+        self, attempt: Attempt, failure: RecipientFailed, state: AttemptState = AttemptState.ABANDONED
+    ) -> bool:
+        """Note that an attempt came to nothing, and decide what becomes of what waits for it.
+
+        Returns:
+            Whether it was being made until now.
+        """
+        output = attempt.output
+        failure.happened_at((output.node,), attempt.event_items)
+        if not attempt.is_building:
+            return False
+        self._failing.add(output)
+        try:
+            return await self._fail(attempt, failure, state)
+        finally:
+            self._failing.discard(output)
+            self._look_again(output)
+
+    async def _fail(self, attempt: Attempt, failure: RecipientFailed, state: AttemptState) -> bool:
+        if not await self._attempts.end(attempt, state, code=failure.code, cause=failure.cause):
+            return False
+        log.warning(
+            "output not made: %s",
+            failure.cause,
+            extra={"action": f"output_{state.value}", "attempt_id": attempt.id, "code": failure.code},
+        )
+        if failure.failure_class is not FailureClass.PERMANENT:
+            # What it refused it knows of.
+            self._stop_worker(attempt)
+        await self._awaiting.failed(attempt.output, failure)
+        return True
+
+    def unfinished(self) -> set[Output]:
+        """The outputs that workers are asked for, or are to be."""
+        return {*(attempt.output for attempt in self._attempts.in_hand()), *self._making}
+
+    async def give_up(self, output: Output) -> None:
+        """Break off what nobody wants; who comes to wait for it from now on has it made anew."""
+        attempt = self._attempts.get(output)
+        if attempt is None:
+            making = self._making.pop(output, None)
+            if making is not None:
+                making.cancel()
+        elif attempt.is_in_hand:
+            log.info("output not wanted", extra={"action": "output_unwanted", "attempt_id": attempt.id})
+            cause = "nobody is owed it any more"
+            await self._attempts.end(attempt, AttemptState.ABANDONED, code="unwanted", cause=cause)
+            self._stop_worker(attempt)
+            self._look_again(output)
+
+    def _stop_worker(self, attempt: Attempt) -> None:
+        """Tell a worker that nobody waits for an attempt any more."""
+        worker = self._registry.get(attempt.role_id)
+        if worker is not None and worker.abilities.bulk_items is not None:
+            worker.stop_output_soon(attempt.id)
+
+    def _look_again(self, output: Output) -> None:
+        """Let go on who has come to wait for an output just when nobody was to make it any more."""
+        if output not in self._failing and output not in self._making and self._attempts.get(output) is None:
+            self._awaiting.wake(output)
+
+    # -- what goes on beside ---------------------------------------------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
+        """Do something beside until ``stop`` is called."""
+        task: asyncio.Task[Any] = self._tasks.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def stop(self) -> None:
+        """Ask nobody any more; workers go on with what they have."""
+        for task in self._running:
+            task.cancel()

@@ -1,0 +1,154 @@
+"""What bulk workers tell of the outputs that they make.
+
+The attempts in the journal are the truth: it may be told, and told again, after the broker or the worker has come back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.back.bulk.attempt import Attempt
+from xbus.broker.back.bulk.attempts import Attempts
+from xbus.broker.back.bulk.outputs import Outputs
+from xbus.broker.back.recipients.failures import RecipientFailed, failure_of_report, no_output
+from xbus.broker.journal.bulk.adoption import Adoption
+from xbus.broker.journal.bulk.attempts import check_output
+from xbus.broker.journal.bulk.totals import MISMATCH, Totals
+from xbus.broker.journal.journal import Journal
+from xbus.errors import Failed, JournalError, JournalUnavailable, Refused, XbusError
+from xbus.states import AttemptState
+
+log = logging.getLogger(__name__)
+
+
+class OutputReports:
+    """One method for each of the workers' verbs.
+
+    Args:
+        journal: where outputs are read, and taken over.
+        attempts: those that count.
+        outputs: told of what failed; outputs are checked beside it.
+        on_ready: told of each attempt that is ready now.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        attempts: Attempts,
+        outputs: Outputs,
+        on_ready: Callable[[Attempt], None],
+    ) -> None:
+        self._journal = journal
+        self._attempts = attempts
+        self._outputs = outputs
+        self._on_ready = on_ready
+
+    def renew(self, role_id: int, attempt_id: str, progress: Any) -> bool:
+        """Take note of a sign of life; whether the output is still wanted."""
+        attempt = self._found(role_id, attempt_id)
+        if attempt is None or attempt.state is not AttemptState.BUILDING:
+            return False
+        if attempt.is_building:
+            self._attempts.renew(attempt, _fraction(progress))
+        return True
+
+    async def ready(self, role_id: int, attempt_id: str, told: Any) -> bool:
+        """Check an output that is said to be ready; whether it is. Told again meanwhile, there is one check.
+
+        Raises:
+            Refused: what is told has another form (``bad_report``).
+            JournalUnavailable: it can't be checked now.
+        """
+        announced = _totals(told)
+        attempt = self._found(role_id, attempt_id)
+        if attempt is None:
+            return False
+        if attempt.state is AttemptState.READY:
+            return True
+        if attempt.report is None and attempt.is_building:
+            attempt.report = self._outputs.spawn(self._check(attempt, announced), "check of an output")
+        return False if attempt.report is None else await _outcome(attempt.report)
+
+    async def failed(self, role_id: int, attempt_id: str, told: Any) -> bool:
+        """Note that an output can't be made; whether anybody waited for it."""
+        attempt = self._found(role_id, attempt_id)
+        if attempt is None:
+            return False
+        if attempt.report is not None:
+            await _outcome(attempt.report)
+        failure = failure_of_report(role_id, attempt.output.event_id, told)
+        return await self._outputs.fail(attempt, failure, AttemptState.FAILED)
+
+    async def _check(self, attempt: Attempt, announced: Totals) -> bool | XbusError:
+        """What is found is returned and not raised: an error of a task ends the broker."""
+        try:
+            return await self._take_over(attempt, announced)
+        except JournalUnavailable as error:
+            # The worker tells it again.
+            return error
+        except JournalError as error:
+            return await self._mismatch(attempt, error.cause)
+        finally:
+            attempt.report = None
+
+    async def _take_over(self, attempt: Attempt, announced: Totals) -> bool:
+        adoption = Adoption(attempt.id)
+        while await self._journal.run(adoption.step):
+            pass
+        found = await self._journal.read(check_output, attempt.id)
+        if found != announced:
+            return await self._mismatch(
+                attempt,
+                f"{found.items} items in {found.data_bytes} bytes are there where {announced.items} in "
+                f"{announced.data_bytes} bytes were announced; or others",
+            )
+        is_ready = await self._attempts.end(
+            attempt,
+            AttemptState.READY,
+            items=found.items,
+            data_bytes=found.data_bytes,
+            hash=found.hash,
+        )
+        if is_ready:
+            extra = {"action": "output_ready", "attempt_id": attempt.id, "items": found.items}
+            log.info("output ready", extra={**extra, "bytes": found.data_bytes})
+            self._on_ready(attempt)
+        return is_ready
+
+    async def _mismatch(self, attempt: Attempt, cause: str) -> bool:
+        failure: RecipientFailed = no_output(attempt.role_id, attempt.output.event_id, MISMATCH, cause)
+        await self._outputs.fail(attempt, failure, AttemptState.FAILED)
+        return False
+
+    def _found(self, role_id: int, attempt_id: str) -> Attempt | None:
+        """An attempt that counts, of this role."""
+        try:
+            attempt = self._attempts.by_id(UUID(attempt_id))
+        except ValueError:
+            raise Refused("the attempt's id is no UUID", "name it as it was handed over", code="bad_report") from None
+        return attempt if attempt is not None and attempt.role_id == role_id else None
+
+
+async def _outcome(report: "asyncio.Task[Any]") -> bool:
+    try:
+        outcome = await asyncio.shield(report)
+    except asyncio.CancelledError:
+        if not report.cancelled():
+            raise
+        raise Failed("the broker is stopping", "tell it again when it is back", code="broker_stopping") from None
+    if isinstance(outcome, XbusError):
+        raise outcome
+    return bool(outcome)
+
+
+def _totals(told: Any) -> Totals:
+    match told:
+        case {"items": int(items), "bytes": int(data_bytes), "hash": bytes(digest)}:
+            return Totals(items, data_bytes, digest)
+    raise Refused("what is told of an output is not a map of items, bytes and hash", code="bad_report")
+
+
+def _fraction(progress: Any) -> float:
+    return min(1.0, max(0.0, float(progress))) if type(progress) in (int, float) else 0.0

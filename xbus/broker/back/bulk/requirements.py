@@ -1,0 +1,105 @@
+"""Which outputs of bulk workers deliveries need, and what is left to be carried out behind those that are ready."""
+
+from collections.abc import Callable, Collection
+from uuid import UUID
+
+from xbus.broker.back.bulk.attempt import Output
+from xbus.broker.back.bulk.attempts import Attempts
+from xbus.broker.back.log.reader import Log
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.slots import AnyOf, Slots
+from xbus.broker.back.run.plan import Course, bulk_nodes
+from xbus.broker.journal.log.catalog import Catalog
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.graph import Graph, Node
+from xbus.states import AttemptState
+
+
+class OutputNeeds:
+    """Asked before each run; of most events it knows at once that there is nothing.
+
+    Args:
+        attempts: those that count.
+        log: where graphs are read.
+        slots: which workers could be asked.
+        catalog: the configuration as it is now.
+    """
+
+    def __init__(self, attempts: Attempts, log: Log, slots: Slots[Recipient], catalog: Callable[[], Catalog]) -> None:
+        self._attempts = attempts
+        self._log = log
+        self._slots = slots
+        self._catalog = catalog
+        self._bulk: set[Recipient] = set()
+
+    def arrived(self, recipient: Recipient) -> None:
+        """There may be a bulk worker more."""
+        if recipient.role.worker and recipient.abilities.bulk_items is not None:
+            self._bulk.add(recipient)
+
+    def left(self, recipient: Recipient) -> None:
+        """There may be one less."""
+        self._bulk.discard(recipient)
+
+    async def lacking(
+        self, envelope: LogEnvelope, service: str, overlaid: Collection[UUID] = ()
+    ) -> list[tuple[LogEvent, Output]]:
+        """The outputs that a consumer service needs of an envelope and that are not ready, as far as they can be made
+        now: those behind them are lacking as soon as they are ready.
+
+        Args:
+            overlaid: the events that it is to get otherwise than they were sent: they take the ordinary path.
+        """
+        found: list[tuple[LogEvent, Output]] = []
+        for event in envelope.events:
+            if event.event_id not in overlaid and self._may_be_bulk(event):
+                graph = await self._log.graph(event.graph_id)
+                part = graph.leading_to({service})
+                found += [(event, output) for output in self._lacking(event, graph) if output.node in part.nodes]
+        return found
+
+    def is_known(self, event: LogEvent) -> bool:
+        """Whether any output of an event is being made, or is there."""
+        return event.event_id in self._attempts
+
+    def _may_be_bulk(self, event: LogEvent) -> bool:
+        """Whether it is worth a look at its graph; of most events it is not."""
+        is_large = any(recipient.abilities.takes_whole(event.items) for recipient in self._bulk)
+        if not is_large and not self.is_known(event):
+            return False
+        event_type = self._catalog().event_types.get(event.type_name)
+        return event_type is None or not event_type.immediate_reply
+
+    def _lacking(self, event: LogEvent, graph: Graph) -> list[Output]:
+        outputs = {
+            name: Output(event.event_id, event.graph_id, name)
+            for name in bulk_nodes(graph, lambda node: self._is_bulk(event, node))
+        }
+        return [
+            output
+            for name, output in outputs.items()
+            if not self._attempts.is_ready(output)
+            and all(self._attempts.is_ready(outputs[parent]) for parent in graph.parents(name))
+        ]
+
+    def _is_bulk(self, event: LogEvent, node: Node) -> bool:
+        known = self._attempts.get(Output(event.event_id, event.graph_id, node.name))
+        return known is not None or self._slots.is_present(worker_for(event, node.service))
+
+    def course(self, event: LogEvent, graph: Graph) -> Course:
+        """What is left of a part of an event's graph behind the outputs that are ready."""
+        return self._behind(event, graph, AttemptState.READY)
+
+    def services(self, event: LogEvent, graph: Graph) -> frozenset[str]:
+        """The worker services of a part of an event's graph that are still to be asked: neither that whose output is
+        there, nor that which makes it."""
+        return self._behind(event, graph, AttemptState.READY, AttemptState.BUILDING).graph.worker_services
+
+    def _behind(self, event: LogEvent, graph: Graph, *states: AttemptState) -> Course:
+        known = [attempt for attempt in self._attempts.of_event(event) if attempt.state in states]
+        return Course.behind(graph, {attempt.output.node: attempt.id for attempt in known})
+
+
+def worker_for(event: LogEvent, service: str) -> AnyOf:
+    """Any worker of a service that takes an event as a whole."""
+    return AnyOf(service, lambda recipient: recipient.abilities.takes_whole(event.items))

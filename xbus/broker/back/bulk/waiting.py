@@ -1,0 +1,163 @@
+"""Deliveries that wait for outputs of bulk workers: they hold no consumer meanwhile, and let other envelopes pass."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from xbus.broker.back.bulk.attempt import Output
+from xbus.broker.back.bulk.attempts import Attempts
+from xbus.broker.back.log.reader import Log
+from xbus.broker.back.progress import transitions
+from xbus.broker.back.progress.blocked_keys import Order
+from xbus.broker.back.progress.isolating import Isolating
+from xbus.broker.back.progress.ledger import Ledger
+from xbus.broker.back.progress.results import Outcomes, Serving
+from xbus.broker.back.recipients.failures import RecipientFailed
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.journal.bulk.status import read_awaiting
+from xbus.broker.journal.log.catalog import Catalog, RoleEntry
+from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.writes import Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class _Away:
+    """A consumer whose recipient is not there: what waits for it is decided all the same."""
+
+    role: RoleEntry
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    row: Delivery
+    envelope: LogEnvelope
+    outputs: frozenset[Output]
+
+
+class Awaiting:
+    """The deliveries in state ``waiting`` whose outputs are not ready, each until its row is moved.
+
+    Args:
+        ledger: where their rows are moved.
+        registry: who is there.
+        outcomes: decides what becomes of those whose output can't be made.
+        order: which roles want order.
+        isolating: which bad items are parked alone.
+        catalog: the configuration as it is now.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        registry: Registry,
+        outcomes: Outcomes,
+        order: Order,
+        isolating: Isolating,
+        catalog: Callable[[], Catalog],
+    ) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._outcomes = outcomes
+        self._order = order
+        self._isolating = isolating
+        self._catalog = catalog
+        self._waiting: dict[tuple[int, UUID], _Waiting] = {}
+        self.on_retry: Callable[[int], None] = lambda role_id: None
+        """Told of a role for which there is a row that may go on."""
+
+    async def recover(self, log: Log, attempts: Attempts) -> None:
+        """Take up the deliveries that the last run of the broker left waiting.
+
+        Args:
+            log: where they are read.
+            attempts: what is being made still.
+        """
+        rows = await log.read(read_awaiting)
+        envelopes = {envelope.position: envelope for envelope in await log.at([row.position for row in rows])}
+        for row in rows:
+            role = self._catalog().roles.get(row.role_id)
+            envelope = envelopes.get(row.position)
+            if role is None or envelope is None:
+                continue
+            building = await _building(log, attempts, envelope, role.service)
+            if building:
+                self.take_up(envelope, row, building)
+            else:
+                self.let_go(envelope, row)
+
+    def set_aside(
+        self, envelope: LogEnvelope, old: Delivery | None, new: Delivery, outputs: Collection[Output]
+    ) -> None:
+        """Have a delivery wait.
+
+        Args:
+            old: its row; None where it has none yet.
+            new: the same, or the row that it gets.
+            outputs: what it waits for.
+        """
+        row = transitions.waiting_for_output(new, min(output.node for output in outputs))
+        self._ledger.move(old, row)
+        self.take_up(envelope, row, outputs)
+
+    def take_up(self, envelope: LogEnvelope, row: Delivery, outputs: Collection[Output]) -> None:
+        """Note a delivery that waits already."""
+        self._waiting[row.role_id, row.envelope_id] = _Waiting(row, envelope, frozenset(outputs))
+
+    def note(self, row: Delivery) -> None:
+        """Take notice of a delivery's new row: it waits no longer, or is set aside anew."""
+        self._waiting.pop((row.role_id, row.envelope_id), None)
+
+    def retain(self, role_ids: Collection[int]) -> None:
+        """Know only of these roles: nothing is owed to others any more."""
+        for key in [key for key in self._waiting if key[0] not in role_ids]:
+            del self._waiting[key]
+
+    def is_wanted(self, output: Output) -> bool:
+        """Whether any delivery waits for an output."""
+        return any(output in waiting.outputs for waiting in self._waiting.values())
+
+    def wake(self, output: Output) -> None:
+        """Let go on what waits for an output: it is ready, or others are to be asked."""
+        for waiting in self._for(output):
+            self.let_go(waiting.envelope, waiting.row)
+
+    def let_go(self, envelope: LogEnvelope, row: Delivery) -> None:
+        """Have a delivery that waits come again: what it still needs is found out then."""
+        # Whether its role wants order may have changed while it waited.
+        self._ledger.move(row, transitions.after_output(self._order.keyed(row, envelope)))
+        self.on_retry(row.role_id)
+
+    async def failed(self, output: Output, failure: RecipientFailed) -> None:
+        """Decide what becomes of what waits for an output that was not made."""
+        found = self._for(output)
+        if not found:
+            return
+        envelope = found[0].envelope
+        consumers = self._consumers(found)
+        why = dict.fromkeys((consumer.role.id for consumer in consumers), failure)
+        bad_items = await self._isolating.bad_items(envelope, consumers, why)
+        # From here on nothing may wait: what was moved meanwhile is no longer ours.
+        rows = {waiting.row.role_id: waiting.row for waiting in self._for(output) if waiting in found}
+        consumers = [consumer for consumer in consumers if consumer.role.id in rows]
+        attempts = {role_id: replace(row, attempts=row.attempts + 1) for role_id, row in rows.items()}
+        for role_id in self._outcomes.failed(envelope, consumers, attempts, why, bad_items):
+            self.on_retry(role_id)
+
+    def _for(self, output: Output) -> list[_Waiting]:
+        return [waiting for waiting in self._waiting.values() if output in waiting.outputs]
+
+    def _consumers(self, found: Sequence[_Waiting]) -> list[Serving]:
+        """Whom they are for; a role that was removed is left to the decision about what it was owed."""
+        roles = self._catalog().roles
+        wanted = [waiting.row.role_id for waiting in found if waiting.row.role_id in roles]
+        return [self._registry.get(role_id) or _Away(roles[role_id]) for role_id in wanted]
+
+
+async def _building(log: Log, attempts: Attempts, envelope: LogEnvelope, service: str) -> list[Output]:
+    """The outputs on an envelope's way to a service that are being made."""
+    found: list[Output] = []
+    for event in envelope.events:
+        part = (await log.graph(event.graph_id)).leading_to({service})
+        building = [attempt.output for attempt in attempts.of_event(event) if attempt.is_building]
+        found += [output for output in building if output.node in part.nodes]
+    return found

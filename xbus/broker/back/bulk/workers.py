@@ -1,0 +1,73 @@
+"""The workers that make outputs: who is there, and free to make one more."""
+
+from contextlib import suppress
+
+from xbus.broker.back.bulk.attempt import Attempt
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
+from xbus.broker.journal.log.reading import LogEvent
+from xbus.clock import Clock
+
+
+class Makers:
+    """Bulk workers, each of which makes as many outputs at once as it takes envelopes.
+
+    Args:
+        slots: who takes anything at all now.
+        clock: measures how old an attempt is.
+        register_timeout: how long a recipient may take to introduce itself, in seconds.
+    """
+
+    def __init__(self, slots: Slots[Recipient], clock: Clock, register_timeout: float) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._register_timeout = register_timeout
+        # Apart from the slots for events that are sent, whose runs hold consumers: a long job must not keep those.
+        self._places: Slots[Recipient] = Slots()
+
+    def add(self, recipient: Recipient) -> bool:
+        """Let a recipient make outputs; whether it is one that does."""
+        if recipient.abilities.bulk_items is None or not recipient.role.worker:
+            return False
+        self._places.add(recipient, recipient.role.service, recipient.abilities.envelopes)
+        return True
+
+    def remove(self, recipient: Recipient) -> None:
+        """Have it make nothing more."""
+        self._places.remove(recipient)
+
+    async def take(self, event: LogEvent, service: str) -> Recipient:
+        """Wait for a worker of a service that is free to make an output of an event; give it back with ``free``.
+
+        Raises:
+            Absent: nobody is there who could.
+        """
+
+        def fits(worker: Recipient) -> bool:
+            # Of one in trouble nothing is wanted but what it is probed with.
+            return worker.abilities.takes_whole(event.items) and self._slots.is_present(This(worker))
+
+        (worker,) = await self._places.take([AnyOf(service, fits)])
+        return worker
+
+    def free(self, worker: Recipient) -> None:
+        """Give a worker back that was taken."""
+        self._places.free(worker)
+
+    async def hold(self, worker: Recipient, attempt: Attempt) -> None:
+        """Have a worker that goes on with an attempt count as taken until that is over."""
+        with suppress(Absent):
+            await self._places.take([This(worker)])
+            try:
+                await attempt.over.wait()
+            finally:
+                self._places.free(worker)
+
+    def has_forgotten(self, worker: Recipient, attempt: Attempt) -> bool:
+        """Whether a worker that has just come does not know any more of an attempt that it was asked for."""
+        told = worker.abilities.bulk_attempts
+        if told is None or str(attempt.id) in told:
+            return False
+        # What began while it introduced itself it could not tell of.
+        age = None if attempt.began is None else self._clock.monotonic() - attempt.began
+        return age is None or age > self._register_timeout

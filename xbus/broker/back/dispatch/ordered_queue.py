@@ -1,0 +1,115 @@
+"""Delivery rows of roles that want order: of each ordering key the lowest goes first, and one after another."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from itertools import takewhile
+from typing import Protocol, TypeAlias
+
+from xbus.broker.back.log.reader import Log
+from xbus.broker.back.progress.blocked_keys import First, Order
+from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, Ledger
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.journal.log.ordered import HeldKey, read_key_rows, read_states
+from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.writes import Delivery
+from xbus.clock import Clock
+from xbus.states import DeliveryState
+
+CHECK_SECONDS = 5.0
+"""How often it is looked whether a person has resumed or dropped what is parked."""
+
+PAGE_ROWS = RESERVE_POSITIONS
+"""How much is read at once, and handed over before the first of it is known to be settled after a crash."""
+
+Due: TypeAlias = Callable[[Sequence[int]], Awaitable[Sequence[Delivery]]]
+"""Those of the rows at some positions that could be handed over now."""
+
+
+CHECKED_ROWS = 500
+
+
+class HandOver(Protocol):
+    """Begins to bring an envelope to a recipient."""
+
+    def __call__(
+        self, recipient: Recipient, row: Delivery, envelope: LogEnvelope | None = None
+    ) -> Awaitable["asyncio.Task[None] | None"]:
+        """The run, or None where there is none; ``envelope`` is that of the row, where it has been read."""
+
+
+class InOrder:
+    """What ``DueRows`` asks about roles that want order.
+
+    Args:
+        order: which keys have rows.
+        log: where rows are read.
+        ledger: where they are changed.
+        clock: measures when a look is due.
+    """
+
+    def __init__(self, order: Order, log: Log, ledger: Ledger, clock: Clock) -> None:
+        self._order = order
+        self._log = log
+        self._ledger = ledger
+        self._clock = clock
+        self._checked: dict[int, float] = {}
+
+    def concerns(self, recipient: Recipient) -> bool:
+        """Whether a recipient's role wants order."""
+        return self._order.is_wanted_by(recipient.role.id)
+
+    def coming(self, role_id: int, served: Collection[str]) -> Sequence[int] | None:
+        """The positions of the first rows of a role that may come by themselves now; None where it wants no order."""
+        return self._order.coming(role_id, served)[:PAGE_ROWS] if self._order.is_wanted_by(role_id) else None
+
+    async def deliver(self, recipient: Recipient, served: Collection[str], due: Due, hand_over: HandOver) -> bool:
+        """Bring a recipient what of its rows could go now, one after another; false where that is nothing.
+
+        Args:
+            served: the worker services that are there.
+        """
+        role_id = recipient.role.id
+        await self._check(role_id)
+        # What is noted from here on may not be found yet by what is read.
+        asked = self._order.to_read(role_id)
+        await self._ledger.written()
+        found_some = False
+        for key in asked:
+            found_some |= await self._deliver_key(recipient, key, hand_over)
+        for positions in _pages(self._order.coming(role_id, served), PAGE_ROWS):
+            for row in await due(positions):
+                found_some = True
+                await _until_over(await hand_over(recipient, row))
+        return found_some
+
+    async def _deliver_key(self, recipient: Recipient, key: HeldKey, hand_over: HandOver) -> bool:
+        """Bring what was held of a key and is free; false where its lowest row is not."""
+        rows = await self._log.read(read_key_rows, key.role_id, key.ordering_key, PAGE_ROWS)
+        self._order.found(key, rows[0] if rows else None)
+        is_free = not rows or rows[0].state is DeliveryState.HELD
+        held = list(takewhile(lambda row: row.state is DeliveryState.HELD, rows))
+        for row, envelope in zip(held, await self._log.at([row.position for row in held]), strict=True):
+            if not self._order.take_up(row):
+                break
+            await _until_over(await hand_over(recipient, row, envelope))
+        return is_free
+
+    async def _check(self, role_id: int) -> None:
+        now = self._clock.monotonic()
+        if now - self._checked.get(role_id, now - CHECK_SECONDS) < CHECK_SECONDS:
+            return
+        self._checked[role_id] = now
+        states: dict[int, DeliveryState] = {}
+        await self._ledger.written()
+        for positions in _pages(self._order.firsts(role_id, First.ON_ITS_OWN, First.PARKED), CHECKED_ROWS):
+            states |= await self._log.read(read_states, role_id, positions)
+        self._order.check(role_id, states)
+
+
+def _pages(positions: Sequence[int], size: int) -> list[Sequence[int]]:
+    return [positions[start : start + size] for start in range(0, len(positions), size)]
+
+
+async def _until_over(run: "asyncio.Task[None] | None") -> None:
+    if run is not None:
+        await asyncio.wait([run])

@@ -1,0 +1,180 @@
+"""Delivery rows that are due: envelopes that roles could not get in their turn, brought to them on their own."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from xbus.broker.back.dispatch.dispatcher import Deliveries
+from xbus.broker.back.dispatch.ordered_queue import InOrder
+from xbus.broker.back.log.reader import Log
+from xbus.broker.back.progress import transitions
+from xbus.broker.back.progress.in_flight import UnderWay
+from xbus.broker.back.progress.ledger import Ledger
+from xbus.broker.back.recipients.probing import Probing
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.journal.log.deliveries import read_due_deliveries, read_next_due
+from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.writes import Delivery
+from xbus.clock import Clock
+
+POLL_SECONDS = 5.0
+"""How often rows are looked for when nothing calls for it."""
+
+PAGE_ROWS = 100
+
+ANY_TIME = datetime.max.replace(tzinfo=UTC)
+"""All rows are due then."""
+
+
+class DueRows:
+    """Brings each role what waits for it in rows, oldest first, as far as it can get it now.
+
+    Args:
+        log: where rows and envelopes are read.
+        ledger: where attempts are counted.
+        deliveries: what starts the runs.
+        under_way: what they bring.
+        probing: who is in trouble, and gets less.
+        in_order: knows what comes first for roles that want order.
+        clock: says what is due.
+        tasks: where the readers run, one for each consumer that is there.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        ledger: Ledger,
+        deliveries: Deliveries,
+        under_way: UnderWay,
+        probing: Probing,
+        in_order: InOrder,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._log = log
+        self._ledger = ledger
+        self._deliveries = deliveries
+        self._under_way = under_way
+        self._probing = probing
+        self._in_order = in_order
+        self._clock = clock
+        self._tasks = tasks
+        self._readers: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
+
+    def arrived(self, recipient: Recipient) -> None:
+        """Read the rows of a consumer that has come; look again where a worker has that others may wait for."""
+        if recipient.role.worker:
+            self.wake_all()
+            return
+        wake = asyncio.Event()
+        task = self._tasks.create_task(self._read(recipient, wake), name=f"rows of {recipient.role.login}")
+        self._readers[recipient.role.id] = (task, wake)
+
+    def left(self, recipient: Recipient) -> None:
+        """Read its rows no longer."""
+        task, _ = self._readers.pop(recipient.role.id, (None, None))
+        if task is not None:
+            task.cancel()
+
+    def wake(self, role_id: int) -> None:
+        """There may be rows of a role that are due."""
+        if role_id in self._readers:
+            self._readers[role_id][1].set()
+
+    def wake_all(self) -> None:
+        """A worker may be asked again that rows of any role may wait for."""
+        for _, wake in self._readers.values():
+            wake.set()
+
+    def stop(self) -> None:
+        """Hand out no more rows."""
+        for task, _ in self._readers.values():
+            task.cancel()
+
+    async def _read(self, recipient: Recipient, wake: asyncio.Event) -> None:
+        arrived_at = self._clock.now()
+        while True:
+            wake.clear()
+            while await self._deliver_some(recipient, arrived_at):
+                pass
+            seconds = await self._idle_seconds(recipient.role.id)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await wake.wait()
+
+    async def _idle_seconds(self, role_id: int) -> float:
+        """For how long nothing of a role becomes due."""
+        now = self._clock.now()
+        due_at = await self._log.read(read_next_due, role_id, now, self._in_order.coming(role_id, ()))
+        waits = [(due_at - now).total_seconds() if due_at else None, self._probing.seconds_to_probe(role_id)]
+        return min([POLL_SECONDS, *filter(None, waits)])
+
+    async def _deliver_some(self, recipient: Recipient, arrived_at: datetime) -> bool:
+        """Deliver what can be delivered now; false where that is nothing.
+
+        Args:
+            arrived_at: what failed before that waits no longer: a delay is for one that is there and fails.
+        """
+        if self._probing.is_troubled(recipient.role.id):
+            await self._probe(recipient)
+            return False
+        well_since = max(arrived_at, self._probing.over_since(recipient.role.id) or arrived_at)
+        if self._in_order.concerns(recipient):
+            await self._deliveries.predecessor_over(recipient)
+            # What is read from here on is out of date only where it is changed from here on.
+            self._under_way.begin_reading(recipient.role.id)
+            return await self._in_order.deliver(
+                recipient,
+                self._probing.served(),
+                lambda positions: self._due(recipient, self._clock.now(), well_since, positions),
+                self._deliver_unless_troubled,
+            )
+        due = await self._due(recipient, self._clock.now(), well_since)
+        for row in due:
+            await self._deliver_unless_troubled(recipient, row)
+        return bool(due)
+
+    async def _deliver_unless_troubled(
+        self, recipient: Recipient, row: Delivery, envelope: LogEnvelope | None = None
+    ) -> "asyncio.Task[None] | None":
+        return None if self._probing.is_troubled(recipient.role.id) else await self._deliver(recipient, row, envelope)
+
+    async def _probe(self, recipient: Recipient) -> None:
+        """Deliver one row to a consumer in trouble if it is time for that, and nothing else is on its way to it."""
+        role_id = recipient.role.id
+        if self._under_way.to(role_id) or not self._probing.is_time(role_id):
+            return
+        due = await self._due(recipient, ANY_TIME, None, self._in_order.coming(role_id, self._probing.served()))
+        rows = {row.position: row for row in due}
+        if not rows:
+            self._probing.nothing_to_probe(role_id)
+        elif self._probing.is_troubled(role_id):
+            await self._deliver(recipient, rows[self._probing.probe(role_id, list(rows))])
+
+    async def _due(
+        self, recipient: Recipient, now: datetime, well_since: datetime | None, among: Sequence[int] | None = None
+    ) -> list[Delivery]:
+        """The oldest rows that are due and that no run is about to settle.
+
+        Args:
+            among: the positions of those that are asked about; None for all.
+        """
+        outdated = self._under_way.begin_reading(recipient.role.id)
+        await self._ledger.written()
+        served = self._probing.served()
+        role_id = recipient.role.id
+        rows = await self._log.read(read_due_deliveries, role_id, served, PAGE_ROWS, now, well_since, among)
+        return [row for row in rows if row.position not in outdated | self._under_way.to(row.role_id)]
+
+    async def _deliver(
+        self, recipient: Recipient, row: Delivery, envelope: LogEnvelope | None = None
+    ) -> "asyncio.Task[None] | None":
+        if envelope is None:
+            (envelope,) = await self._log.at([row.position])
+        for service in await self._deliveries.workers_for(envelope, recipient):
+            if not self._probing.admits(service):
+                if row.service != service and not self._under_way.is_outdated(row.role_id, row.position):
+                    self._ledger.move(row, transitions.waiting_for(row, service))
+                return None
+        return await self._deliveries.bring(envelope, recipient, row)

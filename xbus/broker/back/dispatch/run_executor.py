@@ -1,0 +1,155 @@
+"""All runs that go on: begun, carried out one after another where they are of one envelope, and ended."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from xbus.broker.back.progress.blocked_keys import Order
+from xbus.broker.back.progress.in_flight import UnderWay
+from xbus.broker.back.progress.isolating import Isolating
+from xbus.broker.back.progress.ledger import Ledger
+from xbus.broker.back.progress.results import Outcomes
+from xbus.broker.back.recipients.failures import own_fault
+from xbus.broker.back.recipients.gathering import Muster
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.run.context import Supplies
+from xbus.broker.back.run.run import Run
+from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.writes import Delivery, IsolatedItem
+from xbus.states import DeliveryState
+
+log = logging.getLogger(__name__)
+
+
+class Runs:
+    """Brings envelopes to consumers whose slots are taken, and sees to it that what comes of it is noted.
+
+    Args:
+        ledger: where it is noted.
+        supplies: where slots are given back.
+        muster: told how long each consumer took.
+        outcomes: decides what becomes of what went wrong.
+        order: which roles want order.
+        isolating: which bad items are parked alone.
+        under_way: what is being brought to whom.
+        tasks: where runs run.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        supplies: Supplies,
+        muster: Muster,
+        outcomes: Outcomes,
+        order: Order,
+        isolating: Isolating,
+        under_way: UnderWay,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._ledger = ledger
+        self._supplies = supplies
+        self._muster = muster
+        self._outcomes = outcomes
+        self._order = order
+        self._isolating = isolating
+        self._under_way = under_way
+        self._tasks = tasks
+        self._running: set[asyncio.Task[None]] = set()
+        self._last: dict[int, tuple[Recipient, asyncio.Task[None]]] = {}
+        self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
+        self.on_retry: Callable[[int], None] = lambda role_id: None
+        """Told of a role for which an envelope was set aside that comes again."""
+
+    def begin(
+        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery], run: Run
+    ) -> "asyncio.Task[None]":
+        """Begin a run.
+
+        Args:
+            recipients: the consumers that it is for; their slots are taken.
+            rows: the delivery rows of those that don't get it in its turn, by role id, with this attempt counted.
+
+        Returns:
+            The task that is done when all that came of it is noted.
+        """
+        for recipient in recipients:
+            self._under_way.begin(recipient.role.id, envelope.position)
+        for role_id in rows:
+            self._under_way.outdate(role_id, envelope.position)
+        work = self._carry_out(envelope, recipients, rows, run)
+        task = self._tasks.create_task(work, name=f"run {envelope.position}")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        for recipient in recipients:
+            self._last[recipient.role.id] = (recipient, task)
+        return task
+
+    async def predecessor_over(self, recipient: Recipient) -> None:
+        """Wait until it is known what has become of what was brought to the recipient that had this one's role before
+        it."""
+        last, run = self._last.get(recipient.role.id, (recipient, None))
+        if last is not recipient and run is not None and not run.done():
+            await asyncio.wait([run])
+
+    async def _carry_out(
+        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery], run: Run
+    ) -> None:
+        def settled(recipient: Recipient) -> None:
+            self._outcomes.settled(envelope, recipient, rows.get(recipient.role.id))
+
+        in_turn = [recipient.role.id for recipient in recipients if recipient.role.id not in rows]
+        # Runs of one envelope for several roles may need the same worker, which would get its events mixed.
+        turn = self._turns.setdefault(envelope.envelope_id, asyncio.Lock())
+        bad_items: Mapping[int, Sequence[IsolatedItem]] = {}
+        try:
+            await turn.acquire()
+            try:
+                await self._ledger.reserve(in_turn, envelope.position)
+                before = {recipient: recipient.busy_seconds for recipient in recipients}
+                await run.carry_out(envelope, settled)
+                self._muster.note_run({each: each.busy_seconds - busy for each, busy in before.items()})
+            finally:
+                self._end_turn(turn, run)
+            bad_items = await self._isolating.bad_items(envelope, recipients, run.failures)
+        except Exception as error:
+            # A fault of ours with this envelope: it is parked, and all others go on.
+            log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})
+            run.fail_all(own_fault(error))
+        # From here to what is noted of the failures nothing may wait: another run could begin in between.
+        for recipient in recipients:
+            self._supplies.give_back(recipient)
+        for worker in run.workers_done:
+            self._outcomes.worked(worker)
+        retried = self._outcomes.failed(envelope, recipients, rows, run.failures, bad_items)
+        try:
+            if run.failures or any(row.state is not DeliveryState.HELD for row in rows.values()):
+                # Whoever reads rows must not find one of this run as it was before.
+                await self._ledger.written()
+        finally:
+            for recipient in recipients:
+                self._under_way.end(recipient.role.id, envelope.position)
+        for role_id in {*retried, *filter(self._order.is_wanted_by, rows)}:
+            self.on_retry(role_id)
+
+    def _end_turn(self, turn: asyncio.Lock, run: Run) -> None:
+        """Let the next run of the same envelope begin, as soon as nobody rolls back what this one has left."""
+        if run.is_stopped:
+            turn.release()
+        else:
+            self._supplies.spawn(self._end_turn_when_stopped(turn, run))
+
+    @staticmethod
+    async def _end_turn_when_stopped(turn: asyncio.Lock, run: Run) -> None:
+        await run.stopped()
+        turn.release()
+
+    async def finish(self, seconds: float) -> None:
+        """Wait for the runs that are under way; those that take longer are broken off, and come again."""
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=seconds)
+            for run in late:
+                run.cancel()
+            if late:
+                await asyncio.wait(late)

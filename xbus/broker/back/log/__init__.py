@@ -1,0 +1,4 @@
+"""The back's view of the log: sealed envelopes, whom they are owed to, and their items on the way through a run.
+
+Reads only, by way of the journal. It never knows who is registered. All other packages of the back may import it.
+"""

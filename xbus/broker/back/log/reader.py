@@ -1,0 +1,130 @@
+"""Reading the log: where it ends, what it holds, and whom an envelope is owed to."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from xbus.broker.back.log.batch import Batch, join_small
+from xbus.broker.journal.bulk.attempts import BEGINNING, read_attempt, read_output
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log import catalog
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent, read_at, read_head, read_log, read_segments
+from xbus.errors import JournalError, JournalUnavailable
+from xbus.graph import Graph
+from xbus.rpc.bell import Bell
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class OutputIncomplete(JournalError):
+    """Some of an output is not there any more."""
+
+
+POLL_SECONDS = 1.0
+"""Wake-ups may get lost, so the head is looked at this often anyway."""
+
+PAGE_ENVELOPES = 100
+PAGE_BYTES = 4 * 1024 * 1024
+"""How much of an event is read at once."""
+
+RETRY_SECONDS = 1.0
+
+
+class Log:
+    """The sealed part of the journal, for those who deliver it.
+
+    Every read waits for a database that is away: there is nothing that a deliverer could do without it.
+
+    Args:
+        journal: what is read.
+        bell: rings when something was sealed.
+    """
+
+    def __init__(self, journal: Journal, bell: Bell) -> None:
+        self._journal = journal
+        self._bell = bell
+        self._graphs: dict[int, Graph] = {}
+        self._changed = asyncio.Condition()
+        self.on_look: Callable[[], None] = lambda: None
+        """Called after each look at the end of the log: whoever else was meant by the bell looks too."""
+        self.head = 0
+        """The position of the last envelope that is known of."""
+
+    async def read(self, statement: Callable[..., T], *args: Any) -> T:
+        """What a statement finds, as soon as the database can be read."""
+        while True:
+            try:
+                return await self._journal.read(statement, *args)
+            except JournalUnavailable as error:
+                log.warning("the journal can't be read: %s", error, extra={"action": "journal_unread"})
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def refresh(self) -> None:
+        """Look where the log ends."""
+        head = await self.read(read_head)
+        if head > self.head:
+            async with self._changed:
+                self.head = head
+                self._changed.notify_all()
+
+    async def follow(self) -> None:
+        """For ever: look where the log ends whenever something was sealed, and now and then."""
+        while True:
+            await self.refresh()
+            self.on_look()
+            await self._bell.wait(POLL_SECONDS)
+
+    async def beyond(self, position: int) -> None:
+        """Wait until the log reaches beyond ``position``."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.head > position)
+
+    async def page(self, after: int) -> list[LogEnvelope]:
+        """The next envelopes above ``after``, in position order."""
+        return await self.read(read_log, after, PAGE_ENVELOPES)
+
+    async def at(self, positions: Sequence[int]) -> list[LogEnvelope]:
+        """The envelopes at some positions, in position order."""
+        return await self.read(read_at, positions)
+
+    async def graph(self, graph_id: int) -> Graph:
+        """A version of an event type's graph; versions never change."""
+        if graph_id not in self._graphs:
+            self._graphs[graph_id] = await self.read(catalog.read_graph, graph_id)
+        return self._graphs[graph_id]
+
+    async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
+        """The graphs of an envelope's events."""
+        return [await self.graph(graph_id) for graph_id in sorted({event.graph_id for event in envelope.events})]
+
+    async def items(self, event: LogEvent) -> AsyncIterator[Batch]:
+        """The items of an event, in index order, small neighbours joined."""
+        index = 0
+        while index < event.items:
+            segments = await self.read(read_segments, event.segments_id, index, PAGE_BYTES)
+            if not segments:
+                raise JournalError(f"event {event.event_id} misses its items from index {index} on")
+            for batch in join_small(segments):
+                yield batch
+            index = segments[-1].first_index + segments[-1].items
+
+    async def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
+        """What an attempt of a bulk worker made, in the order of its segments.
+
+        Raises:
+            OutputIncomplete: some of it was removed, as by an archive: what is left must not pass for the whole.
+        """
+        after = BEGINNING
+        items = 0
+        while segments := await self.read(read_output, attempt_id, after, PAGE_BYTES):
+            for segment in segments:
+                yield Batch.of_output(segment)
+                items += segment.items
+            after = segments[-1].place
+        attempt = await self.read(read_attempt, attempt_id)
+        if attempt is None or attempt.items != items:
+            raise OutputIncomplete(f"the output of attempt {attempt_id} misses items: {items} are there")

@@ -1,0 +1,89 @@
+"""The alarm for roles that stay away while the bus keeps something for them, for longer than it should."""
+
+import asyncio
+import logging
+
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.operations.roles import RoleStanding, list_roles
+from xbus.clock import Clock
+from xbus.errors import JournalUnavailable
+from xbus.supervision.health import Health
+
+log = logging.getLogger(__name__)
+
+FIRST_LOOK_SECONDS = 30.0
+"""A broker that starts has more urgent things to read."""
+
+LOOK_SECONDS = 600.0
+
+DAY_SECONDS = 86_400.0
+"""A role is told of in the log at most this often."""
+
+CODE = "owed_too_long"
+
+
+class Alarm:
+    """Looks now and then for roles that are owed something too old.
+
+    Args:
+        journal: where that stands.
+        registry: tells who comes back.
+        health: told of each such role.
+        clock: for ages.
+        owed_days: how old is too old, in days; 0 for never.
+    """
+
+    def __init__(self, journal: Journal, registry: Registry, health: Health, clock: Clock, owed_days: float) -> None:
+        self._journal = journal
+        self._registry = registry
+        self._health = health
+        self._clock = clock
+        self._owed_days = owed_days
+        self._told: dict[str, float] = {}
+        registry.watch(self)
+
+    def arrived(self, recipient: Recipient) -> None:
+        """It will catch up now."""
+        self._health.over(CODE, about=recipient.role.login)
+
+    def left(self, recipient: Recipient) -> None:
+        """Nothing is too old at once."""
+
+    async def watch(self) -> None:
+        """For ever: look now and then; where no alarm is wanted, return."""
+        await asyncio.sleep(FIRST_LOOK_SECONDS)
+        while self._owed_days:
+            try:
+                await self.look()
+            except JournalUnavailable as error:
+                log.info("no look at what is owed: %s", error, extra={"action": "owed_unread"})
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Raise the alarm for those that are owed something too old, and end it for the others.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        now = self._clock.now()
+        roles = await self._journal.read(list_roles)
+        # What the journal says of who is there may be a moment old.
+        present = {recipient.role.login for recipient in self._registry.all()}
+        for role in roles:
+            if role.role not in present and role.owes_too_long(self._owed_days, now):
+                self._raise(role)
+            else:
+                self._health.over(CODE, about=role.role)
+
+    def _raise(self, role: RoleStanding) -> None:
+        assert role.owed_since is not None, "it is owed something"
+        cause = (
+            f"the role {role.role} is away and has not got what was received on {role.owed_since:%Y-%m-%d} and after"
+        )
+        next_step = f"start its recipient, or take it off the bus with xbus recipient detach {role.role}"
+        self._health.trouble(CODE, cause, next_step, about=role.role)
+        if self._clock.monotonic() - self._told.get(role.role, -DAY_SECONDS) >= DAY_SECONDS:
+            self._told[role.role] = self._clock.monotonic()
+            log.warning("%s: %s", cause, next_step, extra={"action": CODE, "role": role.role, "lag": role.lag})

@@ -1,0 +1,212 @@
+"""Writes down what is known of the recipients, for those who operate the bus: now and then, all in one transaction."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from xbus.broker.back.bulk.attempt import Attempt
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.configuration import Configuration
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.catalog import RoleEntry
+from xbus.broker.journal.operations.roles import read_presence
+from xbus.broker.journal.writes import NotePresence, PresenceRow
+from xbus.clock import Clock
+from xbus.errors import JournalError, JournalUnavailable
+from xbus.states import PresenceState
+from xbus.supervision.health import Health
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""How often what the recipients work on is looked at."""
+
+GATHER_SECONDS = 0.2
+"""Who come and go together are written down together."""
+
+SEEN_SECONDS = 10.0
+"""Where nothing else has changed, that a recipient was seen is written down this often."""
+
+
+TROUBLED = "role_in_trouble"
+"""The problem that health is told of."""
+
+NEXT = "see xbus failure list for what it says; it is tried again now and then"
+
+
+class Presence:
+    """What the table ``presence`` holds.
+
+    Args:
+        journal: where it is kept.
+        configuration: which roles there are.
+        registry: who is there.
+        health: told of roles in trouble.
+        clock: for what is stored.
+        is_silent: whether a recipient misses pings.
+        is_troubled: whether one envelope after the other fails at a role.
+        makes: the outputs that a recipient makes just now.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        configuration: Configuration,
+        registry: Registry,
+        health: Health,
+        clock: Clock,
+        *,
+        is_silent: Callable[[Recipient], bool],
+        is_troubled: Callable[[int], bool],
+        makes: Callable[[Recipient], Sequence[Attempt]] = lambda recipient: (),
+    ) -> None:
+        self._journal = journal
+        self._configuration = configuration
+        self._registry = registry
+        self._health = health
+        self._clock = clock
+        self._is_silent = is_silent
+        self._is_troubled = is_troubled
+        self._makes = makes
+        self._written: dict[int, PresenceRow] = {}
+        self._troubled: set[str] = set()
+        self._change = asyncio.Event()
+        registry.watch(self)
+
+    def arrived(self, recipient: Recipient) -> None:
+        """Look soon."""
+        self._change.set()
+
+    def left(self, recipient: Recipient) -> None:
+        """Look soon."""
+        self._change.set()
+
+    async def restore(self) -> None:
+        """Take up what the last run wrote: who does not come back turns absent.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        self._written = await self._journal.read(read_presence)
+
+    async def keep(self) -> None:
+        """For ever: write down what has changed; a database that is away only delays it."""
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._change.wait()
+            except TimeoutError:
+                pass  # nobody came or went; what they work on has changed all the same
+            else:
+                await asyncio.sleep(GATHER_SECONDS)
+            self._change.clear()
+            await self.note()
+
+    async def stop(self, seconds: float) -> None:
+        """Write down that nobody is served any more, within this time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.note(stopping=True)
+        except TimeoutError:
+            log.info("presence not written in time", extra={"action": "presence_unwritten"})
+
+    async def note(self, *, stopping: bool = False) -> None:
+        """Write down what has changed since the last time.
+
+        Args:
+            stopping: whether nobody is served any more.
+        """
+        self._tell_health()
+        now = self._clock.now()
+        rows = [row for row in self._rows(now, stopping) if self._is_news(row)]
+        if not rows:
+            return
+        try:
+            await self._journal.write(NotePresence(rows, now))
+        except JournalUnavailable as error:
+            log.info("presence not written: %s", error, extra={"action": "presence_unwritten"})
+        except JournalError as error:
+            # What operators see is not worth an end; what delivers is.
+            log.error("presence not written: %s", error, extra={"action": "presence_unwritten"})
+        else:
+            self._written |= {row.role_id: row for row in rows}
+
+    def _rows(self, now: datetime, stopping: bool) -> Iterable[PresenceRow]:
+        roles = self._configuration.catalog.roles
+        for role_id in {*roles, *self._written}:
+            recipient = None if stopping else self._registry.get(role_id)
+            known = self._written.get(role_id)
+            state = self._state(roles.get(role_id), recipient)
+            since = known.since if known is not None and known.state is state else now
+            if recipient is not None:
+                seen_at: datetime | None = now - timedelta(seconds=recipient.silent_for())
+                work = [*_work(recipient, now), *_made(recipient, self._makes(recipient))]
+                yield PresenceRow(role_id, state, since, seen_at, work or None)
+            elif known is not None or state is not PresenceState.ABSENT:
+                yield PresenceRow(role_id, state, since, None if known is None else known.seen_at)
+
+    def _tell_health(self) -> None:
+        roles = self._configuration.catalog.roles.values()
+        troubled = {role.login for role in roles if self._is_troubled(role.id)}
+        for login in troubled:
+            self._health.trouble(TROUBLED, f"one envelope after the other fails at {login}", NEXT, about=login)
+        for login in self._troubled - troubled:
+            self._health.over(TROUBLED, about=login)
+        self._troubled = troubled
+
+    def _state(self, role: RoleEntry | None, recipient: Recipient | None) -> PresenceState:
+        if role is not None and role.detached:
+            return PresenceState.DETACHED
+        if recipient is None:
+            return PresenceState.ABSENT
+        if self._is_silent(recipient):
+            return PresenceState.SILENT
+        return PresenceState.TROUBLED if self._is_troubled(recipient.role.id) else PresenceState.PRESENT
+
+    def _is_news(self, row: PresenceRow) -> bool:
+        known = self._written.get(row.role_id)
+        if known is None or (known.state, _without_positions(known.work)) != (row.state, row.work):
+            return True
+        if row.seen_at is None or known.seen_at is None:
+            return row.seen_at is not known.seen_at
+        return row.seen_at - known.seen_at >= timedelta(seconds=SEEN_SECONDS)
+
+
+def _work(recipient: Recipient, now: datetime) -> list[dict[str, Any]]:
+    """What is being brought to a recipient, and what it tells of it."""
+    works: list[dict[str, Any]] = []
+    for envelope_id, bringing in recipient.bringing.items():
+        work: dict[str, Any] = {
+            "envelope_id": str(envelope_id),
+            "verb": bringing.verb,
+            "since": (now - timedelta(seconds=recipient.seconds_since(bringing.since))).isoformat(timespec="seconds"),
+        }
+        told = recipient.vitals.work(envelope_id)
+        if told is not None:
+            work |= {"progress": told.progress, "done": told.done, "of": told.of}
+        works.append(work)
+    return works
+
+
+def _made(recipient: Recipient, attempts: Iterable[Attempt]) -> Iterator[dict[str, Any]]:
+    """The outputs that a recipient makes, and how far it is."""
+    for attempt in attempts:
+        told = recipient.vitals.work(attempt.id)
+        done = int(100 * attempt.progress) if told is None else told.done
+        steps = 0 if told is None else told.progress
+        yield {
+            "envelope_id": str(attempt.envelope_id),
+            "event_id": str(attempt.output.event_id),
+            "verb": "take_output",
+            "since": attempt.started_at.isoformat(timespec="seconds"),
+            "progress": steps,
+            "done": done,
+            "of": 100,
+        }
+
+
+def _without_positions(works: Any) -> list[dict[str, Any]] | None:
+    return works and [{name: value for name, value in work.items() if name != "position"} for work in works]

@@ -1,0 +1,234 @@
+"""Who has got what: the cursors and delivery rows, in memory and, a moment later, in the journal."""
+
+import asyncio
+import contextlib
+import copy
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.back.recipients.failures import RecipientFailed
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import Decided, Delivery, DeliveryMove, Failure, IsolatedItem, Progress
+from xbus.broker.journal.writes.cursor import Cursor
+from xbus.clock import Clock
+from xbus.errors import JournalError, JournalUnavailable
+
+log = logging.getLogger(__name__)
+
+RESERVE_POSITIONS = 64
+"""How far ahead hand-overs are reserved: a commit for this many envelopes, and as many to look at after a crash."""
+
+MAX_UNWRITTEN = 1_000
+"""Who notes more than this waits until it is written."""
+
+LAZY_SECONDS = 1.0
+"""What is in no hurry is written after this long."""
+
+RETRY_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Page:
+    """What is being written: not made anew before it is known whether it was.
+
+    Args:
+        parts: what is left of it to write, each part in a transaction of its own: usually it is one.
+        noted: how much was noted up to its end.
+        answer: of the part that comes first.
+    """
+
+    parts: list[Progress]
+    noted: int
+    answer: "asyncio.Future[Any] | None" = None
+
+
+class Ledger:
+    """Keeps what the back got done and writes it down, many changes in one transaction.
+
+    A consumer that has committed is noted at once and written a moment later: a crash in between makes the envelope
+    come again, with the same ids and a ``stop_envelope`` before it.
+
+    Args:
+        cursors: by role id, as the journal has them.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, cursors: Mapping[int, Cursor]) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._cursors = dict(cursors)
+        self._dirty: set[int] = set()
+        self._moves: list[DeliveryMove] = []
+        self._failures: list[Failure] = []
+        self._decided: list[Decided] = []
+        self._watched: set[tuple[int, UUID]] | None = None
+        self._noted = 0
+        self._written = 0
+        self._reserved: dict[int, int] = {}
+        self._page: _Page | None = None
+        self._writing = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._changed = asyncio.Condition()
+        self.on_move: Callable[[Delivery], None] = lambda row: None
+        """Told of each delivery's new row."""
+
+    def cursor(self, role_id: int) -> Cursor | None:
+        """Where a role stands; None for a worker's, and for one that the journal has none of."""
+        return self._cursors.get(role_id)
+
+    def adopt(self, cursors: Mapping[int, Cursor]) -> None:
+        """Take up the cursors of new roles, and the changed bounds of known ones."""
+        for role_id, cursor in cursors.items():
+            known = self._cursors.setdefault(role_id, cursor)
+            known.from_position, known.until_position = cursor.from_position, cursor.until_position
+            if cursor.from_position > known.position + 1:
+                known.begin_at(cursor.from_position)
+
+    def settle(self, role_id: int, position: int) -> None:
+        """Note that a role needs nothing more of an envelope in its turn."""
+        self.pass_over(role_id, position)
+        self._note()
+
+    def pass_over(self, role_id: int, position: int) -> None:
+        """Note that a role is not owed an envelope; there is no hurry to write that down."""
+        self._cursors[role_id].settle(position)
+        self._dirty.add(role_id)
+
+    def pass_gap(self, role_id: int, first: int, last: int) -> None:
+        """Note that nothing is left of the log from ``first`` to ``last``; there is no hurry to write that down."""
+        if role_id in self._cursors:
+            self._cursors[role_id].settle_range(first, last)
+            self._dirty.add(role_id)
+
+    def _note(self) -> None:
+        self._noted += 1
+        self._wake.set()
+
+    def move(self, old: Delivery | None, new: Delivery, isolated: Sequence[IsolatedItem] = ()) -> None:
+        """Note what becomes of a delivery that goes its own way, and which items it is to go without; the cursor passes
+        it."""
+        self._moves.append(DeliveryMove(None if old is None else old.state, new, isolated))
+        self.on_move(new)
+        if self._watched is not None:
+            self._watched.add((new.role_id, new.envelope_id))
+        self.settle(new.role_id, new.position)
+
+    def fail(self, envelope_id: UUID, failure: RecipientFailed) -> None:
+        """Note a failed call."""
+        self._failures += failure.rows(envelope_id)
+        self._note()
+
+    def watch(self) -> set[tuple[int, UUID]]:
+        """Role and envelope of each delivery whose row is moved from now on, until this is called again."""
+        self._watched = set()
+        return self._watched
+
+    def unwatch(self) -> None:
+        """Nobody asks for that any more."""
+        self._watched = None
+
+    def decide(self, step: Decided) -> None:
+        """Note a step of a decision; what it moved must have been noted just before."""
+        self._decided.append(step)
+        self._note()
+
+    async def reserve(self, role_ids: Iterable[int], position: int) -> None:
+        """Have it durable that an envelope may be handed to these roles, before it is."""
+        reserved = 0
+        for role_id in role_ids:
+            if self._cursors[role_id].handed_to < position:
+                self._cursors[role_id].handed_to = position + RESERVE_POSITIONS
+                self._dirty.add(role_id)
+                self._note()
+                self._reserved[role_id] = self._noted
+            # Another run may have reserved for this one too, and be waiting for that itself.
+            reserved = max(reserved, self._reserved.get(role_id, 0))
+        await self._written_up_to(reserved)
+
+    async def room(self) -> None:
+        """Wait while too much is noted and not written."""
+        if self._noted - self._written > MAX_UNWRITTEN:
+            await self.written()
+
+    async def written(self) -> None:
+        """Wait until all that is noted now is durable."""
+        await self._written_up_to(self._noted)
+
+    async def _written_up_to(self, noted: int) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._written >= noted)
+
+    async def keep(self) -> None:
+        """For ever: write down what was noted, as soon as it is and with whatever came meanwhile."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAZY_SECONDS):
+                    await self._wake.wait()
+            self._wake.clear()
+            if self._dirty or self._moves or self._failures or self._decided:
+                await self.write()
+
+    async def write(self) -> None:
+        """Write down all that is noted now; an unreachable database only delays it."""
+        async with self._writing:
+            if self._page is not None:
+                # Whoever began to write it was stopped in the midst of it.
+                await self._write(self._page)
+            self._page = self._new_page()
+            await self._write(self._page)
+
+    def _new_page(self) -> "_Page":
+        cursors = [copy.copy(self._cursors[role_id]) for role_id in self._dirty]
+        progress = Progress(self._clock.now(), cursors, self._moves, self._failures, self._decided)
+        self._dirty, self._moves, self._failures, self._decided = set(), [], [], []
+        return _Page([progress], self._noted)
+
+    async def _write(self, page: "_Page") -> None:
+        while page.parts:
+            if page.answer is None:
+                page.answer = self._journal.write(page.parts[0])
+            try:
+                await asyncio.shield(page.answer)
+                page.parts = page.parts[1:]
+            except JournalUnavailable as error:
+                log.warning("progress not written: %s", error, extra={"action": "progress_unwritten"})
+                page.answer = None
+                await asyncio.sleep(RETRY_SECONDS)
+            except JournalError as error:
+                page.parts = [*_singly(page.parts[0], error), *page.parts[1:]]
+            page.answer = None
+        async with self._changed:
+            self._page = None
+            self._written = page.noted
+            self._changed.notify_all()
+
+    def return_reserved(self, in_flight: Mapping[int, int]) -> None:
+        """Give back what was reserved and not used, so that a clean stop leaves nothing in doubt.
+
+        Args:
+            in_flight: for each role the highest position that was handed over and is not settled.
+        """
+        for role_id, cursor in self._cursors.items():
+            highest_settled = cursor.position + cursor.above.bit_length()
+            handed_to = max(highest_settled, in_flight.get(role_id, 0))
+            if handed_to < cursor.handed_to:
+                cursor.handed_to = handed_to
+                self._dirty.add(role_id)
+
+
+def _singly(progress: Progress, error: JournalError) -> list[Progress]:
+    """A part that was refused, in pieces, the cursors last: an operator has changed a delivery meanwhile, whose row is
+    then as they want it, and all else is to be written."""
+    nothing = Progress(progress.at)
+    pieces = [
+        *(replace(nothing, deliveries=[move]) for move in progress.deliveries),
+        *(replace(nothing, failures=[failure]) for failure in progress.failures),
+        *(replace(nothing, decided=[step]) for step in progress.decided),
+        *(replace(nothing, cursors=[cursor]) for cursor in progress.cursors),
+    ]
+    if len(pieces) > 1:
+        return pieces
+    log.warning("progress refused: %s", error, extra={"action": "progress_refused"})
+    return []

@@ -1,0 +1,82 @@
+"""Envelopes that consumers hold open because they gave an immediate reply: no event loop."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.run.run import Run
+
+
+@dataclass(eq=False, slots=True)
+class Hold:
+    """An envelope that a consumer holds open; its slot is taken.
+
+    Args:
+        run: what was begun, and is to be ended or stopped.
+        event_ids: the events that it gave replies to.
+        expiry: ends it when the envelope's end does not come.
+        asking: whether an event of it is just being delivered: who does that ends the hold, if it is to end.
+    """
+
+    envelope_id: UUID
+    recipient: Recipient
+    run: Run
+    event_ids: list[UUID] = field(default_factory=list)
+    expiry: asyncio.TimerHandle | None = None
+    asking: bool = False
+
+
+class Holds:
+    """All of them. A hold is taken by whoever ends it, so that it ends once."""
+
+    def __init__(self) -> None:
+        self._holds: dict[tuple[UUID, int], Hold] = {}
+        self._doubtful: set[tuple[UUID, int]] = set()
+        self.on_taken: Callable[[Hold], None] = lambda hold: None
+        """Told of each hold that ends while its recipient is there, whatever follows."""
+
+    def __bool__(self) -> bool:
+        return bool(self._holds)
+
+    def all(self) -> list[Hold]:
+        """Those that have not ended."""
+        return list(self._holds.values())
+
+    def get(self, envelope_id: UUID, recipient: Recipient) -> Hold | None:
+        """What a recipient holds open of an envelope."""
+        hold = self._holds.get((envelope_id, recipient.role.id))
+        return hold if hold is not None and hold.recipient is recipient else None
+
+    def add(self, hold: Hold) -> None:
+        """Begin one."""
+        self._holds[hold.envelope_id, hold.recipient.role.id] = hold
+
+    def take(self, envelope_id: UUID, recipient: Recipient) -> Hold | None:
+        """End what a recipient holds open of an envelope: what was begun, and the slot, are the caller's."""
+        hold = self.get(envelope_id, recipient)
+        if hold is not None:
+            del self._holds[envelope_id, recipient.role.id]
+            self.on_taken(hold)
+        return hold
+
+    def lose(self, recipient: Recipient) -> list[Hold]:
+        """End all that a recipient holds that has gone; its role may come back with all of it still open."""
+        lost = [hold for hold in self._holds.values() if hold.recipient is recipient]
+        for hold in lost:
+            del self._holds[hold.envelope_id, recipient.role.id]
+            self.doubt(hold.envelope_id, recipient.role.id)
+        return lost
+
+    def doubt(self, envelope_id: UUID, role_id: int) -> None:
+        """Note that an envelope may be open at a role, though nobody here holds it: it is stopped before it comes."""
+        self._doubtful.add((envelope_id, role_id))
+
+    def believe(self, envelope_id: UUID, role_id: int) -> None:
+        """Note that nothing is open of an envelope at a role any more."""
+        self._doubtful.discard((envelope_id, role_id))
+
+    def is_doubtful(self, envelope_id: UUID, recipients: Iterable[Recipient]) -> bool:
+        """Whether an envelope may be open at one of some recipients since they were here before."""
+        return any((envelope_id, recipient.role.id) in self._doubtful for recipient in recipients)

@@ -1,0 +1,73 @@
+"""What the last run of the broker left in doubt: it may have been handed over, so it comes again, on its own."""
+
+from collections.abc import Collection, Sequence
+from itertools import takewhile
+
+from xbus.broker.back.log.reader import Log
+from xbus.broker.back.progress import transitions
+from xbus.broker.back.progress.blocked_keys import Order
+from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, Ledger
+from xbus.broker.back.progress.results import Outcomes
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.deliveries import read_cursors, read_role_services
+from xbus.broker.journal.log.ordered import read_free_keys, read_key_rows
+from xbus.broker.journal.writes.cursor import Cursor
+from xbus.states import DeliveryState
+
+
+class Recovery:
+    """Carried out once, before anything is delivered.
+
+    Args:
+        journal: what the last run noted.
+        log: what it delivered.
+        ledger: where what is in doubt is noted.
+        order: which roles want order.
+        outcomes: makes the rows of what comes again.
+    """
+
+    def __init__(self, journal: Journal, log: Log, ledger: Ledger, order: Order, outcomes: Outcomes) -> None:
+        self._journal = journal
+        self._log = log
+        self._ledger = ledger
+        self._order = order
+        self._outcomes = outcomes
+
+    async def carry_out(self, role_ids: Collection[int]) -> None:
+        """Have all that is in doubt come again.
+
+        Args:
+            role_ids: all roles.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        await self._doubt_what_was_free([role_id for role_id in role_ids if self._order.is_wanted_by(role_id)])
+        await self._doubt_what_is_unsettled()
+        await self._ledger.write()
+
+    async def _doubt_what_was_free(self, ordered: Sequence[int]) -> None:
+        """What was held, and free, may have been handed over when the broker went down: its row does not say so."""
+        for key in await self._journal.read(read_free_keys, ordered):
+            rows = await self._journal.read(read_key_rows, key.role_id, key.ordering_key, RESERVE_POSITIONS)
+            for row in takewhile(lambda row: row.state is DeliveryState.HELD, rows):
+                self._ledger.move(row, transitions.in_doubt(row))
+
+    async def _doubt_what_is_unsettled(self) -> None:
+        """What was handed out in its turn, up to where the cursor says, and was not settled."""
+        services = await self._journal.read(read_role_services)
+        for role_id, cursor in (await self._journal.read(read_cursors)).items():
+            doubtful = [position for position in cursor.unsettled() if position <= self._log.head]
+            if doubtful:
+                await self._set_aside(cursor, services[role_id], doubtful)
+
+    async def _set_aside(self, cursor: Cursor, service: str, doubtful: Sequence[int]) -> None:
+        for envelope in await self._log.at(doubtful):
+            graphs = await self._log.graphs(envelope)
+            is_for_role = cursor.owes(envelope.position) and envelope.is_for(cursor.role_id)
+            if is_for_role and any(service in graph.consumer_services for graph in graphs):
+                delivery = self._outcomes.before_its_turn(envelope, cursor.role_id)
+                is_held = self._order.holds(cursor.role_id, envelope)
+                self._ledger.move(None, transitions.after_crash(delivery, is_held=is_held))
+            else:
+                self._ledger.pass_over(cursor.role_id, envelope.position)

@@ -1,0 +1,42 @@
+"""How often an envelope is tried, and after which delays; pure."""
+
+from dataclasses import asdict, dataclass, replace
+
+from xbus.broker.journal.log.catalog import RetrySettings
+
+MAX_DOUBLINGS = 60
+"""More of them make no delay longer, and would not fit a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """What a service wants to be done with an envelope that has failed at one of its consumers and may go well later.
+
+    Args:
+        attempts: how often it is tried in all; then it is parked.
+        first_delay: seconds before the second attempt, doubled with each further one.
+        longest_delay: no delay is longer than this, in seconds.
+        jitter: by which part a delay is made longer or shorter at random, 0 to 1: those who failed together do not come
+            back together.
+    """
+
+    attempts: int = 5
+    first_delay: float = 1.0
+    longest_delay: float = 300.0
+    jitter: float = 0.2
+
+    def as_wished(self, wishes: RetrySettings) -> "RetryPolicy":
+        """The same, but for what a service wishes otherwise."""
+        given = {name: value for name, value in asdict(wishes).items() if value is not None}
+        return replace(self, **given)
+
+    def delay(self, attempts: int, draw: float) -> float:
+        """How long to wait before the next attempt, in seconds.
+
+        Args:
+            attempts: how many were made.
+            draw: a random number from 0 to 1.
+        """
+        doubled = self.first_delay * 2.0 ** min(max(attempts - 1, 0), MAX_DOUBLINGS)
+        delay = min(doubled, self.longest_delay)
+        return min(delay * (1 + self.jitter * (2 * draw - 1)), self.longest_delay)

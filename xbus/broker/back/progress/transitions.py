@@ -1,0 +1,203 @@
+"""What becomes of an envelope for a role that could not get it in its turn; pure.
+
+Each function makes the role's next delivery row.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
+from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY, RESUMED
+from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.writes import Delivery
+from xbus.states import DeliveryState
+
+ISOLATED = "isolated"
+"""The code of a delivery that comes again as items were refused that are parked alone."""
+
+BEGUN_CODES = (RESUMED, ISOLATED)
+"""Its recipient may have something left of it, though no attempt counts."""
+
+
+def before_its_turn(role_id: int, envelope: LogEnvelope, ordering_key: str | None, *, attempts: int) -> Delivery:
+    """A delivery that has no row yet.
+
+    Args:
+        ordering_key: "" for none; None where the role wants no order.
+        attempts: how often it was handed over: 0, or 1 where its turn has just gone wrong.
+    """
+    return Delivery(
+        role_id,
+        envelope.envelope_id,
+        envelope.position,
+        DeliveryState.RETRY,
+        attempts,
+        code="",
+        cause="",
+        ordering_key=ordering_key,
+    )
+
+
+def after_crash(delivery: Delivery, *, is_held: bool) -> Delivery:
+    """It may have been handed over when the broker went down: it comes again on its own.
+
+    Args:
+        is_held: whether an earlier one of its ordering key comes first.
+    """
+    return replace(
+        delivery,
+        state=DeliveryState.HELD if is_held else DeliveryState.RETRY,
+        attempts=1,
+        code="broker_stopped",
+        cause="it may have been handed over when the broker went down",
+    )
+
+
+def after_reply(delivery: Delivery) -> Delivery:
+    """Part of it was handed over ahead, for an immediate reply; the rest goes on its own."""
+    return replace(
+        delivery,
+        attempts=1,
+        code="reply_given",
+        cause="it began with an immediate reply, ahead of its turn",
+    )
+
+
+def held(delivery: Delivery) -> Delivery:
+    """It waits until an earlier one of its ordering key is settled."""
+    return replace(
+        delivery,
+        state=DeliveryState.HELD,
+        code="held",
+        cause="an earlier envelope of its ordering key is not settled yet",
+    )
+
+
+def begun(delivery: Delivery) -> Delivery:
+    """It was held and its turn has come: its row is not written before it is handed over, see ``in_doubt``."""
+    return replace(delivery, attempts=delivery.attempts + 1)
+
+
+def in_doubt(delivery: Delivery) -> Delivery:
+    """It was held, and may have been handed over when the broker went down."""
+    return replace(after_crash(delivery, is_held=True), attempts=max(delivery.attempts, 1))
+
+
+def waiting_for(delivery: Delivery, service: str) -> Delivery:
+    """It waits until a worker of ``service`` registers."""
+    return _waiting(
+        delivery, "worker_absent", f'no worker of service "{service}" is there, or each is in trouble', service
+    )
+
+
+def waiting_for_output(delivery: Delivery, node: str) -> Delivery:
+    """It waits until a bulk worker has made the output of a node."""
+    return _waiting(delivery, OUTPUT_NOT_READY, f'the output of node "{node}" is not made yet')
+
+
+def _waiting(delivery: Delivery, code: str, cause: str, service: str | None = None) -> Delivery:
+    return replace(
+        delivery,
+        # The code that tells of it is lost: what may have begun counts from here on.
+        attempts=max(delivery.attempts, 1 if delivery.code in BEGUN_CODES else 0),
+        state=DeliveryState.WAITING,
+        code=code,
+        cause=cause,
+        service=service,
+        due_at=None,
+    )
+
+
+def after_output(delivery: Delivery) -> Delivery:
+    """It waits no longer for an output: that is ready, or is to be asked for again."""
+    return replace(
+        delivery,
+        state=DeliveryState.RETRY,
+        code="output_known",
+        cause="the output that it waited for is ready, or is to be asked for again",
+        due_at=None,
+    )
+
+
+def next_attempt(delivery: Delivery) -> Delivery:
+    """It is about to be handed over once more: counted before, so that a crash can't lose count."""
+    return replace(delivery, state=DeliveryState.RETRY, attempts=delivery.attempts + 1, service=None, due_at=None)
+
+
+def may_have_begun(attempt: Delivery) -> bool:
+    """Whether its recipient may have something left of an earlier attempt, which is to be forgotten first.
+
+    Args:
+        attempt: the delivery, with the coming attempt counted.
+    """
+    return attempt.attempts > 1 or attempt.code in BEGUN_CODES
+
+
+def probe(delivery: Delivery) -> Delivery:
+    """It is about to be handed over to a recipient in trouble: that is no attempt, though it may have begun then."""
+    return replace(next_attempt(delivery), attempts=max(delivery.attempts, 1))
+
+
+def not_counted(attempt: Delivery) -> Delivery:
+    """The attempt came to nothing for a reason that has nothing to do with the envelope."""
+    return replace(attempt, attempts=max(attempt.attempts - 1, 1))
+
+
+def put_off(attempt: Delivery, failure: RecipientFailed, *, due_at: datetime | None) -> Delivery:
+    """It comes again, as often as its recipient, or a worker before it, was about to go: that is no failed attempt.
+
+    Args:
+        due_at: when it may come; None for as soon as they are there.
+    """
+    return replace(
+        not_counted(attempt),
+        state=DeliveryState.RETRY,
+        code=failure.code,
+        cause=failure.cause,
+        service=None,
+        due_at=due_at,
+    )
+
+
+def isolated(attempt: Delivery, cause: str) -> Delivery:
+    """It comes again at once, as items were refused that are parked alone; the attempt does not count.
+
+    Args:
+        cause: which items and why, in a sentence.
+    """
+    return replace(
+        attempt,
+        state=DeliveryState.RETRY,
+        attempts=max(attempt.attempts - 1, 0),
+        code=ISOLATED,
+        cause=cause,
+        service=None,
+        due_at=None,
+    )
+
+
+def after_failure(
+    attempt: Delivery, failure: RecipientFailed, *, attempts: int | None, due_at: datetime | None
+) -> Delivery:
+    """It comes again where that may help and not all attempts are used up; else it is parked.
+
+    Args:
+        attempt: the delivery, with the failed attempt counted.
+        failure: what went wrong.
+        attempts: how many there are in all; None where attempts are not counted now.
+        due_at: when the next one may begin, if there is one; None for at once.
+    """
+    comes_again = failure.failure_class is FailureClass.TRANSIENT and (attempts is None or attempt.attempts < attempts)
+    return replace(
+        attempt,
+        state=DeliveryState.RETRY if comes_again else DeliveryState.PARKED,
+        code=failure.code,
+        cause=failure.cause,
+        service=None,
+        due_at=due_at if comes_again else None,
+    )
+
+
+def settled(delivery: Delivery) -> Delivery:
+    """It was delivered: its row goes."""
+    return replace(delivery, state=DeliveryState.SETTLED)

@@ -1,0 +1,111 @@
+"""Gathering the consumers of a run: all at once, and without those that hold the others up."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from xbus.broker.back.recipients.pace import Pace
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.slots import Absent, Slots, This
+from xbus.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+class _HeldUp(Exception):
+    """Some recipients kept others waiting for too long."""
+
+    def __init__(self, by: Sequence[Recipient]) -> None:
+        super().__init__(f"held up by {[recipient.role.login for recipient in by]}")
+        self.by = by
+
+
+class Muster:
+    """Takes slots of consumers.
+
+    Args:
+        slots: who is free.
+        pace: who held others up lately.
+        clock: measures for how long.
+    """
+
+    def __init__(self, slots: Slots[Recipient], pace: Pace, clock: Clock) -> None:
+        self._slots = slots
+        self._pace = pace
+        self._clock = clock
+        self.on_behind: Callable[[Recipient], None] = lambda recipient: None
+        """Told of a recipient that was left out because it holds the others up."""
+
+    async def take(self, recipients: Sequence[Recipient], may_go: Callable[[Recipient], bool]) -> list[Recipient]:
+        """Wait until all that may go have a free slot, and take it; those that go away meanwhile are left out.
+
+        Args:
+            recipients: who is wanted.
+            may_go: whether a recipient may still go; asked again after each wait.
+
+        Returns:
+            Those whose slot was taken; give each back.
+        """
+        left_behind: set[Recipient] = set()
+        while going := [recipient for recipient in recipients if may_go(recipient) and recipient not in left_behind]:
+            try:
+                await self._take_all(going)
+            except Absent:
+                continue
+            except _HeldUp as held_up:
+                left_behind.update(held_up.by)
+                for recipient in held_up.by:
+                    self._leave_behind(recipient)
+                continue
+            if all(may_go(recipient) for recipient in going):
+                return going
+            for recipient in going:
+                self._slots.free(recipient)
+        return []
+
+    def note_run(self, busy: Mapping[Recipient, float]) -> None:
+        """Learn from a run who kept the others waiting in it: those that worked longer than the fastest.
+
+        Args:
+            busy: for how many seconds each of its consumers had something to do.
+        """
+        now = self._clock.monotonic()
+        fastest = min(busy.values())
+        for recipient, seconds in busy.items():
+            if seconds > fastest:
+                self._pace.kept_waiting(recipient.role.id, seconds - fastest, now)
+                if not self._pace.allowance(recipient.role.id, now):
+                    self._leave_behind(recipient)
+
+    def caught_up(self, recipient: Recipient) -> None:
+        """Let a recipient that goes on together with the others again begin anew."""
+        log.info("recipient has caught up", extra={"action": "caught_up", "role": recipient.role.login})
+        self._pace.forget(recipient.role.id)
+
+    def _leave_behind(self, recipient: Recipient) -> None:
+        log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
+        self.on_behind(recipient)
+
+    async def _take_all(self, recipients: Sequence[Recipient]) -> None:
+        """Take a slot of each; those that are free wait for the others, though not for ever.
+
+        Raises:
+            _HeldUp: some kept the others waiting for too long.
+            Absent: one has gone.
+        """
+        wants = [This(recipient) for recipient in recipients]
+        await self._slots.any_free(recipients)
+        slow = [recipient for recipient in recipients if not self._slots.is_free(recipient)]
+        if not slow or len(recipients) == 1:
+            await self._slots.take(wants)
+            return
+        began = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(min(self._pace.allowance(recipient.role.id, began) for recipient in slow)):
+                await self._slots.take(wants)
+        except TimeoutError:
+            raise _HeldUp([recipient for recipient in slow if not self._slots.is_free(recipient)]) from None
+        finally:
+            now = self._clock.monotonic()
+            for recipient in slow:
+                self._pace.kept_waiting(recipient.role.id, now - began, now)

@@ -1,0 +1,126 @@
+"""What the broker asks a recipient before it registers it; answers of any other shape are refused."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xbus.broker.back.recipients.recipient import Abilities
+from xbus.errors import CallError, Refused
+from xbus.rpc.client import Client
+
+REQUIRED_TEXTS = ("name", "host", "start_date", "local_time")
+REQUIRED_NUMBERS = ("version", "api_version")
+
+MOST_BYTES = 64 * 1024
+"""What a recipient says of itself is kept up to this size as JSON; what is honest takes some hundred bytes."""
+
+MOST_LEVELS = 32
+"""How deep lists and maps may stand in each other; msgpack bounds it too, for those who ask later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a recipient says of itself; JSON can hold its metadata and features.
+
+    Args:
+        abilities: what of it the broker acts upon.
+        metadata: what it answered to ``get_metadata``.
+        features: what it answered to ``has_clearing`` and ``has_immediate_reply``, by the names ``clearing`` and
+            ``immediate_reply``.
+    """
+
+    abilities: Abilities
+    metadata: Mapping[str, Any]
+    features: Mapping[str, Sequence[Any]]
+
+
+async def introduce(client: Client, seconds: float) -> Introduction:
+    """Ask a recipient who it is and what it can do.
+
+    Args:
+        client: connected to it.
+        seconds: how long all of it may take.
+
+    Raises:
+        Refused: recipient_unreachable, recipient_failed or recipient_nonsense.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            metadata = await client.call("get_metadata")
+            clearing = await client.call("has_clearing")
+            immediate_reply = await client.call("has_immediate_reply")
+    except TimeoutError:
+        raise Refused(
+            f"the recipient did not introduce itself within {seconds:g} seconds",
+            "see that it listens at the address that it registers, and that the broker can reach it",
+            code="recipient_unreachable",
+        ) from None
+    except CallError as error:
+        raise Refused(
+            f"the recipient could not introduce itself: {error.cause}",
+            "implement get_metadata, has_clearing and has_immediate_reply",
+            code="recipient_failed",
+        ) from error
+    _check_metadata(metadata)
+    features = {"clearing": _clearing(clearing), "immediate_reply": _immediate_reply(immediate_reply)}
+    has_reply, types = features["immediate_reply"]
+    return Introduction(Abilities.of_metadata(metadata, types if has_reply else ()), metadata, features)
+
+
+def _check_metadata(metadata: Any) -> None:
+    if not isinstance(metadata, dict):
+        raise _nonsense("get_metadata", "a map")
+    for key in REQUIRED_TEXTS:
+        if not isinstance(metadata.get(key), str):
+            raise _nonsense("get_metadata", f"a text as {key}")
+    for key in REQUIRED_NUMBERS:
+        if isinstance(metadata.get(key), bool) or not isinstance(metadata.get(key), int | float):
+            raise _nonsense("get_metadata", f"a number as {key}")
+    if not _can_be_kept(metadata):
+        raise _nonsense("get_metadata", f"what JSON can hold in {MOST_BYTES} bytes and {MOST_LEVELS} levels")
+
+
+def _clearing(answer: Any) -> list[Any]:
+    match answer:
+        case [False, *details]:
+            return _without_feature(details)
+        case [True, str(url)] if url and _can_be_kept(url):
+            return [True, url]
+    raise _nonsense("has_clearing", "(False, None) or (True, address of the clearing database)")
+
+
+def _immediate_reply(answer: Any) -> list[Any]:
+    match answer:
+        case [False, *details]:
+            return _without_feature(details)
+        case [True, list(types)] if all(isinstance(name, str) for name in types) and _can_be_kept(types):
+            return [True, types]
+    raise _nonsense("has_immediate_reply", "(False, None) or (True, list of event type names)")
+
+
+def _without_feature(details: Sequence[Any]) -> list[Any]:
+    """Details of a feature that a recipient doesn't have mean nothing: they are left out where they can't be kept."""
+    return [False, details[0] if details and _can_be_kept(details[0]) else None]
+
+
+def _can_be_kept(value: Any) -> bool:
+    """Whether JSON holds a value unchanged: msgpack knows more, such as bytes, and keys of any type."""
+    try:
+        if _levels(value) > MOST_LEVELS:
+            return False
+        text = json.dumps(value, allow_nan=False)
+        return len(text) <= MOST_BYTES and json.loads(text) == value
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _levels(value: Any) -> int:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + max(map(_levels, value), default=0) if isinstance(value, list) else 0
+
+
+def _nonsense(verb: str, wanted: str) -> Refused:
+    return Refused(f"the recipient's {verb} does not answer {wanted}", f"correct its {verb}", code="recipient_nonsense")

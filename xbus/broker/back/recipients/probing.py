@@ -1,0 +1,125 @@
+"""Holds roles in trouble back, and lets one envelope through to each of them now and then.
+
+A consumer in trouble gets nothing in its turn, and one of its rows now and then. A worker in trouble is not hired, as
+if it were away; now and then it is let have one event.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+
+from xbus.broker.back.recipients.circuit_breaker import Troubles
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.slots import Slots
+
+log = logging.getLogger(__name__)
+
+
+class Probing:
+    """Takes notice of what fails and what goes well at recipients.
+
+    Args:
+        troubles: who is in trouble.
+        registry: who is there.
+        slots: who is free.
+    """
+
+    def __init__(self, troubles: Troubles, registry: Registry, slots: Slots[Recipient]) -> None:
+        self._troubles = troubles
+        self._registry = registry
+        self._slots = slots
+        self._logins: dict[int, str] = {}
+        self.on_trouble: Callable[[Recipient], None] = lambda recipient: None
+        """Told of a consumer that is there and gets nothing in its turn any more."""
+        self.on_over: Callable[[Recipient], None] = lambda recipient: None
+        """Told of a recipient that is there and whose trouble is over."""
+
+    def arrived(self, recipient: Recipient) -> None:
+        """A recipient has come: whether its role's trouble came with it shows by the first envelope."""
+        self._troubles.came_back(recipient.role.id)
+        if recipient.role.worker and self.is_troubled(recipient.role.id):
+            self._slots.limit(recipient, 0)
+
+    def left(self, recipient: Recipient) -> None:
+        """One that is gone stays in trouble until it is back and something goes well."""
+
+    def is_troubled(self, role_id: int) -> bool:
+        """Whether a role is in trouble."""
+        return self._troubles.is_troubled(role_id)
+
+    # -- what happens at recipients --------------------------------------------------------------------------------
+
+    def failed(self, role_id: int, position: int) -> None:
+        """Note that an envelope failed at a role for a reason that may pass."""
+        recipient = self._registry.get(role_id)
+        if self._troubles.failed(role_id, position):
+            self._logins[role_id] = str(role_id) if recipient is None else recipient.role.login
+            log.warning("recipient in trouble", extra={"action": "troubled", "role": self._logins[role_id]})
+            if recipient is not None and not recipient.role.worker:
+                self.on_trouble(recipient)
+        if recipient is not None and recipient.role.worker and self.is_troubled(role_id):
+            self._slots.limit(recipient, 0)
+
+    def went_well(self, role_id: int) -> None:
+        """Note that an envelope went well at a role."""
+        if not self._troubles.went_well(role_id):
+            return
+        login = self._logins.pop(role_id)
+        log.info("recipient no longer in trouble", extra={"action": "trouble_over", "role": login})
+        recipient = self._registry.get(role_id)
+        if recipient is None:
+            return
+        if recipient.role.worker:
+            self._slots.limit(recipient, recipient.abilities.envelopes)
+        self.on_over(recipient)
+
+    def retain(self, role_ids: Collection[int]) -> None:
+        """Know only of these roles: nothing is owed to others any more."""
+        for role_id in self._logins.keys() - set(role_ids):
+            self.went_well(role_id)
+
+    # -- probes ----------------------------------------------------------------------------------------------------
+
+    def is_time(self, role_id: int) -> bool:
+        """Whether a role in trouble may be probed now."""
+        return self._troubles.seconds_to_probe(role_id) == 0
+
+    def probe(self, role_id: int, positions: Sequence[int]) -> int:
+        """Which envelope to probe a role in trouble with, of one or more."""
+        return self._troubles.probe(role_id, positions)
+
+    def nothing_to_probe(self, role_id: int) -> None:
+        """Note that nothing waits for a role in trouble: what comes next shows how it is."""
+        self.went_well(role_id)
+
+    def over_since(self, role_id: int) -> datetime | None:
+        """When the last trouble of a role ended."""
+        return self._troubles.over_since(role_id)
+
+    def served(self) -> list[str]:
+        """The worker services that may be asked now, those included that may be probed."""
+        workers = [recipient.role for recipient in self._registry.all() if recipient.role.worker]
+        return sorted({role.service for role in workers if not self.is_troubled(role.id) or self.is_time(role.id)})
+
+    def admits(self, service: str) -> bool:
+        """Whether a worker of a service can be hired now; one in trouble is let have an event if it is time."""
+        if self._registry.is_served(service):
+            return True
+        for worker in self._registry.all():
+            role = worker.role
+            if role.worker and role.service == service and self.is_troubled(role.id) and self.is_time(role.id):
+                self._troubles.begin_probe(role.id)
+                self._slots.limit(worker, 1)
+                return True
+        return False
+
+    def seconds_to_probe(self, role_id: int) -> float | None:
+        """How long it is until it is time for a consumer in trouble, or for a worker that it may wait for; None where
+        it is time for all."""
+        troubled = [
+            recipient.role.id
+            for recipient in self._registry.all()
+            if (recipient.role.worker or recipient.role.id == role_id) and self.is_troubled(recipient.role.id)
+        ]
+        return min(filter(None, map(self._troubles.seconds_to_probe, troubled)), default=None)

@@ -1,0 +1,354 @@
+"""A registered recipient as the broker sees it: its calls, its answers read strictly, its failures told apart."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.recipients.failures import RecipientFailed, failure_of_call
+from xbus.broker.back.recipients.heartbeats import Vitals
+from xbus.broker.back.recipients.responses import Answers, End
+from xbus.broker.journal.log.catalog import RoleEntry
+from xbus.broker.journal.log.reading import LogEvent
+from xbus.errors import CallError, Failed
+from xbus.rpc.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a recipient may take for an answer, in seconds."""
+
+    start_event: float
+    send_item: float
+    end_event: float
+    end_envelope: float
+    stop_envelope: float
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a recipient announced.
+
+    Args:
+        batches: whether it takes items by the batch, call behind call.
+        envelopes: how many envelopes, or events of a worker, it takes at once.
+        heartbeats: whether it tells by itself that it lives, and how far it is: then its time-outs are of progress.
+        immediate_reply: the names of the event types to which it gives an immediate reply.
+        bulk_items: an event of so many items it takes as a whole; None where it takes none so.
+        bulk_attempts: the ids of the outputs that it made when it introduced itself; None where it does not tell.
+    """
+
+    batches: bool = False
+    envelopes: int = 1
+    heartbeats: bool = False
+    immediate_reply: frozenset[str] = frozenset()
+    bulk_items: int | None = None
+    bulk_attempts: frozenset[str] | None = None
+
+    @classmethod
+    def of_metadata(cls, metadata: Mapping[str, Any], immediate_reply: Iterable[str] = ()) -> "Abilities":
+        """What stands in the answer of ``get_metadata``; an old recipient announces nothing there."""
+        types = frozenset(immediate_reply)
+        match metadata.get("xbus"):
+            case {"batches": 1, "envelopes": int(envelopes), **more} if envelopes >= 1:
+                heartbeats = more.get("heartbeats") is True
+                known = cls(batches=True, envelopes=envelopes, heartbeats=heartbeats, immediate_reply=types)
+                return known._with_bulk(more.get("bulk"))
+        return cls(immediate_reply=types)
+
+    def _with_bulk(self, announced: Any) -> "Abilities":
+        match announced:
+            case {"min_items": int(items), **more} if items >= 0:
+                attempts = more.get("attempts")
+                told = frozenset(map(str, attempts)) if isinstance(attempts, list) else None
+                return replace(self, bulk_items=items, bulk_attempts=told)
+        return self
+
+    def takes_whole(self, items: int) -> bool:
+        """Whether it takes an event of so many items as a whole."""
+        return self.bulk_items is not None and items >= max(self.bulk_items, 1)
+
+
+@dataclass(slots=True)
+class Bringing:
+    """An envelope that is being brought to a recipient.
+
+    Args:
+        since: when that began, on the loop's clock.
+        verb: what was last asked about it.
+    """
+
+    since: float
+    verb: str
+
+
+class Recipient:
+    """The calls of the recipient API, one method each; each raises ``RecipientFailed`` and nothing else.
+
+    Args:
+        role: which role it serves.
+        token_hash: of the session that it registered with.
+        uri: where it listens.
+        client: connected to it.
+        abilities: what it announced.
+        timeouts: how long to wait.
+    """
+
+    def __init__(
+        self,
+        role: RoleEntry,
+        token_hash: bytes,
+        uri: str,
+        client: Client,
+        abilities: Abilities,
+        timeouts: Timeouts,
+    ) -> None:
+        self.role = role
+        self.token_hash = token_hash
+        self.uri = uri
+        self.abilities = abilities
+        self.is_closed = False
+        self.on_leaving: Callable[[], None] = lambda: None
+        """Told when it says that it takes nothing more, though it is there still."""
+        self._client = client
+        self._timeouts = timeouts
+        self._answers = Answers(role.id, is_worker=role.worker, on_leaving=lambda: self.on_leaving())
+        self._open: dict[UUID, Bringing] = {}
+        self._now = asyncio.get_running_loop().time
+        self.since = self._now()
+        """Since when it is here, on the loop's clock."""
+        self.vitals = Vitals(self._now)
+        self._unanswered = 0
+        self._busy_since = 0.0
+        self._was_busy = 0.0
+        self._at_work = False
+        self._ready = asyncio.Event()
+        self._ready.set()
+
+    async def start_event(self, envelope_id: UUID, event_id: UUID, type_name: str) -> None:
+        """Tell of an event that begins."""
+        self._answers.begin(event_id)
+        self._begin(envelope_id)
+        call = self._call(
+            "start_event", "start_event", self._timeouts.start_event, envelope_id, str(event_id), type_name
+        )
+        await self._answers.detail("start_event", event_id, call)
+
+    async def send(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
+        """Hand items over.
+
+        Returns:
+            What a worker made of them; nothing from a consumer.
+        """
+        if not self.abilities.batches:
+            return await self._send_singly(envelope_id, event_id, batch)
+        self._answers.note_given(event_id, batch)
+        call = self._call(
+            "send_item", "xbus.send_items", self._timeouts.send_item, envelope_id, str(event_id), *batch.on_wire()
+        )
+        return self._answers.batches("send_item", event_id, await self._answers.detail("send_item", event_id, call))
+
+    async def _send_singly(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
+        made: list[tuple[list[int], bytes]] = []
+        for indices, item in batch.singly():
+            # Item by item: a worker can't have made anything of those that come later.
+            self._answers.note_given_up_to(event_id, max(indices, default=-1))
+            call = self._call(
+                "send_item", "send_item", self._timeouts.send_item, envelope_id, str(event_id), indices, item
+            )
+            answer = await self._answers.detail("send_item", event_id, call)
+            made += self._answers.singles(event_id, answer)
+        return [Batch.of_single(made)] if made else []
+
+    async def end_event(self, envelope_id: UUID, event: LogEvent) -> End:
+        """Tell of an event that ends."""
+        self._answers.note_all_given(event)
+        verb = "xbus.end_event" if self.abilities.batches else "end_event"
+        call = self._call("end_event", verb, self._timeouts.end_event, envelope_id, str(event.event_id))
+        parts = await self._answers.parts("end_event", event.event_id, call)
+        return self._answers.end("end_event", event.event_id, parts if self.abilities.batches else parts[:1])
+
+    async def take_event(self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch], *, commit: bool) -> End:
+        """Hand a whole small event over in one call.
+
+        Args:
+            batches: all its items.
+            commit: whether this ends the envelope too; then it is committed when this returns.
+        """
+        self._answers.note_all_given(event)
+        self._begin(envelope_id)
+        call = self._call(
+            "take_event",
+            "xbus.take_event",
+            self._timeouts.end_envelope if commit else self._timeouts.end_event,
+            envelope_id,
+            str(event.event_id),
+            event.type_name,
+            [batch.on_wire() for batch in batches],
+            commit,
+        )
+        end = self._answers.end(
+            "take_event", event.event_id, await self._answers.parts("take_event", event.event_id, call)
+        )
+        if commit:
+            self._open.pop(envelope_id, None)
+        return end
+
+    async def take_output(self, envelope_id: UUID, event: LogEvent, handover: Mapping[str, Any]) -> None:
+        """Have a bulk worker make the output for an event by itself; it has only taken it when this returns."""
+        call = self._call(
+            "take_output",
+            "xbus.take_output",
+            self._timeouts.start_event,
+            envelope_id,
+            str(event.event_id),
+            event.type_name,
+            handover,
+        )
+        await self._answers.parts("take_output", event.event_id, call)
+
+    def stop_output_soon(self, attempt_id: UUID) -> None:
+        """Tell a bulk worker that nobody wants an output any more; else it learns it when it renews its lease."""
+        stop = self._client.call("xbus.stop_output", str(attempt_id), timeout=self._timeouts.stop_envelope)
+        stop.add_done_callback(lambda call: call.cancelled() or call.exception())
+
+    def forget(self, event_id: UUID) -> None:
+        """Keep nothing of an event that is over."""
+        self._answers.forget(event_id)
+
+    async def end_envelope(self, envelope_id: UUID) -> None:
+        """Have all of an envelope committed."""
+        call = self._call("end_envelope", "end_envelope", self._timeouts.end_envelope, envelope_id)
+        await self._answers.detail("end_envelope", None, call)
+        self._open.pop(envelope_id, None)
+
+    async def stop_envelope(self, envelope_id: UUID) -> None:
+        """Have all that is open of an envelope forgotten, also where nothing is; wait until it is."""
+        try:
+            await self._stop(envelope_id)
+        except CallError as error:
+            raise failure_of_call(self.role.id, "stop_envelope", None, error) from error
+
+    def stop_envelope_soon(self, envelope_id: UUID) -> "asyncio.Future[Any]":
+        """The same without waiting; it is sent before this returns. The future is done when it is answered, or not."""
+        stop = self._stop(envelope_id)
+        stop.add_done_callback(lambda call: call.cancelled() or call.exception())
+        return stop
+
+    def _stop(self, envelope_id: UUID) -> "asyncio.Future[Any]":
+        self._open.pop(envelope_id, None)
+        call = self._call("stop_envelope", "stop_envelope", self._timeouts.stop_envelope, envelope_id)
+        call.add_done_callback(self._stopped)
+        return call
+
+    def _stopped(self, call: "asyncio.Future[Any]") -> None:
+        if not call.cancelled() and call.exception() is None and not self._at_work:
+            # It has nothing open any more, so a worker need not say that it is ready.
+            self.ready()
+
+    async def ping(self, text: str, seconds: float) -> bool:
+        """Whether it sends ``text`` back within this many seconds."""
+        try:
+            answer = await self._client.call("ping", text, timeout=seconds)
+        except CallError:
+            return False
+        return bool(answer == text)
+
+    def begin_work(self) -> None:
+        """Note that a worker is given an event: one of the old kind takes no other until it says that it is ready."""
+        if not self.abilities.batches:
+            self._ready.clear()
+        self._at_work = True
+
+    def end_work(self) -> None:
+        """Note that a worker's event is over, whatever came of it."""
+        self._at_work = False
+
+    def ready(self) -> None:
+        """Note that the worker takes another event."""
+        self._ready.set()
+
+    async def is_ready(self) -> None:
+        """Wait until the worker takes another event."""
+        await self._ready.wait()
+
+    @property
+    def ready_seconds(self) -> float | None:
+        """How long it may take to say that it is ready; None where it is."""
+        return None if self._ready.is_set() else self._timeouts.end_event
+
+    def failed_to_be_ready(self, event_id: UUID) -> RecipientFailed:
+        """The failure of a worker that did not say so, for want of which an event of the same envelope can't begin."""
+        error = Failed(
+            "it has not said since the event before, in the same envelope, that it is ready", code="not_ready"
+        )
+        return failure_of_call(self.role.id, "ready", event_id, error)
+
+    async def owes_nothing(self) -> None:
+        """Wait until all its answers have come, those that nobody waits for any more included."""
+        await self._client.settled()
+
+    def close(self) -> None:
+        """Call it no more; calls that wait for an answer fail as lost.
+
+        One that is there all the same, as when a newer one took its role or it logged out, is told to forget what it
+        has open. What is sent to one that is lost goes nowhere.
+        """
+        self.is_closed = True
+        for envelope_id in list(self._open):
+            self.stop_envelope_soon(envelope_id)
+        self._client.close()
+        self.ready()
+
+    @property
+    def bringing(self) -> Mapping[UUID, Bringing]:
+        """The envelopes that are being brought to it just now."""
+        return self._open
+
+    @property
+    def heard_at(self) -> float:
+        """When it last gave a sign of life, on the loop's clock: by an answer, a heartbeat, or by coming here."""
+        return max(self.since, self._client.heard_at or 0.0, self.vitals.heard_at or 0.0)
+
+    def silent_for(self) -> float:
+        """For how many seconds it has given none."""
+        return self.seconds_since(self.heard_at)
+
+    def seconds_since(self, moment: float) -> float:
+        """How long a moment on the loop's clock is past."""
+        return self._now() - moment
+
+    @property
+    def busy_seconds(self) -> float:
+        """For how long it has had calls about envelopes to answer, since it is here."""
+        return self._was_busy + (self._now() - self._busy_since if self._unanswered else 0.0)
+
+    def _begin(self, envelope_id: UUID) -> None:
+        if envelope_id not in self._open:
+            self._open[envelope_id] = Bringing(self._now(), "")
+
+    def _call(self, verb: str, name: str, seconds: float, envelope_id: UUID, *args: Any) -> "asyncio.Future[Any]":
+        """Call about an envelope; the time-out of a recipient that sends heartbeats is one of time without progress.
+
+        Args:
+            verb: what is asked of it, as operators see it.
+            name: the same as the recipient knows it.
+        """
+        bringing = self._open.get(envelope_id)
+        if bringing is not None:
+            bringing.verb = verb
+        renewed = partial(self.vitals.renewed, envelope_id) if self.abilities.heartbeats else None
+        if not self._unanswered:
+            self._busy_since = self._now()
+        self._unanswered += 1
+        call = self._client.call(name, str(envelope_id), *args, timeout=seconds, renewed=renewed)
+        call.add_done_callback(self._answered)
+        return call
+
+    def _answered(self, _: "asyncio.Future[Any]") -> None:
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._was_busy += self._now() - self._busy_since

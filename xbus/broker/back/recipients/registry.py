@@ -1,0 +1,135 @@
+"""Which recipients are registered now, and who wants to know when one comes or goes."""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.slots import AnyOf, Slots
+from xbus.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+MOST_REMEMBERED = 1000
+"""So many of those who left are remembered: one may wake up and ask what became of its place."""
+
+
+class Watcher(Protocol):
+    """Whoever follows the recipients that serve roles."""
+
+    def arrived(self, recipient: Recipient) -> None:
+        """A recipient serves its role from now on."""
+
+    def left(self, recipient: Recipient) -> None:
+        """It does so no longer: nothing more is begun with it."""
+
+
+class Registry:
+    """The recipients by role; each role has one at the most, the newest.
+
+    Args:
+        slots: where their capacity is given out.
+        clock: measures for how long a service has been absent.
+    """
+
+    def __init__(self, slots: Slots[Recipient], clock: Clock) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._recipients: dict[int, Recipient] = {}
+        self._leaving: dict[int, Recipient] = {}
+        self._watchers: list[Watcher] = []
+        self._left: dict[bytes, int] = {}
+        self._began = clock.monotonic()
+        self._last_seen: dict[str, float] = {}
+        self._arrival = asyncio.Event()
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell ``watcher`` of all that come and go from now on."""
+        self._watchers.append(watcher)
+
+    def all(self) -> list[Recipient]:
+        """Everyone who serves a role now."""
+        return list(self._recipients.values())
+
+    def connected(self) -> list[Recipient]:
+        """The same, and those that are about to go and end what they have begun."""
+        return [*self._recipients.values(), *self._leaving.values()]
+
+    def get(self, role_id: int) -> Recipient | None:
+        """The recipient that serves a role now."""
+        return self._recipients.get(role_id)
+
+    def connected_for(self, role_id: int) -> Recipient | None:
+        """The same, or the one that is about to go."""
+        return self._recipients.get(role_id) or self._leaving.get(role_id)
+
+    def add(self, recipient: Recipient) -> None:
+        """Let a recipient serve its role; one that did so before is told off the list."""
+        older = self.connected_for(recipient.role.id)
+        if older is not None:
+            self.remove(older, "a newer recipient has registered for its role")
+        self._recipients[recipient.role.id] = recipient
+        recipient.on_leaving = lambda: self._leave(recipient)
+        # Who wants order can't take the next envelope before it is known what has become of the one before.
+        capacity = 1 if recipient.role.ordered else recipient.abilities.envelopes
+        self._slots.add(recipient, recipient.role.service, capacity)
+        log.info("recipient registered", extra={"action": "registered", "role": recipient.role.login})
+        for watcher in self._watchers:
+            watcher.arrived(recipient)
+        self._arrival.set()
+        self._arrival = asyncio.Event()
+
+    def remove(self, recipient: Recipient, reason: str) -> None:
+        """Take a recipient off the list and call it no more; one that is not on it changes nothing."""
+        if self.connected_for(recipient.role.id) is not recipient:
+            return
+        is_serving = self._leaving.pop(recipient.role.id, None) is None
+        if is_serving:
+            del self._recipients[recipient.role.id]
+        self._left[recipient.token_hash] = recipient.role.id
+        if len(self._left) > MOST_REMEMBERED:
+            del self._left[next(iter(self._left))]
+        self._slots.remove(recipient)
+        recipient.close()
+        log.info("recipient left: %s", reason, extra={"action": "unregistered", "role": recipient.role.login})
+        if is_serving:
+            self._tell_left(recipient)
+
+    def _leave(self, recipient: Recipient) -> None:
+        """Give a recipient nothing more that is about to go; what it has begun it may end until it does."""
+        if self._recipients.get(recipient.role.id) is not recipient:
+            return
+        self._leaving[recipient.role.id] = self._recipients.pop(recipient.role.id)
+        self._slots.remove(recipient)
+        log.info("recipient is leaving", extra={"action": "leaving", "role": recipient.role.login})
+        self._tell_left(recipient)
+
+    def _tell_left(self, recipient: Recipient) -> None:
+        self._last_seen[recipient.role.service] = self._clock.monotonic()
+        for watcher in self._watchers:
+            watcher.left(recipient)
+
+    def is_displaced(self, token_hash: bytes) -> bool:
+        """Whether the recipient that registered with this session left, and another one serves its role now."""
+        role_id = self._left.get(token_hash)
+        successor = None if role_id is None else self._recipients.get(role_id)
+        return successor is not None and successor.token_hash != token_hash
+
+    def is_served(self, service: str) -> bool:
+        """Whether any role of a service is registered."""
+        return self._slots.is_present(AnyOf(service))
+
+    def absent_for(self, service: str) -> float:
+        """For how many seconds no role of a service has been registered."""
+        if self.is_served(service):
+            return 0.0
+        return self._clock.monotonic() - self._last_seen.get(service, self._began)
+
+    async def arrival(self, seconds: float) -> None:
+        """Wait for the next recipient, ``seconds`` at the longest."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._arrival.wait()
+        except TimeoutError:
+            return

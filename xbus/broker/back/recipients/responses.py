@@ -1,0 +1,122 @@
+"""What a recipient answers to calls about envelopes, read strictly."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.back.log.batch import Batch, check_given
+from xbus.broker.back.recipients.failures import LEAVING_CODES, failure_of_call, nonsense, refusal
+from xbus.broker.journal.log.reading import LogEvent
+from xbus.errors import CallError, ProtocolError
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What a recipient answers to the end of an event.
+
+    Args:
+        reply: a consumer's immediate reply; of meaning only where somebody waits for it.
+        made: what a worker kept back until then.
+    """
+
+    reply: Any
+    made: Sequence[Batch] = ()
+
+
+class Answers:
+    """Reads the answers of one recipient; each method raises ``RecipientFailed`` and nothing else.
+
+    Args:
+        role_id: which role it serves.
+        is_worker: whether it may answer items, made of those that it was given.
+        on_leaving: called when it says that it is about to go.
+    """
+
+    def __init__(self, role_id: int, *, is_worker: bool, on_leaving: Callable[[], None]) -> None:
+        self._role_id = role_id
+        self._is_worker = is_worker
+        self._on_leaving = on_leaving
+        self._given: dict[UUID, int] = {}
+
+    def begin(self, event_id: UUID) -> None:
+        """An event begins, of which nothing is given yet."""
+        self._given[event_id] = 0
+
+    def forget(self, event_id: UUID) -> None:
+        """Keep nothing of an event that is over."""
+        self._given.pop(event_id, None)
+
+    def note_given(self, event_id: UUID, batch: Batch) -> None:
+        """Note the items that are handed over: of these a worker may make others."""
+        last = batch.first_index + batch.items - 1
+        if batch.indices is not None:
+            last = max((index for indices in batch.indices for index in indices), default=-1)
+        self.note_given_up_to(event_id, last)
+
+    def note_all_given(self, event: LogEvent) -> None:
+        """Note that no item comes any more: at the end a worker may name any of the event.
+
+        That is also one which did not reach it, as another worker left it out: what is made of large events as a whole
+        is held to the same.
+        """
+        self.note_given_up_to(event.event_id, event.items - 1)
+
+    def note_given_up_to(self, event_id: UUID, last: int) -> None:
+        """Note that items up to this index are."""
+        self._given[event_id] = max(self._given.get(event_id, 0), last + 1)
+
+    async def parts(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> list[Any]:
+        """What came behind True in the answer to a call."""
+        try:
+            answer = await call
+        except CallError as error:
+            if error.code in LEAVING_CODES:
+                self._on_leaving()
+            raise failure_of_call(self._role_id, verb, event_id, error) from error
+        match answer:
+            case [True, *parts]:
+                return parts
+            case [False, *parts]:
+                raise refusal(self._role_id, verb, event_id, parts[0] if parts else None)
+        raise nonsense(self._role_id, verb, event_id, answer)
+
+    async def detail(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> Any:
+        """The first thing behind True in the answer to a call; None where there is nothing."""
+        parts = await self.parts(verb, event_id, call)
+        return parts[0] if parts else None
+
+    def end(self, verb: str, event_id: UUID, parts: Sequence[Any]) -> End:
+        """What is said by ``(reply, batches)``, of which either may be missing."""
+        reply, batches, *_ = (*parts, None, None)
+        return End(reply, self.batches(verb, event_id, batches))
+
+    def batches(self, verb: str, event_id: UUID, answer: Any) -> list[Batch]:
+        """The batches of items that a worker made; a consumer makes none."""
+        if not self._is_worker or answer is None:
+            return []
+        try:
+            if not isinstance(answer, list):
+                raise ProtocolError("an answer is not a list of batches")
+            batches = [Batch.of_wire(value, self._given.get(event_id, 0)) for value in answer]
+        except ProtocolError as error:
+            raise nonsense(self._role_id, verb, event_id, error.cause) from error
+        return [batch for batch in batches if batch.items]
+
+    def singles(self, event_id: UUID, answer: Any) -> list[tuple[list[int], bytes]]:
+        """What a worker of the old kind made of one item: each with the indices that it was made of."""
+        if not self._is_worker:
+            return []
+        singles: list[tuple[list[int], bytes]] = []
+        for made in answer if isinstance(answer, list) else [answer]:
+            match made:
+                case [indices, bytes(item)] if indices:
+                    try:
+                        check_given(indices, self._given[event_id])
+                    except ProtocolError as error:
+                        raise nonsense(self._role_id, "send_item", event_id, error.cause) from error
+                    singles.append((indices, item))
+                case _:
+                    raise nonsense(self._role_id, "send_item", event_id, answer)
+        return singles

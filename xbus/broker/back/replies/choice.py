@@ -1,0 +1,49 @@
+"""Who is to give an immediate reply: decided when it is asked for, by who is there."""
+
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.registry import Registry
+from xbus.graph import Graph
+
+ARRIVAL_SECONDS = 1.0
+"""How often it is looked anyway whether a consumer has come."""
+
+
+class NoReply(Exception):
+    """There will be no reply.
+
+    Args:
+        code: as ``docs/wire.md`` lists them.
+        cause: in a sentence.
+    """
+
+    def __init__(self, code: str, cause: str) -> None:
+        super().__init__(cause)
+        self.code = code
+        self.cause = cause
+
+
+async def replier(type_name: str, graph: Graph, registry: Registry) -> Recipient:
+    """The consumer that is to reply, as soon as it and the workers before it are there.
+
+    Args:
+        type_name: of the event.
+        graph: the event's.
+        registry: who is there.
+
+    Raises:
+        NoReply: there are several, or it did not announce the event type.
+    """
+    while True:
+        consumers = [each for each in registry.all() if each.role.service in graph.consumer_services]
+        if len(consumers) > 1:
+            logins = ", ".join(sorted(consumer.role.login for consumer in consumers))
+            raise NoReply("reply_ambiguous", f"more than one consumer is registered: {logins}")
+        for consumer in consumers:
+            if type_name not in consumer.abilities.immediate_reply:
+                raise NoReply(
+                    "reply_unsupported", f'{consumer.role.login} did not announce immediate replies to "{type_name}"'
+                )
+            workers = graph.leading_to({consumer.role.service}).worker_services
+            if all(registry.is_served(service) for service in workers):
+                return consumer
+        await registry.arrival(ARRIVAL_SECONDS)

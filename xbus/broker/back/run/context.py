@@ -1,0 +1,122 @@
+"""What runs live on: graphs and items from the log, and workers that are hired and given back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from copy import copy
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.log.reader import Log, OutputIncomplete
+from xbus.broker.back.recipients.failures import RecipientFailed
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.slots import AnyOf, Slots, This
+from xbus.broker.back.run.overlaid import overlaid
+from xbus.broker.back.run.plan import Course
+from xbus.broker.journal.log.overlays import EventOverlay
+from xbus.broker.journal.log.reading import LogEvent
+from xbus.graph import Graph
+
+
+class Supplies:
+    """See ``run.Surroundings``.
+
+    Args:
+        log: where graphs and items are read.
+        slots: who is free.
+        tasks: where it is waited for those that are not free again yet.
+        window_bytes: see ``EventStream``.
+    """
+
+    def __init__(self, log: Log, slots: Slots[Recipient], tasks: asyncio.TaskGroup, window_bytes: int) -> None:
+        self.course_of: Callable[[LogEvent, Graph], Course] = lambda event, graph: Course.whole(graph)
+        """What is left of a part of an event's graph behind the outputs that are ready."""
+        self.on_output_lost: Callable[[UUID, str], Awaitable[RecipientFailed]]
+        """Told of an attempt that was ready and lacks items, and why; says what that means to those who want them."""
+        self._log = log
+        self._slots = slots
+        self._tasks = tasks
+        self._overlays: Mapping[UUID, EventOverlay] = {}
+        self.window_bytes = window_bytes
+
+    def overlaid(self, overlays: Mapping[UUID, EventOverlay]) -> "Supplies":
+        """The same for a run that is to bring some events otherwise than they were sent, by event id."""
+        if not overlays:
+            return self
+        supplies = copy(self)
+        supplies._overlays = overlays
+        return supplies
+
+    @property
+    def overlaid_events(self) -> Collection[UUID]:
+        """The events that are brought otherwise than they were sent."""
+        return self._overlays.keys()
+
+    async def graph(self, graph_id: int) -> Graph:
+        """A version of an event type's graph."""
+        return await self._log.graph(graph_id)
+
+    def course(self, event: LogEvent, graph: Graph) -> Course:
+        """What is to be carried out of a part of an event's graph: what is brought otherwise than it was sent takes the
+        whole of it."""
+        return Course.whole(graph) if event.event_id in self._overlays else self.course_of(event, graph)
+
+    async def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
+        """What a bulk worker made of an event, in its order.
+
+        Raises:
+            RecipientFailed: some of it is not there any more; it is to be made anew.
+        """
+        try:
+            async for batch in self._log.output(attempt_id):
+                yield batch
+        except OutputIncomplete as error:
+            raise await self.on_output_lost(attempt_id, error.cause) from error
+
+    def items(self, event: LogEvent) -> AsyncIterator[Batch]:
+        """An event's items, in index order."""
+        overlay = self._overlays.get(event.event_id)
+        items = self._log.items(event)
+        return items if overlay is None else overlaid(items, overlay)
+
+    async def hire(self, services: Sequence[str]) -> list[Recipient]:
+        """A free worker of each service, all at once.
+
+        Raises:
+            Absent: nobody serves one of them.
+        """
+        return await self._slots.take([AnyOf(service) for service in services])
+
+    def dismiss(self, worker: Recipient) -> None:
+        """Give a hired worker back, as soon as it is ready for another event."""
+        worker.end_work()
+        self.spawn(self._free_when_ready(worker))
+
+    async def engage(self, consumer: Recipient) -> None:
+        """Take a slot of a consumer, as soon as one is free.
+
+        Raises:
+            Absent: it has gone.
+        """
+        await self._slots.take([This(consumer)])
+
+    def give_back(self, consumer: Recipient) -> None:
+        """Give a consumer's slot back."""
+        self.spawn(self._free(consumer))
+
+    async def _free_when_ready(self, worker: Recipient) -> None:
+        await worker.is_ready()
+        await self._free(worker)
+
+    async def _free(self, recipient: Recipient) -> None:
+        """Free a slot, though not before its recipient has answered everything: no attempt overlaps an earlier one."""
+        await recipient.owes_nothing()
+        self._slots.free(recipient)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside, as long as the broker goes on."""
+        try:
+            self._tasks.create_task(work)
+        except RuntimeError:
+            # The broker is ending: nobody will take what this gives back.
+            work.close()

@@ -1,0 +1,130 @@
+"""Bounded ways between the parts of a run: what is full makes the one before it wait."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.recipients.failures import RecipientFailed
+
+
+class Inbox:
+    """What a recipient is to get next; several parents put into it, and what comes first goes first.
+
+    One inbox for all parents, and never a wait for a certain one of them: with a queue for each, a merge behind a slow
+    branch would stand still for ever.
+
+    Args:
+        max_bytes: who puts waits while more than this is held.
+        parents: how many will put, and close it.
+    """
+
+    def __init__(self, max_bytes: int, parents: int) -> None:
+        self._max_bytes = max_bytes
+        self._open_parents = parents
+        self._held: deque[tuple[str, Batch]] = deque()
+        self._bytes = 0
+        self._abandoned = False
+        self._changed = asyncio.Condition()
+
+    async def put(self, node: str, batch: Batch) -> None:
+        """Add a batch for ``node``, as soon as there is room."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._abandoned or self._bytes <= self._max_bytes)
+            if self._abandoned:
+                return
+            self._held.append((node, batch))
+            self._bytes += batch.size
+            self._changed.notify_all()
+
+    async def close(self) -> None:
+        """Say, once for each parent, that no more comes."""
+        async with self._changed:
+            self._open_parents -= 1
+            self._changed.notify_all()
+
+    async def abandon(self) -> None:
+        """Let everything go: nobody takes any more, and nobody shall wait to put."""
+        async with self._changed:
+            self._abandoned = True
+            self._held.clear()
+            self._bytes = 0
+            self._changed.notify_all()
+
+    async def whole(self, max_bytes: int) -> list[Batch] | None:
+        """Wait until all is there, and take it; None, and nothing taken, as soon as it is more than ``max_bytes``."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._open_parents == 0 or self._bytes > max_bytes)
+            if self._bytes > max_bytes:
+                return None
+            batches = [batch for _, batch in self._held]
+            self._held.clear()
+            self._bytes = 0
+            return batches
+
+    async def __aiter__(self) -> AsyncIterator[tuple[str, Batch]]:
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: bool(self._held) or self._open_parents == 0)
+                if not self._held:
+                    return
+                node, batch = self._held.popleft()
+                self._bytes -= batch.size
+                self._changed.notify_all()
+            yield node, batch
+
+
+class Window:
+    """How much may be on its way to a recipient without an answer.
+
+    Args:
+        max_calls: this many calls.
+        max_bytes: this many bytes; a single larger one may go when nothing else does.
+    """
+
+    def __init__(self, max_calls: int, max_bytes: int) -> None:
+        self._max_calls = max_calls
+        self._max_bytes = max_bytes
+        self._calls = 0
+        self._bytes = 0
+        self._changed = asyncio.Condition()
+
+    async def enter(self, size: int) -> None:
+        """Wait for room for one call of ``size`` bytes, and take it."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._has_room(size))
+            self._calls += 1
+            self._bytes += size
+
+    def _has_room(self, size: int) -> bool:
+        return self._calls == 0 or (self._calls < self._max_calls and self._bytes + size <= self._max_bytes)
+
+    async def leave(self, size: int) -> None:
+        """Give the room of an answered call back."""
+        async with self._changed:
+            self._calls -= 1
+            self._bytes -= size
+            self._changed.notify_all()
+
+
+async def together(*parts: Coroutine[Any, Any, Any]) -> None:
+    """Do all parts at once; when one fails the others are cancelled.
+
+    Raises:
+        RecipientFailed: the first that a part raised, not wrapped in a group.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            for part in parts:
+                group.create_task(part)
+    except BaseExceptionGroup as errors:
+        failures, others = errors.split(RecipientFailed)
+        if others is not None or failures is None:
+            raise
+        raise _first(failures) from None
+
+
+def _first(group: BaseExceptionGroup[RecipientFailed]) -> RecipientFailed:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,292 @@
+"""One event through its graph: items flow from the journal through the workers to the consumers of a run."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.recipients.failures import RecipientFailed
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.run.flow_control import Inbox, Window, together
+from xbus.broker.back.run.plan import Course
+from xbus.broker.journal.log.reading import LogEvent
+from xbus.graph import Node
+
+WINDOW_CALLS = 16
+"""How many calls a recipient that takes batches may owe an answer to; one that doesn't is asked one thing at a time."""
+
+
+WHOLE_BYTES = 64 * 1024
+"""An event up to this size goes to a recipient that takes batches in a single call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who takes part in an event.
+
+    Args:
+        workers: for each worker service of the graph the recipient that serves it.
+        consumers: for each consumer service of the graph its recipients.
+    """
+
+    workers: Mapping[str, Recipient]
+    consumers: Mapping[str, Sequence[Recipient]]
+
+
+class Stage:
+    """A recipient and what comes to it. A role that sits in several nodes is one stage: it sees an event once.
+
+    Args:
+        recipient: who is asked.
+        inbox: what it is to get.
+        window_bytes: how much may be on its way to it.
+        children: for each of its nodes the stages that get the answers, each with the node that they are for.
+        may_commit: whether a call that hands over the whole event may commit the envelope as well.
+    """
+
+    def __init__(
+        self,
+        recipient: Recipient,
+        inbox: Inbox,
+        window_bytes: int,
+        children: "Mapping[str, Targets]",
+        *,
+        may_commit: bool,
+    ) -> None:
+        self.recipient = recipient
+        self.inbox = inbox
+        self.has_committed = False
+        self.reply: Any = None
+        self._children = children
+        self._may_commit = may_commit
+        self._window_bytes = window_bytes
+        self._window = Window(WINDOW_CALLS if recipient.abilities.batches else 1, window_bytes)
+        self._calls: asyncio.Queue[_Call | None] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[Sequence[Batch] | None]] = set()
+
+    async def run(self, envelope_id: UUID, event: LogEvent) -> None:
+        """Hand all over, call behind call, and pass on what comes back in the same order.
+
+        Raises:
+            RecipientFailed: the first failed call.
+        """
+        try:
+            await together(self._ask(envelope_id, event), self._hear(event.items))
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self.recipient.forget(event.event_id)
+
+    async def _ask(self, envelope_id: UUID, event: LogEvent) -> None:
+        # Answers to a whole event are not told apart by node, which only matters to a worker that sits in several.
+        takes_whole = self.recipient.abilities.batches and (len(self._children) == 1 or not self.recipient.role.worker)
+        whole = await self.inbox.whole(min(WHOLE_BYTES, self._window_bytes)) if takes_whole else None
+        if whole is not None:
+            await self._call(None, 0, self._take_whole(envelope_id, event, whole))
+        else:
+            await self._ask_in_steps(envelope_id, event)
+        self._calls.put_nowait(None)
+
+    async def _take_whole(self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch]) -> Sequence[Batch]:
+        end = await self.recipient.take_event(envelope_id, event, batches, commit=self._may_commit)
+        self.has_committed = self._may_commit
+        self.reply = end.reply
+        return end.made
+
+    async def _ask_in_steps(self, envelope_id: UUID, event: LogEvent) -> None:
+        ids = (envelope_id, event.event_id)
+        await self._call(None, 0, self.recipient.start_event(*ids, event.type_name))
+        async for node, batch in self.inbox:
+            await self._call(node, batch.size, self.recipient.send(*ids, batch))
+        await self._call(None, 0, self._end(envelope_id, event))
+
+    async def _end(self, envelope_id: UUID, event: LogEvent) -> Sequence[Batch]:
+        end = await self.recipient.end_event(envelope_id, event)
+        self.reply = end.reply
+        return end.made
+
+    async def _call(self, node: str | None, size: int, call: Coroutine[Any, Any, Sequence[Batch] | None]) -> None:
+        try:
+            await self._window.enter(size)
+        except BaseException:
+            call.close()
+            raise
+        # A task makes its call at its first step, and tasks take theirs in the order in which they were made.
+        task = asyncio.create_task(call)
+        self._tasks.add(task)
+        task.add_done_callback(self._answered)
+        self._calls.put_nowait(_Call(node, size, task))
+
+    def _answered(self, task: "asyncio.Task[Sequence[Batch] | None]") -> None:
+        self._tasks.discard(task)
+        # Behind the first failed call others may fail too, and nobody asks for their errors.
+        if not task.cancelled():
+            task.exception()
+
+    async def _hear(self, items: int) -> None:
+        while (call := await self._calls.get()) is not None:
+            for batch in await self._answer(call, items):
+                await self._pass_on(call.node, batch)
+            await self._window.leave(call.size)
+        await close_all(target for targets in self._children.values() for target in targets)
+
+    async def _answer(self, call: "_Call", items: int) -> Sequence[Batch]:
+        try:
+            return await call.answer or ()
+        except RecipientFailed as failure:
+            failure.happened_at(tuple(self._children) if call.node is None else (call.node,), items)
+            raise
+
+    async def _pass_on(self, node: str | None, batch: Batch) -> None:
+        """Answers to items go to the children of their node; what a worker kept until the end goes to those of all."""
+        nodes = self._children if node is None else (node,)
+        for child, stage in dict.fromkeys(target for name in nodes for target in self._children[name]):
+            await stage.inbox.put(child, batch)
+
+
+Targets: TypeAlias = Sequence[tuple[str, Stage]]
+"""Where items go: stages, each with the name of the node that they are for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    node: str | None
+    size: int
+    answer: "asyncio.Task[Sequence[Batch] | None]"
+
+
+async def close_all(targets: Iterable[tuple[str, Stage]]) -> None:
+    """Close each stage's inbox once, however many of its nodes are among the targets."""
+    for stage in dict.fromkeys(stage for _, stage in targets):
+        await stage.inbox.close()
+
+
+class EventStream:
+    """An event on its way.
+
+    Args:
+        course: the part of its graph that leads to the members and that they carry out.
+        members: who serves it.
+        window_bytes: how much is held before each recipient, and how much may be on its way to it.
+        may_commit: whether this is all that there is to do before the commit, and there is one member only.
+    """
+
+    def __init__(self, course: Course, members: Members, window_bytes: int, *, may_commit: bool) -> None:
+        self._course = course
+        self._graph = course.graph
+        self._members = members
+        self._window_bytes = window_bytes
+        self._may_commit = may_commit
+        self._stages: dict[str, list[Stage]] = {}
+        for service in self._children_first():
+            self._stages[service] = self._make_stages(service)
+        self._start = self._targets(course.starts)
+
+    def _children_first(self) -> list[str]:
+        """The services in an order in which each comes behind those that get its answers."""
+        ordered: dict[str, None] = {}
+
+        def visit(service: str) -> None:
+            for node in self._nodes(service):
+                for child in node.children:
+                    visit(self._graph.nodes[child].service)
+            ordered.setdefault(service)
+
+        for node in self._graph.nodes.values():
+            visit(node.service)
+        return list(ordered)
+
+    def _nodes(self, service: str) -> list[Node]:
+        return [node for node in self._graph.nodes.values() if node.service == service]
+
+    def _make_stages(self, service: str) -> list[Stage]:
+        nodes = self._nodes(service)
+        children = {node.name: self._targets(node.children) for node in nodes}
+        recipients: Sequence[Recipient] = (
+            [self._members.workers[service]] if nodes[0].worker else self._members.consumers[service]
+        )
+        parents = self._parents(nodes)
+        return [
+            Stage(
+                recipient,
+                Inbox(self._window_bytes, parents),
+                self._window_bytes,
+                children,
+                may_commit=self._may_commit,
+            )
+            for recipient in recipients
+        ]
+
+    def _parents(self, nodes: Sequence[Node]) -> int:
+        """How many put into the inbox of these nodes: the stages above, and what comes from the journal."""
+        above = {self._graph.nodes[parent].service for node in nodes for parent in self._graph.parents(node.name)}
+        return len(above) + self._course.sources([node.name for node in nodes])
+
+    def _targets(self, names: Iterable[str]) -> Targets:
+        return [(name, stage) for name in names for stage in self._stages[self._graph.nodes[name].service]]
+
+    @property
+    def committed(self) -> list[Recipient]:
+        """Who has committed the envelope together with the event."""
+        return [stage.recipient for stages in self._stages.values() for stage in stages if stage.has_committed]
+
+    def reply_of(self, consumer: Recipient) -> Any:
+        """What a consumer answered to the end of the event."""
+        return next(stage.reply for stages in self._stages.values() for stage in stages if stage.recipient is consumer)
+
+    async def run(
+        self,
+        envelope_id: UUID,
+        event: LogEvent,
+        items: AsyncIterator[Batch],
+        drop: Callable[[Recipient, RecipientFailed], Collection[Recipient]],
+        output: Callable[[UUID], AsyncIterator[Batch]] | None = None,
+    ) -> None:
+        """Let the items flow until all recipients have ended the event.
+
+        Args:
+            items: those of the event, in index order.
+            drop: told of a consumer that failed; says who leaves the run with it, itself included. Raises the failure
+                where nobody is left.
+            output: the items that an attempt of a bulk worker made, in their order; where the course is fed by any.
+
+        Raises:
+            RecipientFailed: a worker failed, or no consumer is left.
+        """
+        consuming: dict[Recipient, asyncio.Task[None] | None] = {}
+        dismissed: set[Recipient] = set()
+
+        async def feed(items: AsyncIterator[Batch], targets: Targets) -> None:
+            async for batch in items:
+                for node, stage in targets:
+                    await stage.inbox.put(node, batch)
+            await close_all(targets)
+
+        async def consume(stage: Stage) -> None:
+            consuming[stage.recipient] = asyncio.current_task()
+            try:
+                await stage.run(envelope_id, event)
+                return
+            except RecipientFailed as failure:
+                for leaver in drop(stage.recipient, failure):
+                    if leaver is not stage.recipient and (task := consuming.get(leaver)) is not None:
+                        dismissed.add(leaver)
+                        task.cancel()
+            except asyncio.CancelledError:
+                if stage.recipient not in dismissed:
+                    raise
+            await stage.inbox.abandon()
+
+        feeds = [(items, self._start)] if self._start else []
+        if output is not None:
+            feeds += [(output(attempt_id), self._targets(nodes)) for attempt_id, nodes in self._course.fed.items()]
+        await together(
+            *(feed(*each) for each in feeds),
+            *(
+                stage.run(envelope_id, event) if stage.recipient.role.worker else consume(stage)
+                for stages in self._stages.values()
+                for stage in stages
+            ),
+        )

@@ -1,0 +1,241 @@
+"""A run: one envelope to those of its recipients that can get it now, in two phases.
+
+First all events go through all nodes, then ``end_envelope`` commits; whoever can't commit is told to forget.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
+from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.slots import Absent
+from xbus.broker.back.run.flow_control import together
+from xbus.broker.back.run.pipeline import EventStream, Members
+from xbus.broker.back.run.plan import Course
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.graph import Graph
+
+
+class Surroundings(Protocol):
+    """What a run needs of the back."""
+
+    @property
+    def window_bytes(self) -> int:
+        """How much is held before each recipient, and may be on its way to it."""
+
+    async def graph(self, graph_id: int) -> Graph:
+        """A version of an event type's graph."""
+
+    def course(self, event: LogEvent, graph: Graph) -> Course:
+        """What is to be carried out of a part of an event's graph: without what is made already."""
+
+    def items(self, event: LogEvent) -> AsyncIterator[Batch]:
+        """An event's items, in index order."""
+
+    def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
+        """What a bulk worker made of an event, in its order."""
+
+    async def hire(self, services: Sequence[str]) -> Sequence[Recipient]:
+        """A free worker of each service, all at once. Raises Absent."""
+
+    def dismiss(self, worker: Recipient) -> None:
+        """Give a hired worker back."""
+
+
+class Run:
+    """One attempt to deliver an envelope.
+
+    Args:
+        envelope_id: of which one.
+        consumers: the recipients that are to get it; their slots are taken.
+        around: the back.
+        again: whether some of them may have got it before: then each is told to forget it first.
+    """
+
+    def __init__(self, envelope_id: UUID, consumers: Sequence[Recipient], around: Surroundings, *, again: bool) -> None:
+        self._envelope_id = envelope_id
+        self._around = around
+        self._again = again
+        self._consumers = {recipient.role.id: recipient for recipient in consumers}
+        self._workers: dict[int, Recipient] = {}
+        self._begun: dict[int, Recipient] = {}
+        self._ahead: set[UUID] = set()
+        self._stops: list[asyncio.Future[Any]] = []
+        self.failures: dict[int, RecipientFailed | Absent] = {}
+        """Why each consumer that has not committed could not, by role id."""
+        self.workers_done: list[Recipient] = []
+        """The workers that have committed."""
+
+    async def ask(self, event: LogEvent) -> Any:
+        """Deliver one event ahead, to the only consumer; nothing is committed yet.
+
+        Returns:
+            What the consumer answered to its end.
+
+        Raises:
+            RecipientFailed: a worker or the consumer failed; what was begun is to be stopped.
+            Absent: a worker is missing.
+        """
+        (consumer,) = self._consumers.values()
+        await self._forget_first_if_again()
+        stream = await self._carry_out_event(event, may_commit=False)
+        assert stream is not None, "the event's graph leads to the consumer"
+        self._ahead.add(event.event_id)
+        return stream.reply_of(consumer)
+
+    async def carry_out(self, envelope: LogEnvelope, settled: Callable[[Recipient], None]) -> None:
+        """Deliver what was not delivered ahead, commit, and tell who could not to forget; cancelled, all that have not
+        committed are told so.
+
+        Args:
+            settled: told of each consumer at once when it has committed.
+        """
+        try:
+            await self._forget_first_if_again()
+            for event in envelope.events:
+                if event.event_id not in self._ahead:
+                    await self._deliver(event, settled, is_last=event is envelope.events[-1])
+            await self._commit(settled)
+        except (RecipientFailed, Absent) as failure:
+            self.fail_all(failure)
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Tell all that have begun, and not committed, to forget the envelope."""
+        self._stops += [recipient.stop_envelope_soon(self._envelope_id) for recipient in self._begun.values()]
+        self._begun.clear()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether all that were told to forget it have answered, or their time is over."""
+        return all(stop.done() for stop in self._stops)
+
+    async def stopped(self) -> None:
+        """Wait until it is."""
+        await asyncio.wait(self._stops)
+
+    def fail_all(self, failure: RecipientFailed | Absent) -> None:
+        """Note why all that have not committed yet could not."""
+        for role_id in self._consumers:
+            self.failures.setdefault(role_id, failure)
+
+    async def _forget_first_if_again(self) -> None:
+        if self._again and not self._begun:
+            await self._forget_first(list(self._consumers.values()))
+
+    async def _forget_first(self, recipients: Sequence[Recipient]) -> None:
+        await together(*(recipient.stop_envelope(self._envelope_id) for recipient in recipients))
+
+    async def _deliver(self, event: LogEvent, settled: Callable[[Recipient], None], *, is_last: bool) -> None:
+        # A consumer that has lost an earlier event meanwhile must not commit the last one alone: it would pass for all.
+        is_all = is_last and not self._begun and not self._ahead
+        may_commit = is_all and not self._workers and len(self._consumers) == 1
+        stream = await self._carry_out_event(event, may_commit=may_commit)
+        for consumer in stream.committed if stream is not None else ():
+            self._note_committed(consumer, settled)
+
+    async def _carry_out_event(self, event: LogEvent, *, may_commit: bool) -> EventStream | None:
+        """Bring an event to those of the consumers that its graph leads to; None where there are none."""
+        graph = await self._around.graph(event.graph_id)
+        services = {recipient.role.service for recipient in self._consumers.values()}
+        graph = graph.leading_to(services & graph.consumer_services)
+        if not graph.nodes:
+            return None
+        course = self._around.course(event, graph)
+        hired = await self._hire(event, sorted(course.graph.worker_services))
+        try:
+            await self._greet(hired)
+            members = Members(
+                workers={worker.role.service: worker for worker in hired},
+                consumers=self._consumers_by_service(graph),
+            )
+            self._begun |= {recipient.role.id: recipient for group in members.consumers.values() for recipient in group}
+            stream = EventStream(course, members, self._around.window_bytes, may_commit=may_commit and not hired)
+            await stream.run(self._envelope_id, event, self._around.items(event), self._drop, self._around.output)
+        finally:
+            for worker in hired:
+                self._around.dismiss(worker)
+        return stream
+
+    async def _hire(self, event: LogEvent, services: Sequence[str]) -> Sequence[Recipient]:
+        """Workers for an event, though not for ever for those that this run itself keeps from being ready.
+
+        One that says so at the end of the envelope only would have the run wait for itself, and hold its consumers.
+        """
+        unready = {
+            worker: seconds
+            for worker in self._workers.values()
+            if worker.role.service in services and (seconds := worker.ready_seconds) is not None
+        }
+        try:
+            async with asyncio.timeout(max(unready.values(), default=None)):
+                return await self._around.hire(services)
+        except TimeoutError:
+            raise next(iter(unready)).failed_to_be_ready(event.event_id) from None
+
+    async def _greet(self, hired: Sequence[Recipient]) -> None:
+        new = [worker for worker in hired if worker.role.id not in self._workers]
+        if self._again:
+            await self._forget_first(new)
+        for worker in hired:
+            worker.begin_work()
+        self._workers |= {worker.role.id: worker for worker in new}
+        self._begun |= {worker.role.id: worker for worker in new}
+
+    def _consumers_by_service(self, graph: Graph) -> Mapping[str, Sequence[Recipient]]:
+        return {
+            service: [recipient for recipient in self._consumers.values() if recipient.role.service == service]
+            for service in graph.consumer_services
+        }
+
+    def _drop(self, consumer: Recipient, failure: RecipientFailed) -> Collection[Recipient]:
+        """A consumer that failed leaves the run; where it refused for good, all leave whose failures are shared.
+
+        Returns:
+            Who leaves; the others go on.
+
+        Raises:
+            RecipientFailed: nobody would go on.
+        """
+        leavers = [consumer] if consumer.role.id in self._consumers else []
+        if failure.failure_class is FailureClass.PERMANENT and not consumer.role.own:
+            leavers += [other for other in self._consumers.values() if other is not consumer and not other.role.own]
+        for leaver in leavers:
+            self._leave(leaver, failure)
+        if not self._consumers:
+            raise failure
+        return leavers
+
+    def _leave(self, consumer: Recipient, failure: RecipientFailed) -> None:
+        self.failures[consumer.role.id] = failure
+        del self._consumers[consumer.role.id]
+
+    async def _commit(self, settled: Callable[[Recipient], None]) -> None:
+        """Workers first: one that can't commit ends the attempt while no consumer has committed yet."""
+        await together(*(self._end_worker(worker) for worker in self._workers.values()))
+        await together(*(self._end_consumer(consumer, settled) for consumer in list(self._consumers.values())))
+
+    async def _end(self, recipient: Recipient) -> None:
+        await recipient.end_envelope(self._envelope_id)
+        self._begun.pop(recipient.role.id, None)
+
+    async def _end_worker(self, worker: Recipient) -> None:
+        await self._end(worker)
+        self.workers_done.append(worker)
+
+    async def _end_consumer(self, consumer: Recipient, settled: Callable[[Recipient], None]) -> None:
+        try:
+            await self._end(consumer)
+        except RecipientFailed as failure:
+            self._leave(consumer, failure)
+        else:
+            self._note_committed(consumer, settled)
+
+    def _note_committed(self, consumer: Recipient, settled: Callable[[Recipient], None]) -> None:
+        self._begun.pop(consumer.role.id, None)
+        del self._consumers[consumer.role.id]
+        settled(consumer)

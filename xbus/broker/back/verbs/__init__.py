@@ -1,0 +1,4 @@
+"""The verbs of the back's socket: those of wire.md, and those that our own recipients call beside them.
+
+A verb checks who calls and hands the call on; it decides nothing. Only ``parts`` imports this package.
+"""

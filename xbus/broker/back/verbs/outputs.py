@@ -1,0 +1,37 @@
+"""The back's verbs for bulk workers, which make outputs by themselves and tell how far they are."""
+
+from typing import Any
+
+from xbus.broker.answers import coded_answer
+from xbus.broker.back.bulk.reports import OutputReports
+from xbus.broker.sessions import Sessions
+from xbus.rpc.dispatch import verb
+
+
+class OutputVerbs:
+    """One method per verb, named as the verb. None of them needs a registration: after a restart of the broker, or with
+    a new session, a worker goes on as before.
+
+    Args:
+        reports: what carries the calls out.
+        sessions: the roles'.
+    """
+
+    def __init__(self, reports: OutputReports, sessions: Sessions) -> None:
+        self._reports = reports
+        self._sessions = sessions
+
+    @verb("xbus.renew_output")
+    @coded_answer
+    def renew_output(self, token: str, attempt_id: str, progress: Any) -> dict[str, bool]:
+        return {"wanted": self._reports.renew(self._sessions.owner(token), attempt_id, progress)}
+
+    @verb("xbus.output_ready")
+    @coded_answer
+    async def output_ready(self, token: str, attempt_id: str, told: Any) -> dict[str, bool]:
+        return {"accepted": await self._reports.ready(self._sessions.owner(token), attempt_id, told)}
+
+    @verb("xbus.output_failed")
+    @coded_answer
+    async def output_failed(self, token: str, attempt_id: str, told: Any) -> dict[str, bool]:
+        return {"accepted": await self._reports.failed(self._sessions.owner(token), attempt_id, told)}

@@ -1,0 +1,115 @@
+"""What an emitter may send, and in what form."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from xbus.broker.configuration import Configuration
+from xbus.broker.front.envelopes.state import Limits, OpenEnvelope
+from xbus.broker.journal.log.catalog import EventType
+from xbus.errors import ProtocolError, Refused
+from xbus.rpc.codec import unpack_items
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event of an envelope that comes in one call; ``data`` as in ``model.segment``."""
+
+    event_id: UUID
+    type_name: str
+    items: int
+    data: bytes
+
+
+class Checks:
+    """Lets calls pass, or refuses them.
+
+    Args:
+        configuration: says which emitter may send which event types.
+        limits: how large things may be.
+    """
+
+    def __init__(self, configuration: Configuration, limits: Limits) -> None:
+        self._configuration = configuration
+        self._limits = limits
+
+    def event_type(self, emitter_id: int, type_name: str) -> EventType:
+        """An event type that an emitter may send.
+
+        Raises:
+            Refused: unknown_type, type_not_allowed.
+        """
+        catalog = self._configuration.catalog
+        event_type = catalog.event_types.get(type_name)
+        emitter = catalog.emitters.get(emitter_id)
+        if event_type is None:
+            raise Refused(
+                f'there is no event type "{type_name}"', "see xbus export for those there are", code="unknown_type"
+            )
+        if emitter is None or type_name not in emitter.event_types:
+            raise Refused(
+                f'the emitter\'s profile does not allow event type "{type_name}"',
+                "add the type to the profile with xbus apply",
+                code="type_not_allowed",
+            )
+        return event_type
+
+    def wants_reply(self, type_name: str) -> bool:
+        """Whether emitters of an event type wait for an immediate reply."""
+        event_type = self._configuration.catalog.event_types.get(type_name)
+        return event_type is not None and event_type.immediate_reply
+
+    def item_size(self, size: int) -> None:
+        """Let an item of ``size`` bytes pass.
+
+        Raises:
+            Refused: item_too_large.
+        """
+        if size > self._limits.item_bytes:
+            raise Refused(
+                f"an item of {size} bytes is over the limit of {self._limits.item_bytes}",
+                "send smaller items, or raise max_item_bytes in the broker's configuration",
+                code="item_too_large",
+            )
+
+    def batch(self, items: int, data: bytes) -> None:
+        """Let a batch pass; ``data`` as in ``model.segment``.
+
+        Raises:
+            Refused: batch_too_large, bad_items, item_too_large.
+        """
+        if len(data) > self._limits.batch_bytes:
+            raise Refused(
+                f"a batch of {len(data)} bytes is over the limit of {self._limits.batch_bytes}",
+                "send smaller batches, or raise max_batch_bytes in the broker's configuration",
+                code="batch_too_large",
+            )
+        try:
+            largest = max(map(len, unpack_items(data, items)))
+        except (ProtocolError, ValueError) as error:
+            raise Refused(
+                f"the batch does not hold {items} items ({error})",
+                "send each item as a msgpack bin, one after the other, and count them",
+                code="bad_items",
+            ) from error
+        self.item_size(largest)
+
+    def whole(self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent]) -> None:
+        """Let an envelope pass in which nothing will be refused any more, so that nothing of a refused one is kept.
+
+        Raises:
+            Refused: as the single calls would.
+        """
+        for event in events:
+            if self.event_type(emitter_id, event.type_name).immediate_reply:
+                raise Refused(
+                    f'events of type "{event.type_name}" are answered by an immediate reply',
+                    "send its envelope by single calls",
+                    code="reply_wanted",
+                )
+            if event.items or event.data:
+                self.batch(event.items, event.data)
+        if len({event.event_id for event in events}) < len(events):
+            raise Refused("two events have the same id", "make an id for each event", code="wrong_arguments")
+        items, data_bytes = sum(event.items for event in events), sum(len(event.data) for event in events)
+        OpenEnvelope(envelope_id, emitter_id).check_room(items, data_bytes, self._limits)

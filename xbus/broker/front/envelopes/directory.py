@@ -1,0 +1,257 @@
+"""Which envelopes are known: open ones are kept here, of all others the journal tells."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from xbus.broker.front.envelopes.futures import pass_on
+from xbus.broker.front.envelopes.keyed import PrunedEnvelope, SealedEnvelope, key_reused, stored_digest
+from xbus.broker.front.envelopes.open import Answers, LiveEnvelope
+from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
+from xbus.broker.front.envelopes.removed import RemovedEnvelope
+from xbus.broker.front.envelopes.replies import Replies
+from xbus.broker.front.envelopes.sealed import PastEnvelope
+from xbus.broker.front.envelopes.state import Limits, OpenEnvelope
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.catalog import EventType
+from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
+from xbus.broker.journal.writes import StartEnvelope
+from xbus.clock import Clock
+from xbus.errors import JournalUnavailable, XbusError
+from xbus.ids import keyed_envelope_id
+from xbus.rpc.later import Later
+from xbus.states import EnvelopeState
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 0.5
+"""How long a call waits until it is known what became of earlier ones of its envelope, before it is refused for now."""
+
+COMPARED = 256
+"""How many envelopes whose content was removed may be compared at a time; one more, and the oldest begins anew."""
+
+Known: TypeAlias = LiveEnvelope | PastEnvelope | SealedEnvelope | PrunedEnvelope
+Act: TypeAlias = Callable[[Known | None], Any]
+"""What a call does with its envelope; None stands for one that there is not."""
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """Calls that wait, in order of arrival, until the journal has told what it knows of their envelope."""
+
+    waiting: list[tuple[Act, "asyncio.Future[Any]"]] = field(default_factory=list)
+
+
+class KnownEnvelopes:
+    """The envelopes by id.
+
+    After a failed write an envelope is forgotten: what the journal has of it is then what is so.
+
+    Args:
+        journal: where envelopes are kept.
+        clock: dates what is written.
+        limits: how large an envelope may grow.
+        find_type: gives an event type that an emitter may send, or raises Refused.
+        wants_reply: whether the event type of a name wants immediate replies.
+        replies: gets them.
+        tasks: where the journal is asked.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        limits: Limits,
+        find_type: Callable[[int, str], EventType],
+        wants_reply: Callable[[str], bool],
+        replies: Replies,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._limits = limits
+        self._find_type = find_type
+        self._live: dict[UUID, LiveEnvelope] = {}
+        self._unsettled: dict[UUID, LiveEnvelope] = {}
+        self._lookups: dict[UUID, _Lookup] = {}
+        self._pruned: dict[UUID, PrunedEnvelope] = {}
+        self._tasks = tasks
+        self._answers = Answers(self.later, replies, wants_reply)
+        self.called: set[UUID] = set()
+        """The envelopes that calls were made for, until somebody takes them out."""
+
+    def holds_open(self, emitter_id: int) -> bool:
+        """Whether an emitter is in the midst of sending."""
+        return any(envelope.emitter_id == emitter_id for envelope in self._live.values())
+
+    def holder(self, envelope_id: UUID) -> bytes | None:
+        """The hash of the session that alone may send an envelope; None where any may, or that is not known."""
+        known = self._live.get(envelope_id) or self._pruned.get(envelope_id)
+        return None if known is None else known.holder
+
+    def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeOptions = NO_OPTIONS) -> LiveEnvelope:
+        """Begin an envelope that there is not."""
+        envelope = self._keep(OpenEnvelope(envelope_id, emitter_id, key=options.key))
+        self.called.add(envelope_id)
+        now = self._clock.now()
+        envelope.write(StartEnvelope(envelope_id, emitter_id, now, options.ordering_key, options.key))
+        return envelope
+
+    def with_envelope(self, envelope_id: UUID, act: Act) -> Any:
+        """Do ``act`` with an envelope: at once where it is in memory, else in order when the journal has been asked."""
+        self.called.add(envelope_id)
+        lookup = self._lookups.get(envelope_id)
+        if lookup is None:
+            known = self._live.get(envelope_id)
+            if known is not None:
+                return act(known)
+            lookup = self._lookups[envelope_id] = _Lookup()
+            self._spawn(self._look_up(envelope_id, lookup))
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        lookup.waiting.append((act, answer))
+        return answer
+
+    def with_key(self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Any]) -> Any:
+        """Do ``act`` with the envelope that an emitter's key stands for: the first under it that was not cancelled.
+
+        Args:
+            act: gets its id too; None stands for one that there is not.
+
+        Raises:
+            Refused: key_reused, where the id that the key leads to is that of an envelope without it.
+        """
+        return self.later(self._act_with_key(emitter_id, options, act))
+
+    async def _act_with_key(
+        self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Any]
+    ) -> Any:
+        assert options.key is not None
+        generation = 0
+        while True:
+            envelope_id = keyed_envelope_id(emitter_id, options.key, generation)
+            given_up: list[Known] = []
+
+            def try_to_act(known: Known | None, envelope_id: UUID = envelope_id, found: list[Known] = given_up) -> Any:
+                if known is not None and (known.emitter_id, known.key) != (emitter_id, options.key):
+                    raise key_reused(f"envelope {envelope_id} is there without the key {options.key!r:.80}")
+                if known is not None and known.is_given_up:
+                    return found.append(known)
+                return act(envelope_id, known)
+
+            outcome = self.with_envelope(envelope_id, try_to_act)
+            if isinstance(outcome, asyncio.Future | Later):
+                outcome = await outcome
+            if not given_up:
+                return outcome
+            if isinstance(given_up[0], LiveEnvelope):
+                # A cancel may fail, and leave the envelope open: only what the journal says of it counts.
+                await given_up[0].settled()
+            else:
+                generation += 1
+
+    async def _look_up(self, envelope_id: UUID, lookup: _Lookup) -> None:
+        error: XbusError | None = None
+        known: Known | None = None
+        try:
+            await self._settle(envelope_id)
+            stored = await self._journal.read(read_envelope, envelope_id)
+            known = None if stored is None else await self._know(stored)
+        except XbusError as caught:
+            error = caught
+        # From here on nothing is awaited: what comes next finds the envelope in memory, behind these.
+        del self._lookups[envelope_id]
+        for act, answer in lookup.waiting:
+            if answer.done():
+                continue
+            if error is not None:
+                answer.set_exception(error)
+                continue
+            try:
+                outcome = act(self._live.get(envelope_id, known))
+            except XbusError as refusal:
+                answer.set_exception(refusal)
+                continue
+            pass_on(outcome, answer)
+
+    async def _settle(self, envelope_id: UUID) -> None:
+        """Wait until the journal has answered all that was written of an envelope before it was forgotten.
+
+        Raises:
+            JournalUnavailable: it can't say for now what became of a write.
+        """
+        unsettled = self._unsettled.get(envelope_id)
+        if unsettled is None:
+            return
+        await unsettled.settled(SETTLE_SECONDS)
+        if not unsettled.is_settled:
+            raise JournalUnavailable("what became of an earlier write is not known yet", "repeat the call later")
+
+    async def _know(self, stored: StoredEnvelope) -> Known:
+        if stored.state is EnvelopeState.OPEN:
+            digests = {}
+            if stored.key is not None:
+                digests = {
+                    event.event_id: await stored_digest(self._journal, event.event_id) for event in stored.events
+                }
+            return self._keep(OpenEnvelope.of_stored(stored, digests))
+        past = PastEnvelope(stored, self._journal, self._answers.replies)
+        if stored.state is EnvelopeState.CANCELLED:
+            return past
+        if stored.key is not None:
+            return self._compare(stored) if stored.pruned else SealedEnvelope(past, stored.key)
+        return RemovedEnvelope(stored, self._journal, self._answers.replies) if stored.pruned else past
+
+    def _compare(self, stored: StoredEnvelope) -> PrunedEnvelope:
+        pruned = self._pruned.get(stored.envelope_id)
+        if pruned is None:
+            if len(self._pruned) >= COMPARED:
+                del self._pruned[next(iter(self._pruned))]
+            pruned = self._pruned[stored.envelope_id] = PrunedEnvelope(stored, self._limits)
+        return pruned
+
+    def _keep(self, state: OpenEnvelope) -> LiveEnvelope:
+        find_type = functools.partial(self._find_type, state.emitter_id)
+        envelope = LiveEnvelope(state, self._journal, self._clock, self._limits, find_type, self._forget, self._answers)
+        self._live[state.envelope_id] = envelope
+        return envelope
+
+    def _forget(self, envelope: LiveEnvelope) -> None:
+        envelope_id = envelope.state.envelope_id
+        if self._live.get(envelope_id) is envelope:
+            del self._live[envelope_id]
+            if not envelope.is_settled:
+                self._unsettled[envelope_id] = envelope
+                self._spawn(self._let_go(envelope))
+
+    async def _let_go(self, envelope: LiveEnvelope) -> None:
+        await envelope.settled()
+        if self._unsettled.get(envelope.state.envelope_id) is envelope:
+            del self._unsettled[envelope.state.envelope_id]
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            self._tasks.create_task(work)
+        except RuntimeError:
+            # The broker is ending, and answers nobody any more.
+            work.close()
+
+    def later(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Future[Any]":
+        """The answer that ``work`` will give; its error is the caller's, and no death of a task."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def give() -> None:
+            try:
+                outcome = await work
+            except XbusError as error:
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(outcome)
+
+        self._spawn(give())
+        return answer

@@ -1,0 +1,162 @@
+"""Sealed envelopes to which their emitter gave a key: the same content again gets the first receipt, other content is
+told that the key is taken; and the digests that tell the one from the other."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+from uuid import UUID
+
+from xbus.broker.front.envelopes.futures import done
+from xbus.broker.front.envelopes.sealed import PAGE_BYTES, PastEnvelope
+from xbus.broker.front.envelopes.state import Ended, Limits, OpenEnvelope, envelope_closed
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.envelopes import StoredEnvelope
+from xbus.broker.journal.log.reading import digest_segments
+from xbus.broker.journal.writes import Receipt
+from xbus.errors import Refused
+from xbus.rpc.codec import pack_items, unpack_items
+from xbus.rpc.later import Later
+
+T = TypeVar("T")
+
+OTHER_CONTENT = frozenset({"content_differs", "envelope_closed", "event_unknown"})
+"""What repeats of a sealed envelope are refused with that are none."""
+
+
+def key_reused(cause: str) -> Refused:
+    """The answer to other content under a key that stands for an envelope already."""
+    return Refused(cause, "send it under another key; nothing of this was kept", code="key_reused")
+
+
+class SealedEnvelope:
+    """A sealed envelope with a key, its content still here.
+
+    Args:
+        past: answers repeats.
+        key: its key.
+    """
+
+    def __init__(self, past: PastEnvelope, key: str) -> None:
+        self._past = past
+        self.key = key
+        self.emitter_id = past.emitter_id
+        self.is_given_up = False
+
+    def hold(self, session: bytes) -> None:
+        """Any session may repeat what is past."""
+
+    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
+        """Raises Refused: key_reused."""
+        return self._told(lambda: self._past.start_event(event_id, type_name, estimate))
+
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Later[int]:
+        """Raises Refused, or its future does: key_reused."""
+        return self._told(lambda: self._past.append(event_id, first_index, items, data)).otherwise(self._retell)
+
+    def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:
+        """Raises Refused: key_reused."""
+        return self._told(lambda: self._past.end_event(event_id, items))
+
+    def seal(self, events: int | None) -> Later[Receipt]:
+        """Raises Refused: key_reused."""
+        return self._told(lambda: self._past.seal(events))
+
+    def cancel(self, reason: str) -> Later[bool]:
+        """Raises Refused: envelope_closed."""
+        return self._past.cancel(reason)
+
+    def _told(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except Refused as refusal:
+            raise self._in_terms_of_key(refusal) from refusal
+
+    def _retell(self, error: Exception) -> Any:
+        raise self._in_terms_of_key(error) if isinstance(error, Refused) else error
+
+    def _in_terms_of_key(self, refusal: Refused) -> Refused:
+        if refusal.code not in OTHER_CONTENT:
+            return refusal
+        return key_reused(f"the key {self.key!r:.80} stands for an envelope with other content: {refusal.cause}")
+
+
+class PrunedEnvelope:
+    """A sealed envelope with a key, its content long removed: what comes under the key again is not stored but hashed,
+    and compared at its end. What was hashed is in memory only: who began before a restart of the broker begins anew.
+
+    Args:
+        stored: what the journal still has of it.
+        limits: how large it may grow.
+    """
+
+    def __init__(self, stored: StoredEnvelope, limits: Limits) -> None:
+        self._stored = stored
+        self._limits = limits
+        self._content = OpenEnvelope(stored.envelope_id, stored.emitter_id, key=stored.key)
+        self._compared = False
+        self.emitter_id = stored.emitter_id
+        self.key = stored.key
+        self.is_given_up = False
+
+    @property
+    def holder(self) -> bytes | None:
+        """The hash of the session that compares it now; None where none does."""
+        return None if self._compared else self._content.holder
+
+    def hold(self, session: bytes) -> None:
+        """Begin anew, unless this session is in the midst of it."""
+        if self._compared or self._content.holder != session:
+            stored = self._stored
+            self._content = OpenEnvelope(stored.envelope_id, stored.emitter_id, key=stored.key, holder=session)
+            self._compared = False
+
+    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
+        """Raises Refused: wrong_arguments."""
+        if event_id not in self._content.events:
+            self._content.start_event(event_id, type_name)
+        return event_id
+
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Later[int]:
+        """Raises Refused: event_unknown, event_closed, envelope_too_large; key_reused where items are left out."""
+        event = self._content.event(event_id)
+        held = event.items if first_index is None else event.items - first_index
+        if first_index is None or held < 0:
+            raise self._differs()
+        if held < items:
+            rest = pack_items(unpack_items(data, items)[held:]) if held else data
+            self._content.take(event, items - held, rest, self._limits)
+        return Later.of(done(first_index + items))
+
+    def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:
+        """Raises Refused: event_unknown, or key_reused for another number of items."""
+        event = self._content.event(event_id)
+        if items is not None and items != event.items:
+            raise self._differs()
+        event.ended = True
+        return Later.of(done(Ended(event.items)))
+
+    def seal(self, events: int | None) -> Later[Receipt]:
+        """Raises Refused: event_open, or key_reused."""
+        self._content.check_sealable()
+        self._compared = True
+        receipt = self._stored.receipt
+        if receipt is None or self._content.content_hash != self._stored.content_hash:
+            raise self._differs()
+        return Later.of(done(receipt))
+
+    def cancel(self, reason: str) -> Later[bool]:
+        """Raises Refused: envelope_closed."""
+        self._compared = True
+        raise envelope_closed(self._stored.envelope_id)
+
+    def _differs(self) -> Refused:
+        return key_reused(f"the key {self.key!r:.80} stands for an envelope with other content")
+
+
+async def stored_digest(journal: Journal, event_id: UUID) -> "hashlib._Hash":
+    """SHA-256 over the data of all items that the journal holds of an event, for the front to go on with."""
+    digest = hashlib.sha256()
+    index: int | None = 0
+    while index is not None:
+        index = await journal.read(digest_segments, event_id, index, PAGE_BYTES, digest)
+    return digest

@@ -1,0 +1,339 @@
+"""What an emitter does with an envelope that is still open: each call checked, counted and written behind the last."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.front.envelopes.replies import Replies
+from xbus.broker.front.envelopes.resend_checks import Comparisons, both
+from xbus.broker.front.envelopes.sealed import check_same_items, content_differs
+from xbus.broker.front.envelopes.state import Ended, Limits, OpenEnvelope, OpenEvent, Writing
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.catalog import EventType
+from xbus.broker.journal.writes import Append, Cancel, EndEvent, Receipt, Seal, StartEvent, Write
+from xbus.clock import Clock
+from xbus.errors import Refused
+from xbus.rpc.codec import pack_items, unpack_items
+from xbus.rpc.later import Later
+
+log = logging.getLogger(__name__)
+
+LARGEST_ESTIMATE = 2**63 - 1
+"""What the journal can keep; an estimate is a hint, and is cut rather than refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What an envelope needs for answers that take longer than a write.
+
+    Args:
+        later: the answer that a coroutine will give; its error is the caller's.
+        replies: gets immediate replies.
+        wants_reply: whether the event type of a name wants one.
+    """
+
+    later: Callable[[Coroutine[Any, Any, Any]], "asyncio.Future[Any]"]
+    replies: Replies
+    wants_reply: Callable[[str], bool]
+
+
+class LiveEnvelope:
+    """An open envelope with its journal behind it.
+
+    Every answer that promises something is a future that is done when the promise is durable.
+
+    Args:
+        state: what is known of it.
+        find_type: gives an event type that the emitter may send, or raises Refused.
+        forget: called with this object when a write failed or it is closed: then what the journal has counts.
+        answers: for what takes longer than a write.
+    """
+
+    def __init__(
+        self,
+        state: OpenEnvelope,
+        journal: Journal,
+        clock: Clock,
+        limits: Limits,
+        find_type: Callable[[str], EventType],
+        forget: Callable[["LiveEnvelope"], None],
+        answers: Answers,
+    ) -> None:
+        self.state = state
+        self._journal = journal
+        self._clock = clock
+        self._limits = limits
+        self._find_type = find_type
+        self._forget = forget
+        self._answers = answers
+        self._unanswered: set[Writing] = set()
+        self._comparisons = Comparisons()
+
+    @property
+    def emitter_id(self) -> int:
+        return self.state.emitter_id
+
+    @property
+    def key(self) -> str | None:
+        return self.state.key
+
+    @property
+    def holder(self) -> bytes | None:
+        """The hash of the session that alone may send it; None where any may."""
+        return self.state.holder
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is being cancelled."""
+        return self.state.giving_up
+
+    def hold(self, session: bytes) -> None:
+        """Have one session alone go on with it, from its beginning."""
+        if self.state.holder != session:
+            self.state.holder = session
+            self._comparisons.begin_anew()
+
+    def write(self, write: Write) -> Writing:
+        """Write behind all that was written of this envelope before."""
+        writing = self._journal.write(write)
+        self.state.last_write = writing
+        self._unanswered.add(writing)
+        writing.add_done_callback(self._written)
+        return writing
+
+    def _written(self, writing: Writing) -> None:
+        self._unanswered.discard(writing)
+        if not writing.cancelled() and (error := writing.exception()) is not None:
+            log.warning(
+                "a write failed: %s", error, extra={"action": "write_failed", "envelope_id": self.state.envelope_id}
+            )
+            self._forget(self)
+
+    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
+        """Begin an event; it promises nothing and need not be waited for. A repeat changes nothing.
+
+        Raises:
+            Refused: unknown_type, type_not_allowed, envelope_closed; content_differs where the same event was started
+                with another type.
+        """
+        known = self.state.events.get(event_id)
+        if known is not None:
+            if known.type_name != type_name:
+                refusal = content_differs(f"event {event_id} was started with type {known.type_name}")
+                self._other_content(("type", event_id), refusal)
+                raise refusal
+            self._comparisons.agreed(("type", event_id))
+            return event_id
+        self.state.check_open()
+        event_type = self._find_type(type_name)
+        event = self.state.start_event(event_id, type_name)
+        self.write(
+            StartEvent(
+                event_id,
+                self.state.envelope_id,
+                event.number,
+                event_type.id,
+                event_type.graph_id,
+                min(max(estimate, 0), LARGEST_ESTIMATE),
+            )
+        )
+        return event_id
+
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Later[int]:
+        """Take items into an event.
+
+        Args:
+            first_index: where its sender puts the first of them; None for behind all others.
+            data: the items as in ``model.segment``, already checked.
+
+        Returns:
+            A future of how many items the event holds up to and including these, durably.
+
+        Raises:
+            Refused: envelope_closed, event_unknown, event_closed, envelope_too_large, or index_gap.
+        """
+        event = self.state.event(event_id)
+        if first_index is not None and first_index < event.items:
+            return self._repeated_append(event, first_index, items, data)
+        self.state.check_open()
+        if first_index is not None and first_index > event.items:
+            raise Refused(
+                f"items from index {first_index} on came while event {event_id} holds {event.items}",
+                f"send the items from index {event.items} on",
+                code="index_gap",
+            )
+        first_index = self.state.take(event, items, data, self._limits)
+        return Later.of(self.write(Append(self.state.envelope_id, event_id, first_index, items, data))).then(
+            lambda _: first_index + items
+        )
+
+    def _other_content(self, what: Hashable, refusal: Refused) -> None:
+        """Under a key not even a seal that was sent ahead may seal what its sender did not send."""
+        if self.state.key is not None:
+            self._comparisons.refused(what, refusal)
+
+    def _repeated_append(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> Later[int]:
+        what = ("batch", event.event_id, first_index, items)
+        held = event.items - first_index
+        if held >= items:
+            return Later.of(self._compare(what, event, first_index, items, data))
+        if self.state.key is None or event.ended or event.asking is not None:
+            raise content_differs(f"items from index {first_index} on of event {event.event_id} were sent otherwise")
+        # Who goes on with an envelope that somebody else began cuts its batches otherwise.
+        sent = unpack_items(data, items)
+        rest = self.append(event.event_id, event.items, items - held, pack_items(sent[held:]))
+        same = self._compare(what, event, first_index, held, pack_items(sent[:held]))
+        return Later.of(self._answers.later(both(same, rest)))
+
+    def _compare(
+        self, what: Hashable, event: OpenEvent, first_index: int, items: int, data: bytes
+    ) -> "asyncio.Future[int]":
+        comparing = self._answers.later(self._answer_repeat(event, first_index, items, data))
+        if self.state.key is not None:
+            self._comparisons.add(what, comparing)
+        return comparing
+
+    async def _answer_repeat(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> int:
+        await self.durable()
+        await check_same_items(self._journal, event.event_id, first_index, items, data)
+        return first_index + items
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the journal has answered all that was written of this envelope so far."""
+        return not self._unanswered
+
+    async def settled(self, seconds: float | None = None) -> None:
+        """Wait until it has, whatever it answers, or so long."""
+        if self._unanswered:
+            await asyncio.wait(self._unanswered, timeout=seconds)
+
+    async def durable(self) -> None:
+        """Wait until all that was written of this envelope so far is durable.
+
+        Raises:
+            JournalError: it could not be made so.
+        """
+        if self.state.last_write is not None:
+            await asyncio.shield(self.state.last_write)
+
+    def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:
+        """End an event; one whose type wants an immediate reply has ended when that is there.
+
+        Args:
+            items: how many its sender counted; None where it did not.
+
+        Returns:
+            A future of its end, durably.
+
+        Raises:
+            Refused: event_unknown, envelope_closed, or count_mismatch.
+        """
+        event = self.state.event(event_id)
+        if items is not None and items != event.items:
+            refusal = Refused(
+                f"event {event_id} holds {event.items} items, not {items}",
+                "send what is missing, or cancel the envelope",
+                code="count_mismatch",
+            )
+            self._other_content(("items", event_id), refusal)
+            raise refusal
+        if items is not None or not event.ended:
+            self._comparisons.agreed(("items", event_id))
+        if event.asking is not None:
+            return Later.of(event.asking)
+        if event.ended:
+            return Later.of(self._answers.later(self._ended_before(event)))
+        self.state.check_open()
+        if self._answers.wants_reply(event.type_name):
+            event.asking = self._answers.later(self._end_with_reply(event))
+            return Later.of(event.asking)
+        return Later.of(self._end(event)).then(lambda _: Ended(event.items))
+
+    def _end(self, event: OpenEvent) -> Writing:
+        event.ended = True
+        return self.write(EndEvent(self.state.envelope_id, event.event_id, event.items))
+
+    async def _ended_before(self, event: OpenEvent) -> Ended:
+        await self.durable()
+        return Ended(event.items, await self._answers.replies.given(event.event_id))
+
+    async def _end_with_reply(self, event: OpenEvent) -> Ended:
+        try:
+            await self.durable()
+            reply = await self._answers.replies.ask(self.state.envelope_id, event.event_id)
+            self.state.check_open()
+            await self._end(event)
+        finally:
+            event.asking = None
+        return Ended(event.items, reply)
+
+    def seal(self, events: int | None) -> Later[Receipt]:
+        """End the envelope: from then on it never changes and is delivered.
+
+        Args:
+            events: how many its sender counted; None where it did not.
+
+        Raises:
+            Refused: event_open, envelope_closed where it is being cancelled, count_mismatch; where it has a key, also
+                what this session was told when it sent something else than what is there, such as content_differs.
+        """
+        if self.state.closing is not None:
+            return Later.of(self.state.closing).then(self._receipt)
+        before: list[asyncio.Future[Any]] = [*self.state.asking, *self._comparisons.pending]
+        if before:
+            return Later.of(self._answers.later(self._seal_behind(before, events)))
+        self._comparisons.check()
+        if events is not None and events != len(self.state.events):
+            raise Refused(
+                f"envelope {self.state.envelope_id} holds {len(self.state.events)} events, not {events}",
+                "send what is missing, or cancel it",
+                code="count_mismatch",
+            )
+        self.state.check_sealable()
+        seal = Seal(
+            self.state.envelope_id,
+            len(self.state.events),
+            self.state.items,
+            self._clock.now(),
+            self.state.content_hash,
+        )
+        return Later.of(self._close(seal)).then(self._receipt)
+
+    async def _seal_behind(self, before: Sequence["asyncio.Future[Any]"], events: int | None) -> Receipt:
+        """Seal as soon as the events that were ended before have their replies, and all that was sent a second time is
+        compared: who sends ahead does not wait."""
+        await asyncio.wait(before)
+        return await self.seal(events)
+
+    def _receipt(self, answer: Receipt | None) -> Receipt:
+        if answer is None:
+            self.state.check_open()
+        assert answer is not None
+        return answer
+
+    def cancel(self, reason: str) -> Later[bool]:
+        """Give the envelope up.
+
+        Raises:
+            Refused: envelope_closed, where it is being sealed.
+        """
+        if self.state.closing is None:
+            self.state.giving_up = True
+            self._close(Cancel(self.state.envelope_id, self._clock.now(), reason))
+        assert self.state.closing is not None
+        return Later.of(self.state.closing).then(self._cancelled)
+
+    def _cancelled(self, answer: Receipt | None) -> bool:
+        if answer is not None:
+            self.state.check_open()
+        return True
+
+    def _close(self, write: Seal | Cancel) -> Writing:
+        closing = self.write(write)
+        self.state.closing = closing
+        closing.add_done_callback(lambda _: self._forget(self))
+        return closing

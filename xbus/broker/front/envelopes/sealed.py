@@ -1,0 +1,142 @@
+"""Calls that were made before: each gets its first answer, from what is durable, or is told that it is another call."""
+
+import asyncio
+from uuid import UUID
+
+from xbus.broker.front.envelopes.futures import done
+from xbus.broker.front.envelopes.replies import Replies
+from xbus.broker.front.envelopes.state import Ended, envelope_closed, event_unknown
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.envelopes import StoredEnvelope, StoredEvent
+from xbus.broker.journal.log.reading import read_segments
+from xbus.broker.journal.writes import Receipt
+from xbus.errors import Refused
+from xbus.rpc.codec import unpack_items
+from xbus.rpc.later import Later
+from xbus.states import EnvelopeState
+
+PAGE_BYTES = 4 * 1024 * 1024
+
+
+class PastEnvelope:
+    """An envelope that is sealed or cancelled: it answers repeats, and refuses everything else.
+
+    Args:
+        stored: what the journal holds of it.
+        journal: where its items are read from.
+        replies: tells which immediate replies were given.
+    """
+
+    def __init__(self, stored: StoredEnvelope, journal: Journal, replies: Replies) -> None:
+        self._stored = stored
+        self._journal = journal
+        self._replies = replies
+
+    @property
+    def emitter_id(self) -> int:
+        return self._stored.emitter_id
+
+    @property
+    def key(self) -> str | None:
+        return self._stored.key
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it was cancelled."""
+        return self._stored.state is EnvelopeState.CANCELLED
+
+    def hold(self, session: bytes) -> None:
+        """Any session may repeat what is past."""
+
+    def _closed(self) -> Refused:
+        return envelope_closed(self._stored.envelope_id, self._stored.reason)
+
+    def _event(self, event_id: UUID) -> StoredEvent:
+        if self._stored.state is not EnvelopeState.RECEIVED:
+            raise self._closed()
+        for event in self._stored.events:
+            if event.event_id == event_id:
+                return event
+        raise event_unknown(event_id, self._stored.envelope_id)
+
+    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
+        """Raises Refused: envelope_closed for an event that it doesn't hold, content_differs for another type."""
+        if all(event.event_id != event_id for event in self._stored.events):
+            raise self._closed()
+        event = self._event(event_id)
+        if event.type_name != type_name:
+            raise content_differs(f"event {event_id} was started with type {event.type_name}")
+        return event_id
+
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Later[int]:
+        """Raises Refused: envelope_closed for items that it doesn't hold; the future content_differs for other ones."""
+        event = self._event(event_id)
+        if first_index is None or first_index + items > event.items:
+            raise self._closed()
+        return Later.of(asyncio.ensure_future(self._same_items(event.segments_id, first_index, items, data)))
+
+    async def _same_items(self, segments_id: UUID, first_index: int, items: int, data: bytes) -> int:
+        await check_same_items(self._journal, segments_id, first_index, items, data)
+        return first_index + items
+
+    def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:
+        """Raises Refused: event_unknown, envelope_closed, or content_differs for another number of items."""
+        event = self._event(event_id)
+        if items is not None and items != event.items:
+            raise content_differs(f"event {event_id} was ended with {event.items} items")
+        return Later.of(asyncio.ensure_future(self._ended(event)))
+
+    async def _ended(self, event: StoredEvent) -> Ended:
+        return Ended(event.items, await self._replies.given(event.event_id))
+
+    def seal(self, events: int | None) -> Later[Receipt]:
+        """Raises Refused: envelope_closed where it was cancelled, content_differs for another number of events."""
+        receipt = self._stored.receipt
+        if receipt is None:
+            raise self._closed()
+        if events is not None and events != receipt.events:
+            raise content_differs(f"envelope {receipt.envelope_id} was sealed with {receipt.events} events")
+        return Later.of(done(receipt))
+
+    def cancel(self, reason: str) -> Later[bool]:
+        """Raises Refused: envelope_closed where it was sealed."""
+        if self._stored.state is not EnvelopeState.CANCELLED:
+            raise self._closed()
+        return Later.of(done(True))
+
+
+async def check_same_items(journal: Journal, event_id: UUID, first_index: int, items: int, data: bytes) -> None:
+    """Compare items with those that an event holds at the same place; segments may be cut otherwise.
+
+    Args:
+        data: as in ``model.segment``, already checked.
+
+    Raises:
+        Refused: content_differs.
+    """
+    wanted = unpack_items(data, items)
+    for first, stored in await _stored_runs(journal, event_id, first_index, items):
+        start = max(first, first_index)
+        end = min(first + len(stored), first_index + items)
+        if start >= end:  # a page of segments may hold more than was asked about
+            continue
+        if stored[start - first : end - first] != wanted[start - first_index : end - first_index]:
+            raise content_differs(f"items from index {start} on of event {event_id} were sent with other content")
+
+
+async def _stored_runs(journal: Journal, event_id: UUID, first_index: int, items: int) -> list[tuple[int, list[bytes]]]:
+    """The stored items from ``first_index`` on, each run with the index of its first."""
+    runs: list[tuple[int, list[bytes]]] = []
+    index = first_index
+    while index < first_index + items:
+        segments = await journal.read(read_segments, event_id, index, PAGE_BYTES)
+        if not segments:
+            raise content_differs(f"items from index {index} on of event {event_id} were never stored")
+        runs += [(segment.first_index, unpack_items(segment.data, segment.items)) for segment in segments]
+        index = segments[-1].first_index + segments[-1].items
+    return runs
+
+
+def content_differs(cause: str) -> Refused:
+    """The answer to a repeat that is none."""
+    return Refused(cause, "repeat a call as it was, or use another id", code="content_differs")

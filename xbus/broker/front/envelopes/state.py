@@ -1,0 +1,245 @@
+"""Open envelopes as the front knows them: what may be done with one, and how large it may grow; pure."""
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from xbus.broker.journal.log.envelopes import StoredEnvelope
+from xbus.broker.journal.log.segments import content_hash
+from xbus.errors import Refused
+from xbus.ids import numbered_event_id
+
+Writing: TypeAlias = asyncio.Future[Any]
+"""A write that the journal has not answered yet, or has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large things may be, in bytes and items."""
+
+    item_bytes: int
+    batch_bytes: int
+    envelope_items: int
+    envelope_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of an event, durable.
+
+    Args:
+        items: how many it holds.
+        reply: the immediate reply in msgpack; None where its type has none.
+    """
+
+    items: int
+    reply: bytes | None = None
+
+
+@dataclass(slots=True)
+class OpenEvent:
+    """An event of an open envelope.
+
+    Args:
+        items: counts what was taken so far, durable or not.
+        asking: done when its immediate reply has come, or failed to; None while nobody waits for one.
+        digest: SHA-256 over the data of all its items so far, in an envelope with a key; else None.
+    """
+
+    event_id: UUID
+    number: int
+    type_name: str
+    items: int = 0
+    ended: bool = False
+    asking: "asyncio.Future[Ended] | None" = None
+    digest: "hashlib._Hash | None" = None
+
+    @property
+    def hashes(self) -> list[bytes]:
+        """The hash of its items as one segment; none where it has no items, or no digest."""
+        return [self.digest.digest()] if self.digest is not None and self.items else []
+
+
+@dataclass(slots=True)
+class OpenEnvelope:
+    """An envelope that its emitter is still sending.
+
+    Args:
+        last_write: what was written last of it; done when all of it is durable.
+        closing: the seal or cancel that is under way.
+        damaged: whether items are missing, because a write failed while one behind it went well.
+        key: what its emitter calls it, for good; None for none.
+        holder: the hash of the session that sends it, where it has a key and that is known; no other may.
+        giving_up: whether what closes it is a cancel.
+    """
+
+    envelope_id: UUID
+    emitter_id: int
+    events: dict[UUID, OpenEvent] = field(default_factory=dict)
+    items: int = 0
+    data_bytes: int = 0
+    last_write: Writing | None = None
+    closing: Writing | None = None
+    damaged: bool = False
+    key: str | None = None
+    holder: bytes | None = None
+    giving_up: bool = False
+
+    @classmethod
+    def of_stored(cls, stored: StoredEnvelope, digests: "Mapping[UUID, hashlib._Hash]") -> "OpenEnvelope":
+        """The envelope as the journal has it.
+
+        Args:
+            digests: those of its events, where it has a key.
+        """
+        events = {
+            event.event_id: OpenEvent(
+                event.event_id,
+                event.number,
+                event.type_name,
+                event.items,
+                event.ended,
+                digest=digests.get(event.event_id),
+            )
+            for event in stored.events
+        }
+        items = sum(event.items for event in stored.events)
+        data_bytes = sum(event.data_bytes for event in stored.events)
+        damaged = any(event.damaged for event in stored.events)
+        return cls(stored.envelope_id, stored.emitter_id, events, items, data_bytes, damaged=damaged, key=stored.key)
+
+    def event(self, event_id: UUID) -> OpenEvent:
+        """One of its events.
+
+        Raises:
+            Refused: event_unknown.
+        """
+        event = self.events.get(event_id)
+        if event is None:
+            raise event_unknown(event_id, self.envelope_id)
+        return event
+
+    def check_open(self) -> None:
+        """Let a change pass.
+
+        Raises:
+            Refused: envelope_closed while a seal or cancel is under way; envelope_broken where items are missing.
+        """
+        if self.closing is not None:
+            raise envelope_closed(self.envelope_id)
+        if self.damaged:
+            raise Refused(
+                f"items of envelope {self.envelope_id} could not be stored",
+                "cancel the envelope and send it again",
+                code="envelope_broken",
+            )
+
+    def start_event(self, event_id: UUID, type_name: str) -> OpenEvent:
+        """Begin one more event.
+
+        Raises:
+            Refused: wrong_arguments, where the envelope has a key and the id is not that of its number.
+        """
+        number = len(self.events) + 1
+        if self.key is not None and event_id != numbered_event_id(self.envelope_id, number):
+            raise Refused(
+                f"event {event_id} can't be number {number} of an envelope with a key",
+                f"give it the id {numbered_event_id(self.envelope_id, number)}: uuid5 of envelope id and number",
+                code="wrong_arguments",
+            )
+        event = OpenEvent(event_id, number, type_name, digest=None if self.key is None else hashlib.sha256())
+        self.events[event_id] = event
+        return event
+
+    def take(self, event: OpenEvent, items: int, data: bytes, limits: Limits) -> int:
+        """Count items into an event.
+
+        Returns:
+            The index of the first of them.
+
+        Raises:
+            Refused: event_closed, or envelope_too_large; then nothing was counted.
+        """
+        if event.ended or event.asking is not None:
+            raise Refused(f"event {event.event_id} is ended", "start another event", code="event_closed")
+        self.check_room(items, len(data), limits)
+        first_index = event.items
+        event.items += items
+        self.items += items
+        self.data_bytes += len(data)
+        if event.digest is not None:
+            event.digest.update(data)
+        return first_index
+
+    @property
+    def content_hash(self) -> bytes | None:
+        """The hash of its content however that was cut into batches; None where it has no key."""
+        return None if self.key is None else content_hash(self.events.values())
+
+    def check_room(self, items: int, data_bytes: int, limits: Limits) -> None:
+        """Let so many items and bytes more pass.
+
+        Raises:
+            Refused: envelope_too_large.
+        """
+        if self.items + items > limits.envelope_items:
+            raise _too_large(self.envelope_id, f"{limits.envelope_items} items", "max_envelope_items")
+        if self.data_bytes + data_bytes > limits.envelope_bytes:
+            raise _too_large(self.envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
+
+    @property
+    def asking(self) -> "list[asyncio.Future[Ended]]":
+        """The ends of events that wait for their immediate replies."""
+        return [event.asking for event in self.events.values() if event.asking is not None]
+
+    def check_sealable(self) -> None:
+        """Let the end of the envelope pass.
+
+        Raises:
+            Refused: event_open, envelope_broken.
+        """
+        self.check_open()
+        for event in self.events.values():
+            if not event.ended:
+                raise Refused(
+                    f"event {event.event_id} of type {event.type_name} is still open",
+                    "end it, or cancel the envelope",
+                    code="event_open",
+                )
+
+
+def event_unknown(event_id: object, envelope_id: object) -> Refused:
+    """The answer to a call for an event that the envelope doesn't hold."""
+    return Refused(
+        f"envelope {envelope_id} has no event {event_id}", "use the id that start_event gave", code="event_unknown"
+    )
+
+
+def envelope_unknown(envelope_id: object) -> Refused:
+    """The answer to a call for an envelope that there is not, or that is another emitter's: nobody learns which."""
+    return Refused(
+        f"envelope {envelope_id} is unknown to this emitter",
+        "use the id that start_envelope gave",
+        code="envelope_unknown",
+    )
+
+
+def envelope_closed(envelope_id: object, why: str | None = None) -> Refused:
+    """The answer to a change of an envelope that never changes again.
+
+    Args:
+        why: why it was cancelled, where it was and that is known.
+    """
+    state = "sealed or cancelled" if why is None else f"cancelled: {why}"
+    return Refused(f"envelope {envelope_id} is {state}", "start another envelope", code="envelope_closed")
+
+
+def _too_large(envelope_id: UUID, limit: str, option: str) -> Refused:
+    return Refused(
+        f"envelope {envelope_id} would hold more than {limit}",
+        f"split it, or raise {option} in the broker's configuration",
+        code="envelope_too_large",
+    )

@@ -1,0 +1,87 @@
+"""Open envelopes that their emitters have left are cancelled, so that what they hold does not stay for ever."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable
+from typing import Any, Protocol
+from uuid import UUID
+
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.envelopes import read_open_envelopes
+from xbus.clock import Clock
+from xbus.errors import JournalError, Refused
+
+log = logging.getLogger(__name__)
+
+LONGEST_LOOK_SECONDS = 60.0
+LOOKS = 10
+"""Within a time-out it is looked so often, yet at least once a minute."""
+
+
+class Openings(Protocol):
+    """Who knows which envelopes emitters call for, and can cancel one."""
+
+    def called(self) -> Iterable[UUID]:
+        """The envelopes that calls were made for since this was asked last."""
+
+    def give_up(self, envelope_id: UUID, reason: str) -> Any:
+        """Cancel an envelope; answered, maybe later, with whether that was still to be done."""
+
+
+class OpenTimeouts:
+    """Cancels open envelopes for which no call has come for long: since the last one, or since this began.
+
+    Args:
+        journal: says which are open.
+        front: knows the calls, and cancels.
+        clock: measures how long.
+        seconds: how long an envelope may stay open without a call.
+    """
+
+    def __init__(self, journal: Journal, front: Openings, clock: Clock, seconds: float) -> None:
+        self._journal = journal
+        self._front = front
+        self._clock = clock
+        self._seconds = seconds
+        self._called_at: dict[UUID, float] = {}
+
+    async def watch(self) -> None:
+        """For ever: look; an unreachable database only delays it."""
+        while True:
+            try:
+                await self.look()
+            except JournalError as error:
+                log.warning("open envelopes not looked at: %s", error, extra={"action": "open_envelopes_unread"})
+            await asyncio.sleep(min(self._seconds / LOOKS, LONGEST_LOOK_SECONDS))
+
+    async def look(self) -> None:
+        """Cancel those that were left for too long.
+
+        Raises:
+            JournalError: the database does not do it.
+        """
+        are_open = await self._journal.read(read_open_envelopes)
+        now = self._clock.monotonic()
+        # Asked after the journal was: no call that came meanwhile is missed.
+        called = set(self._front.called())
+        self._called_at = {
+            envelope_id: now if envelope_id in called else self._called_at.get(envelope_id, now)
+            for envelope_id in are_open
+        }
+        for envelope_id, called_at in self._called_at.items():
+            if now - called_at >= self._seconds:
+                await self._give_up(envelope_id)
+
+    async def _give_up(self, envelope_id: UUID) -> None:
+        reason = f"its emitter made no call for it for {self._seconds:g} s, see open_envelope_timeout"
+        try:
+            outcome = self._front.give_up(envelope_id, reason)
+            is_done = await outcome if isinstance(outcome, Awaitable) else outcome
+        except Refused:  # its emitter was just quick enough
+            return
+        if is_done:
+            log.warning("an open envelope is cancelled: %s", reason, extra=_extra(envelope_id))
+
+
+def _extra(envelope_id: UUID) -> dict[str, Any]:
+    return {"action": "open_envelope_timed_out", "envelope_id": envelope_id}

@@ -1,0 +1,164 @@
+"""The front's added verbs: batches, whole envelopes, calls that may be repeated, errors with a code.
+
+Ids are made by the caller, so that it can send call after call without waiting for an answer, and any of them again.
+"""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.answers import coded_answer
+from xbus.broker.front.envelopes.checks import NewEvent
+from xbus.broker.front.envelopes.options import EnvelopeOptions
+from xbus.broker.front.envelopes.state import Ended, Limits
+from xbus.broker.front.front import Front
+from xbus.broker.front.verbs.emitters import known_envelope, known_event, new_id, reply_value
+from xbus.broker.journal.writes import Receipt
+from xbus.broker.sessions import Sessions
+from xbus.errors import Refused
+from xbus.ids import token_hash
+from xbus.rpc.dispatch import verb
+from xbus.rpc.later import Later
+
+
+class FrontBatchVerbs:
+    """One method per verb of the namespace ``xbus``, named as the verb.
+
+    Args:
+        front: what carries the calls out.
+        sessions: the emitters'.
+        limits: told at login.
+        session_seconds: told at login.
+        reply_seconds: how long an immediate reply is waited for; told at login.
+    """
+
+    def __init__(
+        self, front: Front, sessions: Sessions, limits: Limits, session_seconds: float, reply_seconds: float
+    ) -> None:
+        self._front = front
+        self._sessions = sessions
+        self._limits = limits
+        self._session_seconds = session_seconds
+        self._reply_seconds = reply_seconds
+
+    @verb("xbus.login")
+    @coded_answer
+    async def login(self, login: str, password: str) -> dict[str, Any]:
+        token = await self._sessions.login(login, password)
+        return {
+            "token": token,
+            "session_seconds": int(self._session_seconds),
+            "max_item_bytes": self._limits.item_bytes,
+            "max_batch_bytes": self._limits.batch_bytes,
+            "max_envelope_items": self._limits.envelope_items,
+            "max_envelope_bytes": self._limits.envelope_bytes,
+            "immediate_reply_timeout": self._reply_seconds,
+        }
+
+    @verb("xbus.logout")
+    @coded_answer
+    async def logout(self, token: str) -> bool:
+        await self._sessions.logout(token)
+        return True
+
+    @verb("xbus.renew")
+    @coded_answer
+    def renew(self, token: str) -> bool:
+        self._sessions.owner(token)
+        return True
+
+    @verb("xbus.start_envelope")
+    @coded_answer
+    def start_envelope(self, token: str, envelope_id: str, options: dict[str, Any] | None = None) -> Any:
+        emitter_id = self._sessions.owner(token)
+        said = EnvelopeOptions.of(options)
+        if said.key is not None:
+            return _as_text(self._front.start_keyed(emitter_id, token_hash(token), said))
+        made_id = new_id(envelope_id, "envelope_id")
+        return _as_text(self._front.start_envelope(emitter_id, made_id, is_new=False, options=said))
+
+    @verb("xbus.start_event")
+    @coded_answer
+    def start_event(self, token: str, envelope_id: str, event_id: str, type_name: str, estimate: int) -> Any:
+        emitter_id = self._sessions.owner(token)
+        made_id = new_id(event_id, "event_id")
+        in_envelope = self._held(token, known_envelope(envelope_id))
+        return _as_text(self._front.start_event(emitter_id, in_envelope, made_id, type_name, estimate))
+
+    @verb("xbus.send_items")
+    @coded_answer
+    def send_items(self, token: str, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes) -> Any:
+        emitter_id = self._sessions.owner(token)
+        if first_index < 0:
+            raise Refused(f"first_index {first_index} is below 0", "count items from 0", code="wrong_arguments")
+        of_envelope, event = known_event(envelope_id, event_id)
+        return self._front.append(emitter_id, self._held(token, of_envelope), event, first_index, items, data)
+
+    @verb("xbus.end_event")
+    @coded_answer
+    def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Any:
+        emitter_id = self._sessions.owner(token)
+        of_envelope, event = known_event(envelope_id, event_id)
+        ended = self._front.end_event(emitter_id, self._held(token, of_envelope), event, items)
+        return Later.of(ended).then(_end_map)
+
+    @verb("xbus.end_envelope")
+    @coded_answer
+    def end_envelope(self, token: str, envelope_id: str, events: int) -> Any:
+        emitter_id = self._sessions.owner(token)
+        held = self._held(token, known_envelope(envelope_id))
+        return Later.of(self._front.end_envelope(emitter_id, held, events)).then(_receipt_map)
+
+    @verb("xbus.cancel_envelope")
+    @coded_answer
+    def cancel_envelope(self, token: str, envelope_id: str) -> Any:
+        emitter_id = self._sessions.owner(token)
+        return self._front.cancel_envelope(emitter_id, self._held(token, known_envelope(envelope_id)))
+
+    @verb("xbus.put_envelope")
+    @coded_answer
+    def put_envelope(
+        self, token: str, envelope_id: str, events: list[Any], options: dict[str, Any] | None = None
+    ) -> Any:
+        emitter_id = self._sessions.owner(token)
+        said = EnvelopeOptions.of(options)
+        if said.key is not None:
+            put = self._front.put_keyed(emitter_id, token_hash(token), [_new_event(event) for event in events], said)
+        else:
+            made_id = new_id(envelope_id, "envelope_id")
+            put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events], said)
+        return Later.of(put).then(_receipt_map)
+
+    def _held(self, token: str, envelope_id: UUID) -> UUID:
+        """The envelope, where no other session has taken it over."""
+        self._front.check_holder(envelope_id, token)
+        return envelope_id
+
+
+def _end_map(end: Ended) -> dict[str, Any]:
+    return {"items": end.items, "reply": reply_value(end), "replied": end.reply is not None}
+
+
+def _as_text(started: Any) -> Any:
+    return Later.of(started).then(str) if isinstance(started, asyncio.Future) else str(started)
+
+
+def _new_event(event: Any) -> NewEvent:
+    match event:
+        case [str(event_id), str(type_name), int(items), bytes(data)] if items >= 0 and not isinstance(items, bool):
+            return NewEvent(new_id(event_id, "event_id"), type_name, items, data)
+    raise Refused(
+        "an event of the envelope is not a list of its id, type, number of items and data",
+        "write each event as [event_id, type_name, items, data]",
+        code="wrong_arguments",
+    )
+
+
+def _receipt_map(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "envelope_id": str(receipt.envelope_id),
+        "position": receipt.position,
+        "events": receipt.events,
+        "items": receipt.items,
+        "hash": receipt.hash,
+    }

@@ -1,0 +1,131 @@
+"""The front's verbs of wire.md, as emitters of xbus.broker 0.2.0 call them; a refusal is answered, never raised."""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.answers import old_answer
+from xbus.broker.front.envelopes.state import Ended, envelope_unknown, event_unknown
+from xbus.broker.front.front import Front
+from xbus.broker.sessions import Sessions
+from xbus.errors import Refused
+from xbus.ids import Ids, parse_uuid
+from xbus.rpc.codec import unpack
+from xbus.rpc.dispatch import verb
+from xbus.rpc.later import Later
+
+
+class FrontVerbs:
+    """One method per verb, named as the verb.
+
+    Args:
+        front: what carries the calls out.
+        sessions: the emitters'.
+        ids: makes the ids of envelopes and events.
+    """
+
+    def __init__(self, front: Front, sessions: Sessions, ids: Ids) -> None:
+        self._front = front
+        self._sessions = sessions
+        self._ids = ids
+
+    @verb("login")
+    @old_answer("")
+    async def login(self, login: str, password: str) -> str:
+        return await self._sessions.login(login, password)
+
+    @verb("logout")
+    @old_answer(False)
+    async def logout(self, token: str) -> bool:
+        await self._sessions.logout(token)
+        return True
+
+    @verb("start_envelope")
+    @old_answer("")
+    def start_envelope(self, token: str) -> Any:
+        emitter_id = self._sessions.owner(token)
+        return str(self._front.start_envelope(emitter_id, self._ids.new(), is_new=True))
+
+    @verb("start_event")
+    @old_answer("")
+    def start_event(self, token: str, envelope_id: str, event_name: str, estimate: int) -> Any:
+        emitter_id = self._sessions.owner(token)
+        event_id = self._ids.new()
+        in_envelope = self._held(token, known_envelope(envelope_id))
+        started = self._front.start_event(emitter_id, in_envelope, event_id, event_name, estimate)
+        return Later.of(started).then(str) if isinstance(started, asyncio.Future) else str(started)
+
+    @verb("send_item")
+    @old_answer(False)
+    def send_item(self, token: str, envelope_id: str, event_id: str, data: bytes) -> Any:
+        emitter_id = self._sessions.owner(token)
+        of_envelope, event = known_event(envelope_id, event_id)
+        appended = self._front.append_item(emitter_id, self._held(token, of_envelope), event, data)
+        return Later.of(appended).then(lambda _: True)
+
+    @verb("end_event")
+    @old_answer((False, None))
+    def end_event(self, token: str, envelope_id: str, event_id: str) -> Any:
+        emitter_id = self._sessions.owner(token)
+        of_envelope, event = known_event(envelope_id, event_id)
+        ended = self._front.end_event(emitter_id, self._held(token, of_envelope), event, None)
+        return Later.of(ended).then(lambda ended: (True, reply_value(ended)))
+
+    @verb("end_envelope")
+    @old_answer(False)
+    def end_envelope(self, token: str, envelope_id: str) -> Any:
+        emitter_id = self._sessions.owner(token)
+        held = self._held(token, known_envelope(envelope_id))
+        return Later.of(self._front.end_envelope(emitter_id, held, None)).then(lambda _: True)
+
+    @verb("cancel_envelope")
+    @old_answer(False)
+    def cancel_envelope(self, token: str, envelope_id: str) -> Any:
+        emitter_id = self._sessions.owner(token)
+        return self._front.cancel_envelope(emitter_id, self._held(token, known_envelope(envelope_id)))
+
+    def _held(self, token: str, envelope_id: UUID) -> UUID:
+        """The envelope, where no other session has taken it over by its key."""
+        self._front.check_holder(envelope_id, token)
+        return envelope_id
+
+
+def reply_value(ended: Ended) -> Any:
+    """The immediate reply as it goes on the wire; None where there is none."""
+    return None if ended.reply is None else unpack(ended.reply)
+
+
+def known_envelope(text: str) -> UUID:
+    """The envelope id that a caller wrote.
+
+    Raises:
+        Refused: envelope_unknown, as nothing else can be known by such a name.
+    """
+    envelope_id = parse_uuid(text)
+    if envelope_id is None:
+        raise envelope_unknown(repr(text[:64]))
+    return envelope_id
+
+
+def known_event(envelope_id: str, event_id: str) -> tuple[UUID, UUID]:
+    """Envelope id and event id that a caller wrote.
+
+    Raises:
+        Refused: envelope_unknown, event_unknown.
+    """
+    parsed = parse_uuid(event_id)
+    if parsed is None:
+        raise event_unknown(repr(event_id[:64]), repr(envelope_id[:64]))
+    return known_envelope(envelope_id), parsed
+
+
+def new_id(text: str, what: str) -> UUID:
+    """An id that a caller made.
+
+    Raises:
+        Refused: wrong_arguments.
+    """
+    parsed = parse_uuid(text)
+    if parsed is None:
+        raise Refused(f"{what} {text[:64]!r} is not a UUID", "make it with uuid.uuid4()", code="wrong_arguments")
+    return parsed

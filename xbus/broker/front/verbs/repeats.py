@@ -1,0 +1,91 @@
+"""The front's verbs for what is sealed, and for those who get it: as xbus.broker 0.2.0 had them, and with a code."""
+
+from typing import Any
+from uuid import UUID
+
+from xbus.broker.answers import coded_answer, old_answer
+from xbus.broker.front.replay.replay import Repeating, event_unknown
+from xbus.broker.front.verbs.emitters import known_envelope, new_id
+from xbus.broker.sessions import Sessions
+from xbus.ids import parse_uuid
+from xbus.rpc.dispatch import verb
+
+
+class RepeatVerbs:
+    """One method per verb of wire.md, named as the verb.
+
+    Args:
+        repeating: what carries the calls out.
+        sessions: the emitters'.
+    """
+
+    def __init__(self, repeating: Repeating, sessions: Sessions) -> None:
+        self._repeating = repeating
+        self._sessions = sessions
+
+    @verb("get_consumers")
+    @old_answer([])
+    async def get_consumers(self, token: str) -> list[Any]:
+        self._sessions.owner(token)
+        return await introductions(self._repeating)
+
+    @verb("retry_event")
+    @old_answer("")
+    async def retry_event(self, token: str, event_id: str) -> str:
+        emitter_id = self._sessions.owner(token)
+        return str(await self._repeating.retry(emitter_id, known_event_alone(event_id)))
+
+    @verb("replay_envelope")
+    @old_answer("")
+    async def replay_envelope(self, token: str, envelope_id: str) -> str:
+        emitter_id = self._sessions.owner(token)
+        return str(await self._repeating.replay(emitter_id, known_envelope(envelope_id)))
+
+
+class RepeatBatchVerbs:
+    """One method per verb of the namespace ``xbus``, named as the verb.
+
+    Args:
+        repeating: what carries the calls out.
+        sessions: the emitters'.
+    """
+
+    def __init__(self, repeating: Repeating, sessions: Sessions) -> None:
+        self._repeating = repeating
+        self._sessions = sessions
+
+    @verb("xbus.get_consumers")
+    @coded_answer
+    async def get_consumers(self, token: str) -> list[Any]:
+        self._sessions.owner(token)
+        return await introductions(self._repeating)
+
+    @verb("xbus.retry_event")
+    @coded_answer
+    async def retry_event(self, token: str, event_id: str) -> str:
+        emitter_id = self._sessions.owner(token)
+        return str(await self._repeating.retry(emitter_id, known_event_alone(event_id)))
+
+    @verb("xbus.replay_envelope")
+    @coded_answer
+    async def replay_envelope(self, token: str, envelope_id: str, new_envelope_id: str | None = None) -> str:
+        emitter_id = self._sessions.owner(token)
+        made_id = None if new_envelope_id is None else new_id(new_envelope_id, "new_envelope_id")
+        return str(await self._repeating.replay(emitter_id, known_envelope(envelope_id), made_id))
+
+
+async def introductions(repeating: Repeating) -> list[Any]:
+    """What the consumers say of themselves, as it goes on the wire."""
+    return [(consumer.metadata, consumer.features) for consumer in await repeating.consumers()]
+
+
+def known_event_alone(text: str) -> UUID:
+    """The event id that a caller wrote.
+
+    Raises:
+        Refused: event_unknown, as nothing else can be known by such a name.
+    """
+    event_id = parse_uuid(text)
+    if event_id is None:
+        raise event_unknown(repr(text[:64]))
+    return event_id

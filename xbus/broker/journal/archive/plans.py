@@ -1,0 +1,185 @@
+"""What an archive takes next, and how it is cut into files."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.archive.runs import WRITING
+from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, owed_ranges, settled_among
+
+PAGE_ENVELOPES = 500
+"""How many envelopes are looked at in one read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """How much a run takes at once.
+
+    Args:
+        envelopes: at the most.
+        data_bytes: of the segments' data, about; one envelope is taken however large it is.
+        file_bytes: of the segments' data in one file, about; one event is never cut.
+    """
+
+    envelopes: int = 2_000
+    data_bytes: int = 512 * 1024 * 1024
+    file_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEvent:
+    """An event that goes into a file.
+
+    Args:
+        segments_id: the event under whose id its items are stored: itself, or the one that it repeats.
+        number: which event of its envelope.
+        emitter: its emitter's login.
+        data_bytes: of its segments, estimated.
+    """
+
+    envelope_id: UUID
+    event_id: UUID
+    segments_id: UUID
+    position: int
+    number: int
+    event_type_id: int
+    type_name: str
+    emitter: str
+    sealed_at: datetime
+    items: int
+    data_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """A file that is to be written; its events are of one type and one day (UTC), in the order of the log."""
+
+    file_id: UUID
+    location: str
+    events: tuple[PlannedEvent, ...]
+
+    @property
+    def items(self) -> int:
+        return sum(event.items for event in self.events)
+
+
+def read_archivable(connection: sa.Connection, after: int, until: datetime, wanted: Round) -> list[PlannedEvent]:
+    """The events of the next settled envelopes that were sealed before ``until``, in the order of the log.
+
+    Args:
+        after: a position; what is taken lies above it.
+    """
+    owed = owed_ranges(connection)
+    taken: list[Candidate] = []
+    while len(taken) < wanted.envelopes and sum(each.data_bytes or 0 for each in taken) < wanted.data_bytes:
+        page = _candidates(connection, _behind(owed, after), until)
+        if not page:
+            break
+        after = page[-1].position
+        taken += settled_among(connection, page, FOR_ARCHIVE)
+    return _events(connection, _fitting(taken, wanted))
+
+
+def _behind(owed: Sequence[tuple[int, int]], after: int) -> int:
+    """The end of what somebody is owed from ``after`` on; ``after`` itself where nobody is owed what comes next."""
+    for first, last in owed:
+        if first <= after + 1 <= last:
+            after = last
+    return after
+
+
+def _candidates(connection: sa.Connection, after: int, until: datetime) -> list[Candidate]:
+    envelope, archived = model.envelope.c, model.archived_envelope.c
+    is_archived = sa.exists().where(archived.envelope_id == envelope.id)
+    rows = connection.execute(
+        sa.select(envelope.id, envelope.position, envelope.closed_at, envelope.bytes)
+        .where(envelope.position > after, envelope.pruned_at.is_(None), ~is_archived)
+        # One without items takes no space, and there is nothing of it to put into a file.
+        .where(envelope.closed_at < until, envelope["items"] > 0)
+        .order_by(envelope.position)
+        .limit(PAGE_ENVELOPES)
+    )
+    return [Candidate(*row, True) for row in rows]
+
+
+def _fitting(taken: Iterable[Candidate], wanted: Round) -> dict[UUID, Candidate]:
+    fitting: dict[UUID, Candidate] = {}
+    total = 0
+    for candidate in taken:
+        if len(fitting) == wanted.envelopes or total >= wanted.data_bytes:
+            break
+        fitting[candidate.envelope_id] = candidate
+        total += candidate.data_bytes or 0
+    return fitting
+
+
+def _events(connection: sa.Connection, envelopes: dict[UUID, Candidate]) -> list[PlannedEvent]:
+    found: list[PlannedEvent] = []
+    ids = list(envelopes)
+    for first in range(0, len(ids), PAGE_ENVELOPES):
+        found += _events_of(connection, ids[first : first + PAGE_ENVELOPES])
+    return found
+
+
+def _events_of(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list[PlannedEvent]:
+    envelope, event = model.envelope.c, model.event.c
+    share = envelope.bytes * event["items"] / envelope["items"]
+    rows = connection.execute(
+        sa.select(
+            event.envelope_id,
+            event.id,
+            sa.func.coalesce(event.origin_id, event.id),
+            envelope.position,
+            event.number,
+            event.event_type_id,
+            model.event_type.c.name,
+            model.emitter.c.login,
+            envelope.closed_at,
+            event["items"],
+            sa.cast(share, sa.BigInteger),
+        )
+        .join(model.envelope, envelope.id == event.envelope_id)
+        .join(model.event_type, model.event_type.c.id == event.event_type_id)
+        .join(model.emitter, model.emitter.c.id == envelope.emitter_id)
+        .where(event.envelope_id.in_(envelope_ids), event["items"] > 0)
+        .order_by(envelope.position, event.number)
+    )
+    return [PlannedEvent(*row) for row in rows]
+
+
+def cut_files(events: Iterable[PlannedEvent], file_bytes: int) -> list[tuple[PlannedEvent, ...]]:
+    """Cut events into what each file is to hold: of one type and one day, and not much more than ``file_bytes``."""
+    files: list[tuple[PlannedEvent, ...]] = []
+    open_files: dict[tuple[str, date], list[PlannedEvent]] = defaultdict(list)
+    sizes: Counter[tuple[str, date]] = Counter()
+    for event in events:
+        kind = event.type_name, event.sealed_at.date()
+        open_files[kind].append(event)
+        sizes[kind] += event.data_bytes
+        if sizes[kind] >= file_bytes:
+            files.append(tuple(open_files.pop(kind)))
+            del sizes[kind]
+    return files + [tuple(of_file) for of_file in open_files.values()]
+
+
+def note_files(connection: sa.Connection, run_id: UUID, plans: Sequence[FilePlan]) -> None:
+    """Note which files a run is about to write, so that they are found should it die."""
+    rows = [
+        {
+            "id": plan.file_id,
+            "run_id": run_id,
+            "event_type_id": plan.events[0].event_type_id,
+            "location": plan.location,
+            "state": WRITING,
+            "first_position": plan.events[0].position,
+            "last_position": plan.events[-1].position,
+            "items": plan.items,
+        }
+        for plan in plans
+    ]
+    connection.execute(sa.insert(model.archive_file), rows)

@@ -1,0 +1,284 @@
+"""Reading segments in bulk: ranges of an event or an output, and the log of a type, past the broker.
+
+Each reader has a connection of its own. It reads page by page, each page in a transaction of its own, as an open
+transaction would keep SQLite from carrying its log over; what is sealed, or an output that is ready, never changes.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from xbus.broker.journal.database.paging import pages
+from xbus.broker.journal.database.raw_reader import Fetcher, Query, fetching
+from xbus.broker.journal.log.planning import LogRange
+from xbus.broker.journal.log.ranges import GONE, SegmentRange
+from xbus.errors import JournalError
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""Segments are fetched until their data would exceed this, at least one."""
+
+PAGE_ROWS = 5_000
+
+Place: TypeAlias = tuple[int, int]
+"""Where a segment stands: (0, first_index) in an event, (part, number) in an output."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkSegment:
+    """Consecutive items.
+
+    Args:
+        items: how many.
+        data: each as a msgpack bin, one after the other.
+        first_index: the index of the event's item that the first one is, or was made of; without meaning where
+            ``sources`` is there.
+        sources: see ``model.bulk_segment``; None where the indices follow each other.
+    """
+
+    items: int
+    data: bytes
+    first_index: int
+    sources: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSegment:
+    """Consecutive items of an event in the log, with what is to be known of their envelope.
+
+    Args:
+        first_index: the index of the first item in its event.
+        data: each as a msgpack bin, one after the other; empty where it was not asked for.
+    """
+
+    envelope_id: UUID
+    event_id: UUID
+    position: int
+    emitter: str
+    sealed_at: datetime
+    first_index: int
+    items: int
+    data: bytes
+
+
+@contextmanager
+def open_reader(url: str) -> Iterator["Reader"]:
+    """A reader with a connection of its own.
+
+    Args:
+        url: the journal's SQLAlchemy URL.
+
+    Raises:
+        JournalUnavailable: the database can't be reached.
+        ConfigurationError: the URL can't be used.
+    """
+    with fetching(url) as fetcher:
+        yield Reader(fetcher)
+
+
+class Reader:
+    """Reads segments; not to be shared between threads.
+
+    Args:
+        fetcher: its connection.
+    """
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    def segments(self, wanted: SegmentRange) -> Iterator[BulkSegment]:
+        """The segments of a range, in order.
+
+        Raises:
+            JournalError: segments_gone: some of them were removed meanwhile.
+            JournalUnavailable: the database can't be read now.
+        """
+        texts = _OUTPUT if wanted.is_output else _EVENT
+        found = 0
+        for row in self._in_pages(texts, wanted.source, wanted.first, wanted.last):
+            found += row[0]
+            yield BulkSegment(*row)
+        if found != wanted.items:
+            raise JournalError(f"{wanted.source} has {found} items where {wanted.items} were", code=GONE)
+
+    def log(
+        self, type_id: int, after: int, until: int, columns: Collection[str] = ("data",)
+    ) -> Iterator[LoggedSegment]:
+        """The segments of all events of a type in a part of the log, in order of position, event and index.
+
+        Args:
+            type_id: of the event type.
+            after: a position; what is read lies above it.
+            until: the last position that is read.
+            columns: what is wanted; without ``data`` that is left out, and not read.
+
+        Raises:
+            JournalError: segments_gone: something was removed while it was read.
+            JournalUnavailable: the database can't be read now.
+        """
+        with_data = "data" in columns
+        gathered: list[_Event] = []
+        size = 0
+        for event in self._events(type_id, after, until):
+            is_next = not gathered or gathered[-1].position != event.position
+            if gathered and is_next and size + event.envelope_bytes > PAGE_BYTES:
+                yield from self._gathered(gathered, type_id, with_data)
+                gathered, size = [], 0
+            # The data of an event is not more than that of its envelope.
+            if event.envelope_bytes > PAGE_BYTES:
+                yield from self._large(event, 0, event.items, with_data)
+                continue
+            gathered.append(event)
+            size += event.envelope_bytes if is_next else 0
+        if gathered:
+            yield from self._gathered(gathered, type_id, with_data)
+
+    def log_range(self, wanted: LogRange, columns: Collection[str] = ("data",)) -> Iterator[LoggedSegment]:
+        """As ``log``, of a range that ``log_planning`` cut."""
+        if wanted.number is None:
+            yield from self.log(wanted.type_id, wanted.after, wanted.until, columns)
+            return
+        for event in self._events(wanted.type_id, wanted.after, wanted.until):
+            if event.number == wanted.number:
+                yield from self._large(event, wanted.first, wanted.end, "data" in columns)
+                return
+        raise JournalError(f"event {wanted.number} at position {wanted.until} was removed", code=GONE)
+
+    def _in_pages(self, texts: "_Texts", source: UUID, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+        """Rows of a source's segments, of so much data at once."""
+        after: Place = texts.before(first)
+        while sizes := self._fetcher.fetch(texts.sizes, source=source, a=after[0], b=after[1], last=last):
+            for page in pages(sizes, PAGE_BYTES):
+                start, end = page[0], page[-1]
+                values = {"a": start[0], "b": start[1], "c": end[0], "d": end[1]}
+                yield from self._fetcher.fetch(texts.data, source=source, **values)
+            after = (sizes[-1][0], sizes[-1][1])
+
+    def _events(self, type_id: int, after: int, until: int) -> Iterator["_Event"]:
+        number = 2**31 - 1
+        while found := self._fetcher.fetch(_LOG_EVENTS, type_id=type_id, after=after, number=number, until=until):
+            for row in found:
+                yield _Event(*row)
+            after, number = found[-1][4], found[-1][5]
+
+    def _gathered(self, events: Sequence["_Event"], type_id: int, with_data: bool) -> Iterator[LoggedSegment]:
+        """The segments of all events of some small envelopes."""
+        query = _LOG_SEGMENTS if with_data else _LOG_SEGMENTS_BARE
+        first, last = events[0].position, events[-1].position
+        rows = self._fetcher.fetch(query, type_id=type_id, first=first, last=last)
+        place = 0
+        for event in events:
+            expected = 0
+            while place < len(rows) and rows[place][:2] == (event.position, event.number):
+                _, _, first_index, items, *data = rows[place]
+                _expect(event, expected, first_index)
+                yield event.segment(first_index, items, data[0] if with_data else b"")
+                expected += items
+                place += 1
+            _expect(event, expected, event.items)
+
+    def _large(self, event: "_Event", first: int, end: int, with_data: bool) -> Iterator[LoggedSegment]:
+        texts = _EVENT if with_data else _EVENT_BARE
+        expected = first
+        for items, data, first_index, _ in self._in_pages(texts, event.source, first, end - 1):
+            _expect(event, expected, first_index)
+            expected += items
+            yield event.segment(first_index, items, data)
+        _expect(event, expected, end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    envelope_id: UUID
+    event_id: UUID
+    source: UUID
+    items: int
+    position: int
+    number: int
+    emitter: str
+    sealed_at: datetime
+    envelope_bytes: int
+
+    def segment(self, first_index: int, items: int, data: bytes) -> LoggedSegment:
+        return LoggedSegment(
+            *(self.envelope_id, self.event_id, self.position, self.emitter, self.sealed_at),
+            *(first_index, items, data),
+        )
+
+
+def _expect(event: _Event, expected: int, found: int) -> None:
+    if expected != found:
+        raise JournalError(f"segments of event {event.event_id} were removed at index {expected}", code=GONE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """How the segments of a source are read.
+
+    Args:
+        sizes: the places that follow (a, b), up to last, each with the size of its data.
+        data: what stands at the places from (a, b) to (c, d).
+        is_output: whether a place is a part and a number.
+    """
+
+    sizes: Query
+    data: Query
+    is_output: bool
+
+    def before(self, first: int) -> Place:
+        return (first, -1) if self.is_output else (0, first - 1)
+
+
+_EVENT = _Texts(
+    Query(
+        "SELECT 0, first_index, length(data) FROM segment WHERE event_id = %(source)s AND first_index > %(b)s"
+        f" AND %(a)s = 0 AND first_index <= %(last)s ORDER BY first_index LIMIT {PAGE_ROWS}",
+        "iqi",
+    ),
+    Query(
+        "SELECT items, data, first_index, NULL FROM segment WHERE event_id = %(source)s AND %(a)s = %(c)s"
+        " AND first_index >= %(b)s AND first_index <= %(d)s ORDER BY first_index",
+        "ibqb",
+    ),
+    is_output=False,
+)
+_EVENT_BARE = _Texts(
+    Query(_EVENT.sizes.text.replace("length(data)", "0"), "iqi"),
+    Query(_EVENT.data.text.replace("data", "NULL"), "ibqb"),
+    is_output=False,
+)
+_OUTPUT = _Texts(
+    Query(
+        "SELECT part, number, length(data) FROM bulk_segment WHERE attempt_id = %(source)s"
+        " AND (part, number) > (%(a)s, %(b)s) AND part <= %(last)s"
+        f" ORDER BY part, number LIMIT {PAGE_ROWS}",
+        "iii",
+    ),
+    Query(
+        "SELECT items, data, first_index, sources FROM bulk_segment WHERE attempt_id = %(source)s"
+        " AND (part, number) >= (%(a)s, %(b)s) AND (part, number) <= (%(c)s, %(d)s) ORDER BY part, number",
+        "ibqb",
+    ),
+    is_output=True,
+)
+_LOG_EVENTS = Query(
+    "SELECT envelope.id, event.id, coalesce(event.origin_id, event.id), event.items, envelope.position, event.number,"
+    " emitter.login, envelope.closed_at, envelope.bytes"
+    " FROM envelope JOIN event ON event.envelope_id = envelope.id JOIN emitter ON emitter.id = envelope.emitter_id"
+    " WHERE envelope.position >= %(after)s AND envelope.position <= %(until)s AND envelope.pruned_at IS NULL"
+    " AND (envelope.position > %(after)s OR event.number > %(number)s) AND event.event_type_id = %(type_id)s"
+    f" ORDER BY envelope.position, event.number LIMIT {PAGE_ROWS}",
+    "uuuqqistq",
+)
+_LOG_SEGMENTS = Query(
+    "SELECT envelope.position, event.number, segment.first_index, segment.items, segment.data"
+    " FROM envelope JOIN event ON event.envelope_id = envelope.id"
+    " JOIN segment ON segment.event_id = coalesce(event.origin_id, event.id)"
+    " WHERE envelope.position >= %(first)s AND envelope.position <= %(last)s AND envelope.pruned_at IS NULL"
+    " AND event.event_type_id = %(type_id)s"
+    " ORDER BY envelope.position, event.number, segment.first_index",
+    "qiqib",
+)
+_LOG_SEGMENTS_BARE = Query(_LOG_SEGMENTS.text.replace(", segment.data", ""), "qiqi")

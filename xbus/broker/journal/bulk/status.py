@@ -1,0 +1,90 @@
+"""How far the outputs of bulk workers have come, as the back takes it up at its start.
+
+Each function is one short read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY, SELECT_DELIVERIES, as_delivery
+from xbus.broker.journal.writes import Delivery
+from xbus.states import AttemptState, DeliveryState
+
+
+@dataclass(frozen=True, slots=True)
+class LiveAttempt:
+    """An attempt that counts: it is being made, or ready.
+
+    Args:
+        graph_id: the version of the graph in which the node stands.
+        node: the node's name.
+        role_id: the worker role that it was handed over to.
+        event_items: how many items the event holds.
+        items: how many items it holds itself; None unless it is ready.
+    """
+
+    attempt_id: UUID
+    event_id: UUID
+    envelope_id: UUID
+    graph_id: int
+    node: str
+    role_id: int
+    state: AttemptState
+    started_at: datetime
+    lease_until: datetime
+    progress: float
+    event_items: int
+    items: int | None
+
+
+def read_live_attempts(connection: sa.Connection) -> list[LiveAttempt]:
+    """All attempts that count, the oldest first."""
+    attempt = model.bulk_attempt.c
+    statement = (
+        sa.select(
+            attempt.id.label("attempt_id"),
+            attempt.event_id,
+            model.event.c.envelope_id,
+            model.node.c.graph_id,
+            model.node.c.name.label("node"),
+            attempt.role_id,
+            attempt.state,
+            attempt.started_at,
+            attempt.lease_until,
+            attempt.progress,
+            model.event.c["items"].label("event_items"),
+            attempt["items"],
+        )
+        .join(model.node, model.node.c.id == attempt.node_id)
+        .join(model.event, model.event.c.id == attempt.event_id)
+        .where(attempt.state.in_((AttemptState.BUILDING, AttemptState.READY)))
+        .order_by(attempt.started_at)
+    )
+    return [_live_attempt(row) for row in connection.execute(statement)]
+
+
+def _live_attempt(row: Any) -> LiveAttempt:
+    values = row._asdict()
+    return LiveAttempt(**values | {"state": AttemptState(values["state"])})
+
+
+def read_node_id(connection: sa.Connection, graph_id: int, name: str) -> int:
+    """The id of a node of a version of a graph."""
+    statement = sa.select(model.node.c.id).where(model.node.c.graph_id == graph_id, model.node.c.name == name)
+    node_id: int = connection.execute(statement).scalar_one()
+    return node_id
+
+
+def read_awaiting(connection: sa.Connection) -> Sequence[Delivery]:
+    """The deliveries that wait for outputs, lowest position first."""
+    delivery = model.delivery.c
+    statement = SELECT_DELIVERIES.where(
+        delivery.state == DeliveryState.WAITING, delivery.code == OUTPUT_NOT_READY
+    ).order_by(delivery.position)
+    return [as_delivery(row) for row in connection.execute(statement)]

@@ -1,0 +1,316 @@
+"""Groups of calls made durable: in one transaction where all goes well, else call by call; no event loop."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, TypeAlias, cast
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from xbus import model
+from xbus.broker.journal.commit.statements import carry_out
+from xbus.broker.journal.commit.statements.common import Prepared
+from xbus.broker.journal.database.engine import check_durable, journal_errors
+from xbus.broker.journal.writes import Append, EndAttempt, StartEvent, Write
+from xbus.errors import EventIdTaken, JournalError, JournalUnavailable, XbusError
+
+log = logging.getLogger(__name__)
+
+Errand: TypeAlias = Callable[[sa.Connection], Any]
+"""Something else to do on the write connection, in a transaction of its own."""
+
+
+class Superseded(Exception):
+    """Another process has begun to write to the journal under this one's name: this process must stop."""
+
+
+class NotYet:
+    """In the place of an answer: the database went away during the COMMIT, and nobody knows yet what became of it."""
+
+
+UNDECIDED = NotYet()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Something to be done on the write connection.
+
+    Args:
+        what: a write, or an errand.
+        faults_known: how many faults its maker could know of.
+    """
+
+    what: Write | Errand
+    faults_known: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Undecided:
+    """A group whose COMMIT was not answered, and the answers that its calls get if it took place."""
+
+    calls: Sequence[Call]
+    answers: list[Any]
+
+
+class Committer:
+    """Owns the write connection. To be used in one thread.
+
+    A call that was made before its maker could know that one before it failed might build on that: it is refused, and
+    has to be made again. After an outage this holds for all calls, after the failure of a single call for those of the
+    same envelope.
+
+    Args:
+        engine: the journal's database.
+        name: the row of ``model.writer`` that is this committer's.
+        max_segment_bytes: appends are gathered up to this size.
+    """
+
+    def __init__(self, engine: sa.Engine, name: str, max_segment_bytes: int) -> None:
+        self._engine = engine
+        self._name = name
+        self._max_segment_bytes = max_segment_bytes
+        self._connection: sa.Connection | None = None
+        self._epoch = 0
+        self._group_number = 0
+        self._undecided: _Undecided | None = None
+        self._last_outage = 0
+        self._last_fault_of: dict[UUID, int] = {}
+        self._taken_in: dict[UUID, EventIdTaken] = {}
+        self.faults = 0
+        """How many faults there have been; what a maker of calls knows once it has their answers."""
+        self.outage: JournalUnavailable | None = None
+        """Why the last try to write failed; None where it did not, or only as what was to be written was wrong."""
+        self.stored_bytes = 0
+        """How much data was stored since it began, as far as that is known."""
+
+    def begin_epoch(self, connection: sa.Connection) -> None:
+        """Take over this committer's row: a process that still writes under the old epoch can no more.
+
+        Raises:
+            ConfigurationError: the database does not make durable what it commits.
+        """
+        check_durable(connection)
+        row = connection.execute(_READ_WRITER, {"of_name": self._name}).one_or_none()
+        if row is None:
+            self._epoch, self._group_number = 1, 0
+            values = {"name": self._name, "epoch": self._epoch, "group_number": self._group_number}
+            connection.execute(sa.insert(model.writer), values)
+        else:
+            self._epoch, self._group_number = row.epoch + 1, row.group_number
+            connection.execute(_NEW_EPOCH, {"of_name": self._name, "new_epoch": self._epoch})
+
+    def do(self, calls: Sequence[Call]) -> list[Any]:
+        """Do all calls in order.
+
+        Returns:
+            For each call its answer, or the error with which it failed, or ``UNDECIDED``: see ``decide``.
+
+        Raises:
+            Superseded: another process has taken over.
+        """
+        answers: list[Any] = []
+        for kind, run in groupby(calls, key=self._kind):
+            match kind:
+                case "errand":
+                    answers += [self._do_errand(cast(Errand, call.what)) for call in run]
+                case "write":
+                    answers += self._write_group(list(run))
+        return answers
+
+    @staticmethod
+    def _kind(call: Call) -> Literal["errand", "write"]:
+        return "errand" if callable(call.what) else "write"
+
+    def _do_errand(self, errand: Errand) -> Any:
+        try:
+            with journal_errors(), self._connected().begin():
+                answer = errand(self._connected())
+        except XbusError as error:
+            if isinstance(error, JournalUnavailable):
+                self.outage = error
+            self._disconnect()
+            return error
+        self.outage = None
+        return answer
+
+    def _write_group(self, calls: Sequence[Call]) -> list[Any]:
+        if any(self._is_overtaken(call) for call in calls):
+            return self._write_singly(calls)
+        if self._undecided is not None:
+            return [_away()] * len(calls)
+        try:
+            return self._transaction(calls)
+        except JournalUnavailable as error:
+            self._note_outage(error)
+            return [error] * len(calls)
+        except Superseded:
+            raise
+        except Exception as error:
+            if len(calls) == 1:
+                return [self._failed(calls[0], error)]
+        # One call is at fault: each in a transaction of its own, so that the others don't fail with it.
+        return self._write_singly(calls)
+
+    def _write_singly(self, calls: Sequence[Call]) -> list[Any]:
+        return [self._overtaken(call) if self._is_overtaken(call) else self._write_group([call])[0] for call in calls]
+
+    def _is_overtaken(self, call: Call) -> bool:
+        last_fault = self._last_fault_of.get(cast(UUID, getattr(call.what, "envelope_id", None)), 0)
+        return call.faults_known < max(self._last_outage, last_fault)
+
+    def _overtaken(self, call: Call) -> JournalError:
+        taken = self._taken_in.get(cast(UUID, getattr(call.what, "envelope_id", None)))
+        if taken is not None:
+            return EventIdTaken(taken.cause, taken.next_step)
+        return JournalUnavailable("a write before this one failed", "repeat both")
+
+    def _note_outage(self, error: JournalUnavailable) -> None:
+        self.outage = error
+        self.faults += 1
+        self._last_outage = self.faults
+        self._last_fault_of.clear()
+        self._taken_in.clear()
+
+    def _note_faults(self, calls: Sequence[Call]) -> None:
+        self.faults += 1
+        for call in calls:
+            envelope_id = getattr(call.what, "envelope_id", None)
+            if envelope_id is not None:
+                self._last_fault_of[envelope_id] = self.faults
+                self._taken_in.pop(envelope_id, None)
+
+    def _failed(self, call: Call, error: Exception) -> JournalError:
+        self._note_faults([call])
+        if isinstance(error, EventIdTaken):
+            self._taken_in[cast(StartEvent, call.what).envelope_id] = error
+        if isinstance(error, JournalError):
+            return error
+        log.error("a write died", exc_info=error, extra={"action": "write_died"})
+        return JournalError(f"a fault in the broker ({error!r})", "see the broker's log")
+
+    def _transaction(self, calls: Sequence[Call]) -> list[Any]:
+        # Never used twice, also where the group fails: else it could speak for another one.
+        self._group_number += 1
+        committing = False
+        answers: list[Any] = []
+        group = [cast(Write, call.what) for call in calls]
+        data_bytes = sum(len(write.data) for write in group if type(write) is Append)
+        try:
+            with journal_errors(), self._connected().begin():
+                answers = carry_out(self._connected(), group, self._max_segment_bytes)
+                data_bytes += _ready_bytes(group, answers)
+                self._stamp(data_bytes)
+                committing = True
+        except JournalUnavailable as error:
+            self._disconnect()
+            if not committing:
+                raise
+            committed = self._was_committed()
+            if committed is None:
+                self._undecided = _Undecided(calls, answers)
+                self._note_outage(error)
+                return [UNDECIDED] * len(calls)
+            if not committed:
+                raise
+        self.outage = None
+        self.stored_bytes += data_bytes
+        return answers
+
+    def _stamp(self, data_bytes: int) -> None:
+        """Number the group, unless another process has taken over: then this one may write no more.
+
+        Args:
+            data_bytes: how much it stores.
+        """
+        values = {
+            "of_name": self._name,
+            "of_epoch": self._epoch,
+            "number": self._group_number,
+            "data_bytes": data_bytes,
+        }
+        if _STAMP.execute(self._connected(), values) != 1:
+            raise Superseded(f"another broker now writes to this journal as {self._name}")
+
+    def decide(self) -> list[Any] | None:
+        """Find out what became of the COMMIT during which the database went away; until then nothing else is written.
+
+        Returns:
+            The answers that its calls get, in order; None while nobody can tell.
+        """
+        assert self._undecided is not None, "there is something to decide"
+        committed = self._was_committed()
+        if committed is None:
+            return None
+        undecided, self._undecided = self._undecided, None
+        if committed:
+            return undecided.answers
+        self._note_faults(undecided.calls)
+        return [_away()] * len(undecided.calls)
+
+    def try_to_write(self) -> None:
+        """Commit what changes nothing, to see whether the database takes it."""
+        self._do_errand(lambda connection: connection.execute(_TOUCH, {"of_name": self._name}))
+
+    def _was_committed(self) -> bool | None:
+        """Whether the last group's COMMIT took place although its confirmation got lost; None while nobody can tell."""
+        try:
+            with journal_errors(), self._connected().begin():
+                # Locked, so that a COMMIT that is still under way on the lost connection comes to its end first.
+                stamped = self._connected().execute(_LOCK_WRITER, {"of_name": self._name}).one()
+        except JournalUnavailable:
+            self._disconnect()
+            return None
+        if stamped.group_number != self._group_number:
+            return False
+        log.warning("a commit was confirmed only on a second look", extra={"action": "commit_confirmed"})
+        return True
+
+    def forget_faults(self, known: int) -> None:
+        """Drop so many faults that the makers of all calls to come know of."""
+        self._last_fault_of = {key: fault for key, fault in self._last_fault_of.items() if fault > known}
+        self._taken_in = {key: taken for key, taken in self._taken_in.items() if key in self._last_fault_of}
+
+    def _connected(self) -> sa.Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._disconnect()
+
+
+def _ready_bytes(group: Sequence[Write], answers: Sequence[Any]) -> int:
+    """How much data bulk workers wrote that counts from this group on."""
+    return sum(
+        write.data_bytes or 0
+        for write, answer in zip(group, answers, strict=True)
+        if type(write) is EndAttempt and answer
+    )
+
+
+def _away() -> JournalUnavailable:
+    return JournalUnavailable("the database is away", "see that it runs, then repeat the call")
+
+
+_OF_WRITER = model.writer.c.name == bindparam("of_name")
+_STAMP = Prepared(
+    sa.update(model.writer)
+    .where(_OF_WRITER, model.writer.c.epoch == bindparam("of_epoch"))
+    .values(
+        group_number=bindparam("number"),
+        stored_bytes=model.writer.c.stored_bytes + bindparam("data_bytes", type_=sa.BigInteger),
+    )
+)
+_READ_WRITER = sa.select(model.writer.c.epoch, model.writer.c.group_number).where(_OF_WRITER)
+_TOUCH = sa.update(model.writer).where(_OF_WRITER).values(group_number=model.writer.c.group_number)
+_LOCK_WRITER = _READ_WRITER.with_for_update()
+_NEW_EPOCH = sa.update(model.writer).where(_OF_WRITER).values(epoch=bindparam("new_epoch"))

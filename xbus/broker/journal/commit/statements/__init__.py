@@ -1,0 +1,85 @@
+"""How each write of the broker is carried out; what administrators change stands in ``configuration``, ``legacy`` and
+``tracking``."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import sqlalchemy as sa
+
+from xbus.broker.journal import writes
+from xbus.broker.journal.commit.statements import (
+    bulk,
+    closing,
+    emission,
+    presence,
+    progress,
+    repeating,
+    replies,
+    sessions,
+)
+from xbus.broker.journal.log.segments import gather
+
+Handler = Callable[[sa.Connection, Any], list[Any] | None]
+
+_HANDLERS: dict[type, Handler] = {
+    writes.StartSession: sessions.start_sessions,
+    writes.RenewSessions: sessions.renew_sessions,
+    writes.EndSession: sessions.end_sessions,
+    writes.StorePassword: sessions.store_passwords,
+    # A recipient that is replaced by a newer one is struck off first. A registration is answered only when it is
+    # durable, so none is struck off in the group that brings it.
+    writes.Unregister: sessions.unregister,
+    writes.Register: sessions.register,
+    writes.Introduce: sessions.introduce,
+    writes.StartEnvelope: emission.start_envelopes,
+    writes.StartEvent: emission.start_events,
+    writes.Append: emission.insert_segments,
+    writes.EndEvent: emission.end_events,
+    writes.Cancel: closing.cancel,
+    writes.CallOffAsks: replies.call_off,
+    writes.AskReply: replies.ask,
+    writes.MoveReply: replies.move,
+    writes.Progress: progress.progress,
+    writes.NotePresence: presence.note,
+    writes.FollowOrder: progress.follow_order,
+    writes.BeginAttempt: bulk.begin,
+    writes.RenewAttempt: bulk.renew,
+    writes.EndAttempt: bulk.end,
+    # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
+    writes.Repeat: repeating.repeat,
+    writes.Seal: closing.seal,
+}
+"""In the order in which a group is carried out."""
+
+
+def carry_out(connection: sa.Connection, group: Sequence[writes.Write], max_segment_bytes: int) -> list[Any]:
+    """Write a group of calls in the caller's transaction.
+
+    The group is carried out kind by kind, not call by call: an envelope's calls come in the order of the kinds anyway,
+    and one statement then serves many calls.
+
+    Args:
+        connection: in a transaction that the caller commits or rolls back.
+        group: in the order in which the calls came.
+        max_segment_bytes: gathered segments are not made larger than this.
+
+    Returns:
+        An answer for each call, in the same order: a ``Receipt`` for a seal or a repeat, whether it
+        took effect for what becomes of an attempt, else None.
+
+    Raises:
+        JournalError: one of the calls can't be carried out; nothing of the group may be committed.
+    """
+    answers: list[Any] = [None] * len(group)
+    places: dict[type, list[int]] = {}
+    for place, write in enumerate(group):
+        places.setdefault(type(write), []).append(place)
+    for kind, handler in _HANDLERS.items():
+        if kind not in places:
+            continue
+        calls: list[Any] = [group[place] for place in places[kind]]
+        if kind is writes.Append:
+            calls = gather(cast(list[writes.Append], calls), max_segment_bytes)
+        for place, answer in zip(places[kind], handler(connection, calls) or (), strict=False):
+            answers[place] = answer
+    return answers

@@ -1,0 +1,133 @@
+"""What the back got done: cursors, deliveries that go their own way, and failures."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from xbus import model
+from xbus.broker.journal import writes
+from xbus.broker.journal.commit.statements.common import exactly_one, remember
+from xbus.broker.journal.commit.statements.deciding import decide
+from xbus.states import DELIVERY_MOVES, DeliveryState, ItemState, check_move
+
+_MOVE_CURSOR = (
+    sa.update(model.cursor)
+    .where(model.cursor.c.role_id == bindparam("of_role"))
+    .values(position=bindparam("new_position"), done=bindparam("bitmap"), handed_to=bindparam("new_handed_to"))
+)
+_INSERT_DELIVERY = sa.insert(model.delivery)
+_THIS_DELIVERY = (
+    model.delivery.c.role_id == bindparam("of_role"),
+    model.delivery.c.envelope_id == bindparam("of_envelope"),
+    model.delivery.c.state == bindparam("old_state"),
+)
+_UPDATE_DELIVERY = sa.update(model.delivery).where(*_THIS_DELIVERY)
+_DELETE_DELIVERY = sa.delete(model.delivery).where(*_THIS_DELIVERY)
+_INSERT_PARKED_ITEM = sa.insert(model.parked_item)
+_INSERT_FAILURE = sa.insert(model.failure)
+
+
+def progress(connection: sa.Connection, group: Sequence[writes.Progress]) -> None:
+    for write in group:
+        for cursor in write.cursors:
+            values = {
+                "of_role": cursor.role_id,
+                "new_position": cursor.position,
+                "bitmap": cursor.bitmap(),
+                "new_handed_to": cursor.handed_to,
+            }
+            exactly_one(connection.execute(_MOVE_CURSOR, values), f"role {cursor.role_id} has no cursor")
+        for move in write.deliveries:
+            _move_delivery(connection, write, move)
+        if write.failures:
+            connection.execute(_INSERT_FAILURE, [_failure_row(write, failure) for failure in write.failures])
+        decide(connection, write.at, write.decided)
+
+
+def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder]) -> None:
+    delivery = model.delivery.c
+    of_envelope = (
+        sa.select(sa.func.coalesce(model.envelope.c.ordering_key, ""))
+        .where(model.envelope.c.id == delivery.envelope_id)
+        .scalar_subquery()
+    )
+    for write in group:
+        is_ordered = delivery.role_id.in_(write.ordered)
+        without_key = sa.update(model.delivery).where(is_ordered, delivery.ordering_key.is_(None))
+        connection.execute(without_key.values(ordering_key=of_envelope))
+        with_key = sa.update(model.delivery).where(~is_ordered, delivery.ordering_key.is_not(None))
+        is_held = delivery.state == DeliveryState.HELD
+        state = sa.case((is_held, DeliveryState.RETRY.value), else_=delivery.state)
+        connection.execute(with_key.values(ordering_key=None, state=state))
+
+
+def _move_delivery(connection: sa.Connection, write: writes.Progress, move: writes.DeliveryMove) -> None:
+    delivery = move.new
+    values = {
+        "position": delivery.position,
+        "state": delivery.state.value,
+        "service_id": _service_id(connection, delivery.service),
+        "attempts": delivery.attempts,
+        "code": delivery.code,
+        "cause": delivery.cause,
+        "ordering_key": delivery.ordering_key,
+        "due_at": delivery.due_at,
+        "changed_at": write.at,
+    }
+    key = {"of_role": delivery.role_id, "of_envelope": delivery.envelope_id, "old_state": move.old}
+    if move.old is None:
+        row = {"role_id": delivery.role_id, "envelope_id": delivery.envelope_id, **values}
+        connection.execute(_INSERT_DELIVERY, row)
+    else:
+        check_move(DELIVERY_MOVES, move.old, delivery.state)
+        statement: sa.Update | sa.Delete = (
+            _DELETE_DELIVERY if delivery.state is DeliveryState.SETTLED else _UPDATE_DELIVERY.values(values)
+        )
+        exactly_one(
+            connection.execute(statement, key),
+            f"the delivery of {delivery.envelope_id} to role {delivery.role_id} is no longer {move.old}",
+        )
+    subject_id = f"{delivery.role_id} {delivery.envelope_id}"
+    if delivery.state is DeliveryState.PARKED:
+        remember(connection, write.at, "delivery", subject_id, delivery.state, delivery.cause)
+    if move.isolated:
+        connection.execute(_INSERT_PARKED_ITEM, [_parked_item_row(write, delivery, item) for item in move.isolated])
+        for item in move.isolated:
+            item_id = f"{delivery.role_id} {item.event_id} {item.index}"
+            remember(connection, write.at, "item", item_id, ItemState.PARKED, item.cause)
+
+
+def _service_id(connection: sa.Connection, name: str | None) -> int | None:
+    if name is None:
+        return None
+    service_id: int = connection.execute(sa.select(model.service.c.id).where(model.service.c.name == name)).scalar_one()
+    return service_id
+
+
+def _parked_item_row(write: writes.Progress, delivery: writes.Delivery, item: writes.IsolatedItem) -> dict[str, Any]:
+    return {
+        "role_id": delivery.role_id,
+        "event_id": item.event_id,
+        "item_index": item.index,
+        "envelope_id": delivery.envelope_id,
+        "state": ItemState.PARKED.value,
+        "code": item.code,
+        "cause": item.cause,
+        "changed_at": write.at,
+    }
+
+
+def _failure_row(write: writes.Progress, failure: writes.Failure) -> dict[str, Any]:
+    return {
+        "at": write.at,
+        "envelope_id": failure.envelope_id,
+        "event_id": failure.event_id,
+        "role_id": failure.role_id,
+        "node": failure.node,
+        "verb": failure.verb,
+        "code": failure.code,
+        "message": failure.message,
+        "indices": failure.indices,
+    }

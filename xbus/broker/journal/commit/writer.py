@@ -1,0 +1,271 @@
+"""Group commit: one thread owns the write connection and commits all that arrived meanwhile in one transaction."""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from xbus.broker.journal.commit.committer import UNDECIDED, Call, Committer, Errand
+from xbus.broker.journal.writes import Write, write_size
+from xbus.errors import JournalUnavailable, XbusError
+
+GROUP_BYTES = 4 * 1024 * 1024
+"""A group is closed when it holds this much, so that a transaction, and with it the wait for an answer, stays short."""
+
+GROUP_CALLS = 5_000
+
+ASK_AGAIN_SECONDS = 0.5
+"""How often a database that went away during a COMMIT is asked what became of it."""
+
+CLOSE_SECONDS = 15.0
+"""How long the thread is waited for at the end: one that waits for a silent database is left behind."""
+
+CROWD_CALLS = 8
+CROWD_BYTES = 64 * 1024
+CROWD_SECONDS = 0.001
+"""After a group of so many calls, yet so few bytes, so long is waited: those who made them come again, and are to share
+the next commit. With a hundred calls in flight groups become up to twice as large, and a call costs an eighth less."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    call: Call
+    size: int
+    answer: "asyncio.Future[Any]"
+
+
+class Writer:
+    """Takes writes from the event loop, makes them durable in a thread, and answers them on the loop.
+
+    Args:
+        engine: the journal's database.
+        name: the row of ``model.writer`` that is this writer's.
+        max_segment_bytes: appends are gathered up to this size.
+        max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
+        answer_seconds: after so long the database counts as silent.
+        on_room: called on the loop when ``has_room`` turns true again.
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        name: str,
+        *,
+        max_segment_bytes: int,
+        max_pending_bytes: int,
+        answer_seconds: float,
+        on_room: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._committer = Committer(engine, name, max_segment_bytes)
+        self._max_pending_bytes = max_pending_bytes
+        self._answer_seconds = answer_seconds
+        self._on_room = on_room
+        self._calls: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._undecided: list[_Pending] = []
+        self._pending_bytes = 0
+        self._full = False
+        self._faults_known = 0
+        self._closing = False
+        self._busy_since: float | None = None
+        self._thread = threading.Thread(target=self._run, name=f"journal-{name}", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to write, under a new epoch: a process that still writes under the old one must stop.
+
+        Raises:
+            ConfigurationError: the database does not make durable what it commits.
+            JournalUnavailable: the database can't be reached.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._ended = self._loop.create_future()
+        self._thread.start()
+        try:
+            await self.run(self._committer.begin_epoch)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Commit what was submitted, then end the thread."""
+        if not self._closing:
+            self._closing = True
+            self._calls.put(None)
+            await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more should be submitted; false means: let those who send wait."""
+        return not self._full
+
+    @property
+    def outage(self) -> JournalUnavailable | None:
+        """Why nothing can be written now; None while all goes well, as far as it was tried."""
+        return self._committer.outage or self.overdue
+
+    @property
+    def overdue(self) -> JournalUnavailable | None:
+        """That the database is silent, where it has been so for long: then nobody should wait longer."""
+        since = self._busy_since
+        if since is None or time.monotonic() - since < self._answer_seconds:
+            return None
+        return silent(time.monotonic() - since)
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much waits to be committed."""
+        return self._pending_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """How much data it has stored since it began, as far as that is known."""
+        return self._committer.stored_bytes
+
+    async def ended(self) -> None:
+        """Wait until the thread has ended.
+
+        Raises:
+            Exception: what it died of; without it the broker must not go on.
+        """
+        assert self._ended is not None, "the writer is not started"
+        await asyncio.shield(self._ended)
+
+    def submit(self, write: Write) -> "asyncio.Future[Any]":
+        """Have ``write`` made durable, behind all that was submitted before.
+
+        Returns:
+            A future of the call's answer (see ``carry_out``), done when the transaction is committed. It raises
+            JournalUnavailable or JournalError, and then nothing of the call was kept.
+        """
+        return self._enqueue(write, write_size(write))
+
+    def run(self, errand: Errand) -> "asyncio.Future[Any]":
+        """Do something else on the write connection, in its turn and in a transaction of its own."""
+        return self._enqueue(errand, 0)
+
+    def _enqueue(self, what: Write | Errand, size: int) -> "asyncio.Future[Any]":
+        assert self._loop is not None, "the writer is not started"
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        if self._closing:
+            answer.set_exception(JournalUnavailable("the journal is closed", "repeat the call when the broker runs"))
+            return answer
+        if self._full and (overdue := self.overdue) is not None:
+            answer.set_exception(overdue)
+            return answer
+        self._pending_bytes += size
+        self._full = self._full or self._pending_bytes > self._max_pending_bytes
+        self._calls.put(_Pending(Call(what, self._faults_known), size, answer))
+        return answer
+
+    # -- in the thread ---------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        assert self._loop is not None
+        going_on = True
+        group: list[_Pending] = []
+        died_of: BaseException | None = None
+        try:
+            while going_on:
+                group, going_on = self._take()
+                self._busy_since = self._busy_since or time.monotonic()
+                if self._undecided:
+                    self._decide()
+                elif self._committer.outage is not None and not group:
+                    self._committer.try_to_write()
+                answers = self._committer.do([pending.call for pending in group])
+                self._undecided += [
+                    pending for pending, answer in zip(group, answers, strict=True) if answer is UNDECIDED
+                ]
+                if not self._undecided:
+                    self._busy_since = None
+                self._tell(group, answers)
+                if group:
+                    # What the first of them knew, all that come behind them know.
+                    self._committer.forget_faults(group[0].call.faults_known)
+                if _is_crowd(group):
+                    time.sleep(CROWD_SECONDS)
+        except BaseException as error:
+            died_of = error
+        finally:
+            self._committer.close()
+        self._loop.call_soon_threadsafe(self._end, died_of, group)
+
+    def _decide(self) -> None:
+        answers = self._committer.decide()
+        if answers is not None:
+            decided, self._undecided = self._undecided, []
+            self._tell(decided, answers)
+
+    def _tell(self, group: Sequence[_Pending], answers: Sequence[Any]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
+
+    def _take(self) -> tuple[list[_Pending], bool]:
+        """Wait for a call, and take all others that are there; false says that the writer is being closed."""
+        group: list[_Pending] = []
+        size = 0
+        try:
+            pending = self._calls.get(timeout=ASK_AGAIN_SECONDS if self._undecided or self._committer.outage else None)
+            while pending is not None:
+                group.append(pending)
+                size += pending.size
+                if size > GROUP_BYTES or len(group) == GROUP_CALLS:
+                    return group, True
+                pending = self._calls.get_nowait()
+        except queue.Empty:
+            return group, True
+        return group, False
+
+    # -- on the loop -----------------------------------------------------------------------------------------------
+
+    def _answer(self, group: Sequence[_Pending], answers: Sequence[Any], faults: int) -> None:
+        # Not before those who wait are told, which the loop does in its next turn: what is called until then is of
+        # somebody who can't know. It runs ahead of them, as they may go on as soon as they know.
+        assert self._loop is not None
+        self._loop.call_soon(self._know, faults)
+        for pending, answer in zip(group, answers, strict=True):
+            if answer is UNDECIDED:
+                continue
+            self._pending_bytes -= pending.size
+            if pending.answer.done():
+                continue
+            if isinstance(answer, XbusError):
+                pending.answer.set_exception(answer)
+            else:
+                pending.answer.set_result(answer)
+        if self._full and self._pending_bytes <= self._max_pending_bytes // 2:
+            self._full = False
+            self._on_room()
+
+    def _know(self, faults: int) -> None:
+        self._faults_known = faults
+
+    def _end(self, died_of: BaseException | None, last: Sequence[_Pending]) -> None:
+        assert self._ended is not None
+        self._closing = True
+        if died_of is None:
+            self._ended.set_result(None)
+        else:
+            self._ended.set_exception(died_of)
+        # Whoever waits for an answer of the last group, or has waited behind it, will get none.
+        waiting: list[_Pending | None] = [*self._undecided, *last]
+        while not self._calls.empty():
+            waiting.append(self._calls.get_nowait())
+        for pending in waiting:
+            if pending is not None and not pending.answer.done():
+                pending.answer.set_exception(JournalUnavailable("the journal has ended", "see the broker's log"))
+
+
+def silent(seconds: float) -> JournalUnavailable:
+    """The error of those who have waited for a database in vain."""
+    return JournalUnavailable(f"the database has said nothing for {seconds:.0f} s", "see that it runs, then repeat")
+
+
+def _is_crowd(group: Sequence[_Pending]) -> bool:
+    return len(group) >= CROWD_CALLS and sum(pending.size for pending in group) <= CROWD_BYTES

@@ -1,0 +1,94 @@
+"""A connection for a program that does one thing with the database and ends, such as a command."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import sqlalchemy as sa
+
+from xbus.broker.journal.database.engine import READ_ONLY, create_engine, journal_errors
+from xbus.errors import JournalError, JournalUnavailable
+
+Connection: TypeAlias = sa.Connection
+"""For those who hand a connection on and need not know what it is."""
+
+
+NO_DATABASE = "no_database"
+"""The code of the error of those who read a file that is not there."""
+
+
+@contextmanager
+def writing(url: str) -> Iterator[sa.Connection]:
+    """A connection in a transaction, which is committed at the end unless an exception comes out.
+
+    Args:
+        url: the database's SQLAlchemy URL.
+
+    Raises:
+        JournalUnavailable: the database can't be reached or written.
+        ConfigurationError: the URL is none of SQLite or PostgreSQL.
+    """
+    with _connected(create_engine(url)) as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def reading(url: str) -> Iterator[sa.Connection]:
+    """As :func:`writing`, for reading only: nobody who writes is kept waiting.
+
+    Raises:
+        JournalError: there is no such SQLite file (``no_database``).
+    """
+    check_there(url)
+    with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def connected(url: str) -> Iterator[sa.Connection]:
+    """A connection for many short reads, each in a transaction of its own: ``with connection.begin(): ...``.
+
+    Raises:
+        JournalError: as of ``reading``.
+    """
+    check_there(url)
+    with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection:
+        yield connection
+
+
+def check_there(url: str) -> None:
+    """Make sure that the file of an SQLite URL is there.
+
+    Raises:
+        JournalError: it is not (``no_database``).
+    """
+    if is_missing_file(url):
+        path = sa.make_url(url).database
+        raise JournalError(f"there is no database {path}", "correct sqlalchemy.dburi", code=NO_DATABASE)
+
+
+def is_missing_file(url: str) -> bool:
+    """Whether the URL is of an SQLite file that is not there: connecting would leave an empty one behind."""
+    parsed = sa.make_url(url)
+    path = parsed.database or ":memory:"
+    return parsed.get_backend_name() == "sqlite" and not path.startswith((":", "file:")) and not Path(path).exists()
+
+
+@contextmanager
+def _connected(engine: sa.Engine) -> Iterator[sa.Connection]:
+    try:
+        with journal_errors(), _connect(engine) as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _connect(engine: sa.Engine) -> sa.Connection:
+    try:
+        with journal_errors():
+            return engine.connect()
+    except JournalUnavailable as error:
+        raise JournalUnavailable(
+            error.cause, "see that the database runs and that sqlalchemy.dburi is right"
+        ) from error

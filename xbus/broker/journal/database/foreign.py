@@ -1,0 +1,61 @@
+"""Rows of somebody else's database, which a data set is compared with."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from xbus.broker.journal.database.connection import check_there, connected
+from xbus.broker.journal.database.engine import journal_errors
+
+PAGE_ROWS = 10_000
+
+
+def read_foreign(url: str, table: str) -> Iterator[tuple[Sequence[str], list[Sequence[Any]]]]:
+    """The rows of a table, page by page, each with the names of the columns.
+
+    Args:
+        url: an SQLAlchemy URL of SQLite or PostgreSQL.
+        table: its name, with the schema's before it if need be, or a query in brackets.
+
+    Returns:
+        At least one page, of no rows where there are none.
+
+    Raises:
+        JournalUnavailable: the database can't be reached; of SQLite also where it has no such table.
+        JournalError: it has no such table, or the query is wrong.
+        ConfigurationError: the URL is of another database.
+    """
+    query = f"{table} AS wanted" if table.startswith("(") else _quoted(table)
+    with _reading(url) as connection, connection.begin():
+        # As it stands: a colon or a per cent sign in a query is no parameter.
+        plain = connection.execution_options(stream_results=True, no_parameters=True)
+        result = plain.exec_driver_sql(f"SELECT * FROM {query}")
+        names = tuple(result.keys())
+        yield names, [tuple(row) for row in result.fetchmany(PAGE_ROWS)]
+        while page := result.fetchmany(PAGE_ROWS):
+            yield names, [tuple(row) for row in page]
+
+
+@contextmanager
+def _reading(url: str) -> Iterator[sa.Connection]:
+    if sa.make_url(url).get_backend_name() != "sqlite":
+        with connected(url) as connection:
+            yield connection
+        return
+    check_there(url)
+    # Not as a journal of ours, which is switched to writing ahead: nothing of this file is to change.
+    file = quote(str(Path(sa.make_url(url).database or "").absolute()))
+    engine = sa.create_engine(f"sqlite:///file:{file}?mode=ro&uri=true")
+    try:
+        with journal_errors(), engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _quoted(table: str) -> str:
+    return ".".join(f'"{part.replace(chr(34), chr(34) * 2)}"' for part in table.split("."))

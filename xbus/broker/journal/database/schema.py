@@ -1,0 +1,136 @@
+"""The database's schema: made and upgraded by Alembic's migrations, checked before anything else is done with it."""
+
+import logging
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from xbus.broker.journal.database.connection import is_missing_file, reading, writing
+from xbus.errors import SchemaError
+from xbus.model import metadata
+
+log = logging.getLogger(__name__)
+
+HERE = Path(__file__).parent
+PLACES = (HERE.parent / "migrations", HERE.parents[3] / "alembic")
+"""Where the migrations are: in the package above this one in an installed package, at the top of a checkout."""
+
+ONE_AT_A_TIME = 0x58627573
+"""The key of PostgreSQL's advisory lock under which the schema is changed; any number that nobody else takes."""
+
+
+def upgrade(url: str) -> None:
+    """Create the schema, or bring it to the version of this program; all of it or nothing.
+
+    Args:
+        url: the database's SQLAlchemy URL.
+
+    Raises:
+        SchemaError: the schema is newer than this program, or the database holds something else.
+        JournalUnavailable: the database can't be reached or written.
+        ConfigurationError: the URL is none of SQLite or PostgreSQL.
+    """
+    with writing(url) as connection:
+        upgrade_connection(connection)
+
+
+def upgrade_connection(connection: sa.Connection) -> None:
+    """As :func:`upgrade`, in the transaction that the connection is in, for a database that has only this connection.
+
+    Raises:
+        SchemaError: the schema is newer than this program, or the database holds something else.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ONE_AT_A_TIME)))
+    scripts = _scripts()
+    before = _version(connection)
+    if before is None:
+        _refuse_foreign_tables(connection)
+    _refuse_newer(before, scripts)
+    configuration = _alembic()
+    configuration.attributes["connection"] = connection
+    command.upgrade(configuration, "head")
+    after = scripts.get_current_head()
+    log.info("schema %s", "unchanged" if before == after else "upgraded", extra={"action": "upgrade", "version": after})
+
+
+def check(url: str) -> None:
+    """Make sure that the database holds the schema of this program.
+
+    Args:
+        url: the database's SQLAlchemy URL.
+
+    Raises:
+        SchemaError: there is no schema, an older or a newer one.
+        JournalUnavailable: the database can't be reached.
+        ConfigurationError: the URL is none of SQLite or PostgreSQL.
+    """
+    if is_missing_file(url):
+        raise _not_set_up()
+    with reading(url) as connection:
+        check_connection(connection)
+
+
+def check_connection(connection: sa.Connection) -> None:
+    """As :func:`check`, over a connection that is open already.
+
+    Raises:
+        SchemaError: there is no schema, an older or a newer one.
+    """
+    scripts = _scripts()
+    version, wanted = _version(connection), scripts.get_current_head()
+    if version is None:
+        raise _not_set_up()
+    _refuse_newer(version, scripts)
+    if version != wanted:
+        raise SchemaError(
+            f"the database is older than this program (its schema is {version}, {wanted} is needed)",
+            "stop the brokers on it, then run setup_xbusbroker -c with the same file",
+        )
+
+
+def _not_set_up() -> SchemaError:
+    return SchemaError("the database is not set up", "run setup_xbusbroker -c with the same file")
+
+
+def _refuse_foreign_tables(connection: sa.Connection) -> None:
+    foreign = sorted(metadata.tables.keys() & set(sa.inspect(connection).get_table_names()))
+    if foreign:
+        raise SchemaError(
+            f"the database already holds tables of something else ({', '.join(foreign)})",
+            "give the bus a database of its own in sqlalchemy.dburi",
+        )
+
+
+def _refuse_newer(version: str | None, scripts: ScriptDirectory) -> None:
+    known = {script.revision for script in scripts.walk_revisions()}
+    if version is not None and version not in known:
+        raise SchemaError(
+            f"this program is older than the database (its schema is {version})", "install the newer version of xbus"
+        )
+
+
+def _version(connection: sa.Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_alembic())
+
+
+def _alembic() -> Config:
+    configuration = Config()
+    configuration.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
+    configuration.set_main_option("path_separator", "os")
+    return configuration
+
+
+def _migrations() -> Path:
+    for place in PLACES:
+        if (place / "env.py").is_file():
+            return place
+    raise SchemaError("the migrations are missing from this installation", "install xbus again")

@@ -1,0 +1,136 @@
+"""What an import from an xbus.broker 0.2.0 comes to, worked out before anything is touched; pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+
+from xbus.broker.journal.configuration.entries import Bus
+from xbus.broker.journal.configuration.plan import Move, Plan, make_plan
+from xbus.broker.journal.legacy_import.entries import Belongings, Descriptor, EmissionProfile, Owner, Person, Remark
+from xbus.broker.journal.legacy_import.fitting import fit
+from xbus.broker.journal.legacy_import.present import Present
+from xbus.broker.journal.legacy_import.translation import Translation
+from xbus.passwords import is_legacy_hash
+
+
+@dataclass(frozen=True)
+class BelongingChange:
+    """A change of what there is beside the bus.
+
+    Args:
+        move: what becomes of it; it is never removed.
+        kind: what it is called.
+        entry: how it will be.
+        fields: the names of what differs, for a change.
+    """
+
+    move: Move
+    kind: str
+    name: str
+    entry: Person | Descriptor | EmissionProfile
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        what = f'{self.move} {self.kind} "{self.name}"'
+        return f"{what}: {', '.join(self.fields)}" if self.fields else what
+
+
+@dataclass(frozen=True)
+class PasswordChange:
+    """A password that is set to what it was in the old bus.
+
+    Args:
+        owner: whose it is.
+        before: the hash that must be there still; None for none.
+        after: the hash that will be.
+    """
+
+    owner: Owner
+    before: str | None = field(repr=False)
+    after: str = field(repr=False)
+
+    def __str__(self) -> str:
+        kind, login = self.owner
+        return f'set password of {kind} "{login}"'
+
+
+@dataclass(frozen=True)
+class ImportPlan:
+    """What an import would do.
+
+    Args:
+        bus: to the bus; without problems and removals.
+        belongings: to what there is beside it, those that others refer to first.
+        passwords: to passwords.
+        remarks: what is left out, or not as it was.
+    """
+
+    bus: Plan
+    belongings: tuple[BelongingChange, ...]
+    passwords: tuple[PasswordChange, ...]
+    remarks: tuple[Remark, ...]
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """All that it does, a line each."""
+        return tuple(map(str, (*self.bus.changes, *self.belongings, *self.passwords)))
+
+
+def plan_import(present: Present, wished: Translation) -> ImportPlan:
+    """Compare what the old bus had with what there is. Nothing is ever removed."""
+    bus, misfits = fit(present.stored, wished.bus, wished.refused)
+    wanted = {
+        owner: password_hash
+        for owner, password_hash in wished.passwords.items()
+        if owner[0] == "person" or owner[1] in (bus.emitters if owner[0] == "emitter" else bus.roles)
+    }
+    return ImportPlan(
+        bus=make_plan(present.stored, _as_it_is_here(present.stored.ever, bus)),
+        belongings=tuple(_belongings(present, wished.belongings)),
+        passwords=tuple(_passwords(present.passwords, wanted)),
+        remarks=(*misfits, *wished.remarks, *_kept(present.passwords, wanted)),
+    )
+
+
+def _as_it_is_here(ever: Bus, bus: Bus) -> Bus:
+    """What an xbus.broker 0.2.0 knew nothing of is no wish of its: it stays as it was set here."""
+    return replace(
+        bus,
+        event_types={
+            name: replace(ever.event_types.get(name, entry), immediate_reply=entry.immediate_reply, nodes=entry.nodes)
+            for name, entry in bus.event_types.items()
+        },
+        services={name: ever.services.get(name, entry) for name, entry in bus.services.items()},
+        roles={login: ever.roles.get(login, entry) for login, entry in bus.roles.items()},
+    )
+
+
+def _belongings(present: Present, wished: Belongings) -> Iterator[BelongingChange]:
+    there = present.belongings.kinds()
+    for kind, entries in wished.kinds().items():
+        for name, entry in entries.items():
+            before = there[kind].get(name)
+            if before is None:
+                returns = kind == "person" and name in present.removed_people
+                yield BelongingChange(Move.RESTORE if returns else Move.ADD, kind, name, entry)
+            elif before != entry:
+                differing = (field.name for field in fields(entry))
+                changed = tuple(name for name in differing if getattr(before, name) != getattr(entry, name))
+                yield BelongingChange(Move.CHANGE, kind, name, entry, changed)
+
+
+def _passwords(present: Mapping[Owner, str | None], wanted: Mapping[Owner, str]) -> Iterator[PasswordChange]:
+    for owner, password_hash in wanted.items():
+        before = present.get(owner)
+        if before != password_hash and not _is_our_own(before):
+            yield PasswordChange(owner, before, password_hash)
+
+
+def _kept(present: Mapping[Owner, str | None], wanted: Mapping[Owner, str]) -> Iterator[Remark]:
+    kept = [f'{owner[0]} "{owner[1]}"' for owner in wanted if _is_our_own(present.get(owner))]
+    if kept:
+        yield Remark(f"these have logged in here already or got another password, and keep it: {', '.join(kept)}")
+
+
+def _is_our_own(password_hash: str | None) -> bool:
+    """Whether a password was set or hashed anew here; else it is still as an earlier import brought it."""
+    return password_hash is not None and not is_legacy_hash(password_hash)

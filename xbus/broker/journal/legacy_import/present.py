@@ -1,0 +1,75 @@
+"""What there is already of what an import brings beside the bus."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, select
+
+from xbus.broker.journal.configuration.reading import Stored, read_stored
+from xbus.broker.journal.legacy_import.entries import Belongings, Descriptor, EmissionProfile, Owner, Person
+from xbus.model import emission_profile, emitter, input_descriptor, person, role
+
+
+@dataclass(frozen=True)
+class Present:
+    """The bus before an import.
+
+    Args:
+        stored: its configuration.
+        belongings: what there is beside it, in use.
+        removed_people: logins of people that there were.
+        passwords: the hash of each login that there is or was; None where none was set.
+    """
+
+    stored: Stored
+    belongings: Belongings
+    removed_people: frozenset[str]
+    passwords: Mapping[Owner, str | None] = field(repr=False)
+
+
+def read_present(connection: Connection) -> Present:
+    """What there is now."""
+    return Present(
+        stored=read_stored(connection),
+        belongings=Belongings(_people(connection), _descriptors(connection), _emission_profiles(connection)),
+        removed_people=frozenset(
+            connection.execute(select(person.c.login).where(person.c.removed_at.is_not(None))).scalars()
+        ),
+        passwords=_passwords(connection),
+    )
+
+
+def _people(connection: Connection) -> dict[str, Person]:
+    rows = connection.execute(select(person).where(person.c.removed_at.is_(None)).order_by(person.c.login))
+    return {row.login: Person(row.login, row.display_name, row.email) for row in rows}
+
+
+def _descriptors(connection: Connection) -> dict[str, Descriptor]:
+    rows = connection.execute(select(input_descriptor).order_by(input_descriptor.c.name))
+    return {row.name: Descriptor(row.name, bytes(row.content), row.mimetype) for row in rows}
+
+
+def _emission_profiles(connection: Connection) -> dict[str, EmissionProfile]:
+    rows = connection.execute(
+        select(
+            emission_profile.c.name,
+            person.c.login,
+            input_descriptor.c.name.label("descriptor"),
+            emission_profile.c.encoding,
+        )
+        .outerjoin(person, person.c.id == emission_profile.c.person_id)
+        .outerjoin(input_descriptor, input_descriptor.c.id == emission_profile.c.descriptor_id)
+        .order_by(emission_profile.c.name)
+    )
+    return {row.name: EmissionProfile(row.name, row.login, row.descriptor, row.encoding) for row in rows}
+
+
+def _passwords(connection: Connection) -> dict[Owner, str | None]:
+    passwords: dict[Owner, str | None] = {}
+    for login, password_hash in connection.execute(select(emitter.c.login, emitter.c.password_hash)):
+        passwords["emitter", login] = password_hash
+    for login, password_hash in connection.execute(select(role.c.login, role.c.password_hash)):
+        passwords["role", login] = password_hash
+    for login, password_hash in connection.execute(select(person.c.login, person.c.password_hash)):
+        passwords["person", login] = password_hash
+    return passwords

@@ -1,0 +1,221 @@
+"""Says in the words of the bus what an xbus.broker 0.2.0 was configured to; pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+from xbus.broker.journal.configuration.entries import Bus, Emitter, EventType, Profile, Role, Service
+from xbus.broker.journal.configuration.names import is_name
+from xbus.broker.journal.legacy_import.entries import Belongings, Descriptor, EmissionProfile, Owner, Person, Remark
+from xbus.broker.journal.legacy_import.nodes import translate_nodes
+from xbus.broker.journal.legacy_import.rows import OldBus, OldEventType, OldNode
+from xbus.passwords import is_legacy_hash
+
+LONGEST_ENCODING = 64
+"""Characters; what the database's column takes."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What the old configuration comes to.
+
+    Args:
+        bus: event types and all that belongs to them. A profile may name event types that are refused.
+        refused: why an event type is not in ``bus``, by its name.
+        belongings: what there is beside the bus.
+        passwords: the hashes as they are.
+        remarks: what else is not among all this, or not as it was.
+    """
+
+    bus: Bus
+    refused: Mapping[str, tuple[str, ...]]
+    belongings: Belongings
+    passwords: Mapping[Owner, str] = field(repr=False)
+    remarks: tuple[Remark, ...]
+
+
+def translate(old: OldBus) -> Translation:
+    """What ``old`` is here. What can't be is left out, with all that needs it, and told."""
+    return _Translator(old).translate()
+
+
+class _Translator:
+    """Goes through the old rows, those that others refer to first, and notes what there is to remark."""
+
+    def __init__(self, old: OldBus) -> None:
+        self._old = old
+        self._services: dict[str, str] = {}
+        self._type_names: dict[str, str] = {}
+        self._profile_names: dict[str, str] = {}
+        self._logins: dict[str, str] = {}
+        self._descriptor_names: dict[str, str] = {}
+        self._passwords: dict[Owner, str] = {}
+        self._refused: dict[str, tuple[str, ...]] = {}
+        self._remarks: list[Remark] = []
+
+    def translate(self) -> Translation:
+        services = {entry.name: entry for entry in self._make_services()}
+        event_types = {entry.name: entry for entry in self._make_event_types()}
+        bus = Bus(
+            event_types=event_types,
+            services=services,
+            roles={entry.login: entry for entry in self._make_roles()},
+            profiles={entry.name: entry for entry in self._make_profiles()},
+            emitters={entry.login: entry for entry in self._make_emitters()},
+        )
+        people = {entry.login: entry for entry in self._make_people()}
+        descriptors = {entry.name: entry for entry in self._make_descriptors()}
+        emission_profiles = {entry.name: entry for entry in self._make_emission_profiles()}
+        self._remark_what_stays()
+        belongings = Belongings(people, descriptors, emission_profiles)
+        return Translation(bus, self._refused, belongings, self._passwords, tuple(self._remarks))
+
+    # -- the bus ---------------------------------------------------------------------------------------------------
+
+    def _make_services(self) -> Iterator[Service]:
+        for row in self._old.services:
+            if self._is_named(row.name, "service"):
+                self._services[row.id] = row.name
+                yield Service(row.name, "consumer" if row.is_consumer else "worker")
+
+    def _make_event_types(self) -> Iterator[EventType]:
+        nodes: dict[str, list[OldNode]] = {}
+        for node in self._old.nodes:
+            nodes.setdefault(node.type_id, []).append(node)
+        for row in self._old.event_types:
+            if self._is_named(row.name, "event_type"):
+                self._type_names[row.id] = row.name
+                if reasons := tuple(self._reasons_against(nodes.get(row.id, []))):
+                    self._refused[row.name] = reasons
+                else:
+                    yield self._make_event_type(row, row.name, nodes.get(row.id, []))
+
+    def _reasons_against(self, nodes: list[OldNode]) -> Iterator[str]:
+        if any(node.service_id not in self._services for node in nodes):
+            yield "a node is of a service that is left out"
+        ids = {node.id for node in nodes}
+        if any(child not in ids for node in nodes for child in node.children):
+            yield "a node leads to a node of another event type"
+
+    def _make_event_type(self, row: OldEventType, name: str, nodes: list[OldNode]) -> EventType:
+        graph = translate_nodes(nodes, self._services)
+        if graph.silent:
+            self._remark(
+                f'event_type "{name}" goes without {_quoted("node", graph.silent)}, which got nothing, as no node that '
+                "is marked as a start leads there",
+                "add by xbus apply what should get events from now on",
+            )
+        for node, start in graph.doubled:
+            self._remark(
+                f'event_type "{name}": node "{node}" got items as emitted besides those of other nodes; the start node '
+                f'"{start}" of the same service hands them over'
+            )
+        return EventType(name, row.immediate_reply, graph.nodes)
+
+    def _make_roles(self) -> Iterator[Role]:
+        for row in self._old.roles:
+            if self._is_named(row.login, "role"):
+                if row.service_id in self._services:
+                    self._keep_password(("role", row.login), row.password)
+                    yield Role(row.login, self._services[row.service_id])
+                else:
+                    self._lose(f'role "{row.login}" is left out, as its service is')
+
+    def _make_profiles(self) -> Iterator[Profile]:
+        for row in self._old.profiles:
+            if self._is_named(row.name, "emitter_profile"):
+                self._profile_names[row.id] = row.name
+                allowed = (self._type_names[type_id] for type_id in row.type_ids if type_id in self._type_names)
+                yield Profile(row.name, frozenset(allowed))
+
+    def _make_emitters(self) -> Iterator[Emitter]:
+        for row in self._old.emitters:
+            if self._is_named(row.login, "emitter"):
+                if row.profile_id in self._profile_names:
+                    self._keep_password(("emitter", row.login), row.password)
+                    yield Emitter(row.login, self._profile_names[row.profile_id])
+                else:
+                    self._lose(f'emitter "{row.login}" is left out, as its profile is')
+
+    # -- what is beside it -----------------------------------------------------------------------------------------
+
+    def _make_people(self) -> Iterator[Person]:
+        for row in self._old.users:
+            if self._is_named(row.login, "person"):
+                self._logins[row.id] = row.login
+                self._keep_password(("person", row.login), row.password)
+                yield Person(row.login, row.display_name, row.email)
+
+    def _make_descriptors(self) -> Iterator[Descriptor]:
+        for row in self._old.descriptors:
+            if self._is_named(row.name, "input_descriptor"):
+                self._descriptor_names[row.id] = row.name
+                yield Descriptor(row.name, row.content, row.mimetype)
+
+    def _make_emission_profiles(self) -> Iterator[EmissionProfile]:
+        for row in self._old.emission_profiles:
+            if not self._is_named(row.name, "emission_profile"):
+                continue
+            if row.owner_id is not None and row.owner_id not in self._logins:
+                self._lose(f'emission_profile "{row.name}" is left out, as its person is')
+            elif row.descriptor_id is not None and row.descriptor_id not in self._descriptor_names:
+                self._lose(f'emission_profile "{row.name}" is left out, as its input_descriptor is')
+            elif not is_name(row.encoding) or len(row.encoding) > LONGEST_ENCODING:
+                self._lose(
+                    f'emission_profile "{row.name}" is left out, as its encoding is none', "correct it in the old bus"
+                )
+            else:
+                yield EmissionProfile(
+                    row.name,
+                    None if row.owner_id is None else self._logins[row.owner_id],
+                    None if row.descriptor_id is None else self._descriptor_names[row.descriptor_id],
+                    row.encoding,
+                )
+
+    # -- remarks ---------------------------------------------------------------------------------------------------
+
+    def _is_named(self, name: str | None, kind: str) -> TypeGuard[str]:
+        if is_name(name):
+            return True
+        # "!a" shows what people would not see.
+        what = f"a {kind} has no name and" if name is None else f"{kind} {name!a}"
+        self._lose(
+            f"{what} is left out: a name must be of printable characters, without blanks around it",
+            "rename it in the old bus, then import again",
+        )
+        return False
+
+    def _keep_password(self, owner: Owner, password_hash: str | None) -> None:
+        if not password_hash:
+            return
+        if is_legacy_hash(password_hash):
+            self._passwords[owner] = password_hash
+        else:
+            kind, login = owner
+            self._remark(f'the password of {kind} "{login}" is left out, as it let nobody in', "set another one")
+
+    def _remark_what_stays(self) -> None:
+        counts = [_counted(number, what) for what, number in self._old.without_counterpart.items() if number]
+        if counts:
+            self._remark(f"left out, as there is no place for it here: {', '.join(counts)}")
+        if self._old.undelivered:
+            self._remark(
+                f"the old broker still has {_counted(self._old.undelivered, 'event')} to deliver, which stay there",
+                "let it deliver them before it ends",
+            )
+
+    def _remark(self, sentence: str, next_step: str = "") -> None:
+        self._remarks.append(Remark(sentence, next_step))
+
+    def _lose(self, sentence: str, next_step: str = "") -> None:
+        self._remarks.append(Remark(sentence, next_step, is_loss=True))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _quoted(what: str, names: tuple[str, ...]) -> str:
+    """``node "a"``, or ``nodes "a", "b"``."""
+    quoted = ", ".join(f'"{name}"' for name in names)
+    return f"{what} {quoted}" if len(names) == 1 else f"{what}s {quoted}"

@@ -1,0 +1,89 @@
+"""Carries out an import from an xbus.broker 0.2.0."""
+
+from datetime import datetime
+
+from sqlalchemy import Connection, Table, insert, select, update
+
+from xbus.broker.journal import configuration
+from xbus.broker.journal.configuration.history import new_version
+from xbus.broker.journal.legacy_import.entries import Descriptor, EmissionProfile, Owner, Person
+from xbus.broker.journal.legacy_import.plan import ImportPlan, PasswordChange
+from xbus.errors import ConfigurationError
+from xbus.model import emission_profile, emitter, input_descriptor, person, role
+
+
+def carry_out(connection: Connection, plan: ImportPlan, at: datetime) -> None:
+    """Do what ``plan`` says, in the caller's transaction, and keep what was done in the history.
+
+    Args:
+        connection: with a transaction open; it must be rolled back when this raises.
+        plan: an empty one changes nothing, not even the version.
+        at: the moment of the import.
+
+    Raises:
+        ConfigurationError: the configuration or a password was changed since the plan was made.
+    """
+    configuration.apply(connection, plan.bus, at)
+    rest = [*plan.belongings, *plan.passwords]
+    if rest:
+        expected = None if plan.bus.changes else plan.bus.version
+        new_version(connection, "imported", "; ".join(map(str, rest)), at, expected=expected)
+    for change in plan.belongings:
+        _write(connection, change.entry)
+    for password in plan.passwords:
+        _set_password(connection, password)
+
+
+def _write(connection: Connection, entry: Person | Descriptor | EmissionProfile) -> None:
+    match entry:
+        case Person(login, display_name, email):
+            _put(connection, person, login, display_name=display_name, email=email, removed_at=None)
+        case Descriptor(name, content, mimetype):
+            _put(connection, input_descriptor, name, content=content, mimetype=mimetype)
+        case EmissionProfile(name, owner, descriptor, encoding):
+            _put(
+                connection,
+                emission_profile,
+                name,
+                person_id=_id(connection, person, owner),
+                descriptor_id=_id(connection, input_descriptor, descriptor),
+                encoding=encoding,
+            )
+
+
+def _put(connection: Connection, table: Table, name: str, **values: object) -> None:
+    key = _key(table)
+    found = connection.execute(update(table).where(table.c[key] == name).values(**values))
+    if found.rowcount == 0:
+        connection.execute(insert(table).values(**{key: name}, **values))
+
+
+def _id(connection: Connection, table: Table, name: str | None) -> int | None:
+    if name is None:
+        return None
+    row_id: int = connection.execute(select(table.c.id).where(table.c[_key(table)] == name)).scalar_one()
+    return row_id
+
+
+def _key(table: Table) -> str:
+    return "login" if "login" in table.c else "name"
+
+
+def _set_password(connection: Connection, change: PasswordChange) -> None:
+    kind, login = change.owner
+    table = _logins_of(change.owner)
+    # Who logged in just now has a hash of our own already, which must not be undone.
+    untouched = table.c.password_hash.is_not_distinct_from(change.before)
+    found = connection.execute(
+        update(table).where(table.c.login == login, untouched).values(password_hash=change.after)
+    )
+    if found.rowcount == 0:
+        raise ConfigurationError(
+            f'the password of {kind} "{login}" was set by someone else in the meantime',
+            "import again",
+            code="stale_plan",
+        )
+
+
+def _logins_of(owner: Owner) -> Table:
+    return {"emitter": emitter, "role": role, "person": person}[owner[0]]

@@ -1,0 +1,112 @@
+"""How far roles have come: their cursors, and the deliveries that go their own way. Each function is one short read."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes.cursor import Cursor
+from xbus.states import DeliveryState
+
+RESUMED = "resumed"
+"""The code of a delivery that a person has taken up again; its attempts are counted anew."""
+
+OUTPUT_NOT_READY = "output_not_ready"
+"""The code of a delivery that waits until a bulk worker has made the output of a node."""
+
+
+SELECT_DELIVERIES: "sa.Select[Any]" = sa.select(
+    model.delivery.c.role_id,
+    model.delivery.c.envelope_id,
+    model.delivery.c.position,
+    model.delivery.c.state,
+    model.delivery.c.attempts,
+    model.delivery.c.code,
+    model.delivery.c.cause,
+    model.service.c.name.label("service"),
+    model.delivery.c.ordering_key,
+    model.delivery.c.due_at,
+).outerjoin(model.service, model.service.c.id == model.delivery.c.service_id)
+"""Rows of deliveries, for ``as_delivery``."""
+
+
+def as_delivery(row: "sa.Row[Any]") -> Delivery:
+    """A row of ``SELECT_DELIVERIES``."""
+    values = row._asdict()
+    return Delivery(**values | {"state": DeliveryState(values["state"])})
+
+
+def read_cursors(connection: sa.Connection) -> dict[int, Cursor]:
+    """Where each consumer role stands, by role id."""
+    return {
+        row.role_id: Cursor(
+            row.role_id,
+            row.from_position,
+            row.until_position,
+            row.position,
+            Cursor.from_bitmap(bytes(row.done)),
+            row.handed_to,
+        )
+        for row in connection.execute(sa.select(model.cursor))
+    }
+
+
+def read_role_services(connection: sa.Connection) -> dict[int, str]:
+    """The service of each role by role id, removed roles included."""
+    statement = sa.select(model.role.c.id, model.service.c.name).join(model.service)
+    return {row.id: row.name for row in connection.execute(statement)}
+
+
+def read_due_deliveries(
+    connection: sa.Connection,
+    role_id: int,
+    services: Sequence[str],
+    limit: int,
+    now: datetime,
+    arrived_at: datetime | None = None,
+    among: Sequence[int] | None = None,
+) -> list[Delivery]:
+    """Delivery rows of a role that could be handed over now, lowest position first.
+
+    Args:
+        services: the worker services that are there.
+        limit: how many rows at the most.
+        now: what is to be tried again is left out before its time;
+        arrived_at: but where it failed before the role's recipient came, it waits no longer.
+        among: the positions of the rows that are asked about; None for all.
+    """
+    delivery = model.delivery.c
+    served = sa.and_(delivery.state == DeliveryState.WAITING, model.service.c.name.in_(services))
+    is_time = [delivery.due_at.is_(None), delivery.due_at <= now]
+    if arrived_at is not None:
+        is_time.append(delivery.changed_at < arrived_at)
+    retried = sa.and_(delivery.state == DeliveryState.RETRY, sa.or_(*is_time))
+    statement = (
+        SELECT_DELIVERIES.where(delivery.role_id == role_id, _is_among(among), sa.or_(retried, served))
+        .order_by(delivery.position)
+        .limit(limit)
+    )
+    return [as_delivery(row) for row in connection.execute(statement)]
+
+
+def read_next_due(
+    connection: sa.Connection, role_id: int, now: datetime, among: Sequence[int] | None = None
+) -> datetime | None:
+    """When the next of a role's rows that are to be tried again becomes due; None where none will.
+
+    Args:
+        among: the positions of the rows that are asked about; None for all.
+    """
+    delivery = model.delivery.c
+    statement = sa.select(sa.func.min(delivery.due_at)).where(
+        delivery.role_id == role_id, _is_among(among), delivery.state == DeliveryState.RETRY, delivery.due_at > now
+    )
+    due_at: datetime | None = connection.execute(statement).scalar_one()
+    return due_at
+
+
+def _is_among(positions: Sequence[int] | None) -> sa.ColumnElement[bool]:
+    return sa.true() if positions is None else model.delivery.c.position.in_(positions)

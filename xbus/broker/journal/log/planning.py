@@ -1,0 +1,224 @@
+"""What is asked of the log before much of it is read: where it stands, what is there, and how to share it out.
+
+Positions stand between reads: whoever has read up to a position goes on behind it. Each function is one or a few short
+reads.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.ranges import cut, cut_event
+from xbus.broker.journal.log.reading import read_head
+
+__all__ = [
+    "LogRange",
+    "count_items",
+    "count_missing",
+    "cut_log",
+    "has_events",
+    "position_before",
+    "read_end",
+    "read_first",
+    "read_head",
+    "read_type_id",
+]
+
+PAGE_EVENTS = 5_000
+
+LARGE_ITEMS = 10_000
+"""An event of so many items is cut between its segments where it is more than the share of one part."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """A part of the log of one event type, for one reader; picklable.
+
+    Args:
+        after: a position; the range lies above it.
+        until: its last position.
+        items: how many it holds.
+        number: where it is only a part of an event: which of its envelope's, whose position is ``until``.
+        first: the index of the first item of that part.
+        end: the index behind its last one.
+    """
+
+    type_id: int
+    after: int
+    until: int
+    items: int
+    number: int | None = None
+    first: int = 0
+    end: int = 0
+
+
+def read_type_id(connection: sa.Connection, name: str) -> int | None:
+    """The id of the event type of this name; None where there is none."""
+    found: int | None = connection.execute(
+        sa.select(model.event_type.c.id).where(model.event_type.c.name == name)
+    ).scalar_one_or_none()
+    return found
+
+
+def read_first(connection: sa.Connection) -> int | None:
+    """The lowest position whose envelope is still there with its items; None where there is none."""
+    envelope = model.envelope.c
+    first: int | None = connection.execute(
+        sa.select(envelope.position)
+        .where(envelope.position > 0, envelope.pruned_at.is_(None))
+        .order_by(envelope.position)
+        .limit(1)
+    ).scalar_one_or_none()
+    return first
+
+
+def count_missing(connection: sa.Connection, after: int, until: int) -> int:
+    """How many envelopes above ``after`` and up to ``until`` are not there any more with their items.
+
+    Whether they held events of some type is no longer known.
+    """
+    envelope = model.envelope.c
+    there = sa.select(sa.func.count()).where(
+        envelope.position > after, envelope.position <= until, envelope.pruned_at.is_(None)
+    )
+    last = min(until, read_head(connection))
+    return max(0, last - after) - int(connection.execute(there).scalar_one())
+
+
+def position_before(connection: sa.Connection, moment: datetime) -> int:
+    """The position behind which lies what was sealed at a moment or later; 0 where that is all that is there.
+
+    Positions are given in the order of commits, and moments a little before: near each other the two may differ.
+    """
+    envelope = model.envelope.c
+    nearest = (
+        sa.select(envelope.position, envelope.closed_at)
+        .where(envelope.position >= sa.bindparam("low"), envelope.position <= sa.bindparam("high"))
+        .order_by(envelope.position)
+        .limit(1)
+    )
+    low, high = 1, read_head(connection)
+    # All below low is earlier, all above high is not.
+    while low <= high:
+        middle = (low + high) // 2
+        row = connection.execute(nearest, {"low": middle, "high": high}).one_or_none()
+        if row is None or row.closed_at >= moment:
+            high = middle - 1
+        else:
+            low = row.position + 1
+    return high
+
+
+def has_events(connection: sa.Connection, type_id: int, after: int, until: int) -> bool:
+    """Whether there is an event of a type above ``after`` and up to ``until``."""
+    wanted = {"type_id": type_id, "after": after, "number": _LAST, "until": until}
+    return connection.execute(_EVENTS.limit(1), wanted).first() is not None
+
+
+def count_items(connection: sa.Connection, type_id: int, after: int, until: int) -> int:
+    """How many items the events of a type hold above ``after`` and up to ``until``."""
+    wanted = {"type_id": type_id, "after": after, "until": until}
+    return int(connection.execute(_ITEMS, wanted).scalar_one())
+
+
+def read_end(connection: sa.Connection, type_id: int, after: int, until: int, max_items: int) -> int:
+    """How far to read for so many items of a type: envelopes are never cut.
+
+    Returns:
+        The highest position up to which there are no more than ``max_items`` above ``after``, or the first one that has
+        any; ``until`` where all up to there are no more.
+    """
+    total = 0
+    end = after
+    for position, events in groupby(_events(connection, type_id, after, until), _position):
+        size = sum(event.items for event in events)
+        if total and total + size > max_items:
+            return end
+        total += size
+        end = position
+    return until
+
+
+def cut_log(connection: sa.Connection, type_id: int, after: int, until: int, parts: int) -> list[LogRange]:
+    """Share a part of the log out: ranges of about the same number of items, in order, large events cut between their
+    segments.
+
+    Args:
+        parts: how many ranges are wished for; about so many come, none where there are no items.
+    """
+    envelopes = [list(of_one) for _, of_one in groupby(_events(connection, type_id, after, until), _position)]
+    sizes = [sum(event.items for event in events) for events in envelopes]
+    share = max(LARGE_ITEMS, -(-sum(sizes) // parts))
+    ranges: list[LogRange] = []
+    for is_large, run in groupby(zip(envelopes, sizes, strict=True), lambda envelope: envelope[1] > share):
+        found = list(run)
+        if is_large:
+            for events, _ in found:
+                for event in events:
+                    ranges += _of_large(connection, type_id, event, share)
+        else:
+            ranges += _of_small(type_id, [(events[0].position, size) for events, size in found], share)
+    return ranges
+
+
+def _of_small(type_id: int, envelopes: Sequence[tuple[int, int]], share: int) -> Iterator[LogRange]:
+    """Ranges of whole envelopes, given with their positions and items."""
+    sizes = [size for _, size in envelopes]
+    for start, end in cut(sizes, max(1, round(sum(sizes) / share))):
+        items = sum(sizes[start:end])
+        if items:
+            yield LogRange(type_id, envelopes[start][0] - 1, envelopes[end - 1][0], items)
+
+
+def _of_large(connection: sa.Connection, type_id: int, event: "_Event", share: int) -> Iterator[LogRange]:
+    """Ranges of a single event."""
+    for part in cut_event(connection, event.event_id, max(1, round(event.items / share))):
+        end = part.first + part.items
+        yield LogRange(type_id, event.position - 1, event.position, part.items, event.number, part.first, end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    position: int
+    number: int
+    event_id: UUID
+    items: int
+
+
+def _position(event: _Event) -> int:
+    return event.position
+
+
+def _events(connection: sa.Connection, type_id: int, after: int, until: int) -> Iterator[_Event]:
+    number = _LAST
+    wanted = {"type_id": type_id, "until": until, "rows": PAGE_EVENTS}
+    while found := connection.execute(_EVENTS, {**wanted, "after": after, "number": number}).all():
+        for row in found:
+            yield _Event(*row)
+        after, number = found[-1][:2]
+
+
+_LAST = 2**31 - 1
+"""No event has a higher number."""
+
+_ENVELOPE, _EVENT = model.envelope.c, model.event.c
+_EVENTS = (
+    sa.select(_ENVELOPE.position, _EVENT.number, _EVENT.id, _EVENT["items"])
+    .join(model.event, _EVENT.envelope_id == _ENVELOPE.id)
+    .where(_ENVELOPE.position >= sa.bindparam("after"), _ENVELOPE.position <= sa.bindparam("until"))
+    .where(sa.or_(_ENVELOPE.position > sa.bindparam("after"), _EVENT.number > sa.bindparam("number")))
+    .where(_ENVELOPE.pruned_at.is_(None), _EVENT.event_type_id == sa.bindparam("type_id"))
+    .order_by(_ENVELOPE.position, _EVENT.number)
+    .limit(sa.bindparam("rows", type_=sa.Integer))
+)
+_ITEMS = (
+    sa.select(sa.func.coalesce(sa.func.sum(_EVENT["items"]), 0))
+    .join(model.envelope, _EVENT.envelope_id == _ENVELOPE.id)
+    .where(_ENVELOPE.position > sa.bindparam("after"), _ENVELOPE.position <= sa.bindparam("until"))
+    .where(_ENVELOPE.pruned_at.is_(None), _EVENT.event_type_id == sa.bindparam("type_id"))
+)

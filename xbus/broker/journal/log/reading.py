@@ -1,0 +1,198 @@
+"""The log, as the back delivers it and repeats are compared with it. Each function is one short read; none leaves a
+transaction open."""
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.database.paging import first_page
+from xbus.broker.journal.log.segments import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """An event as the back delivers it: of a received envelope, or ahead of that where an immediate reply is wanted."""
+
+    event_id: UUID
+    type_name: str
+    graph_id: int
+    items: int
+    origin_id: UUID | None = None
+
+    @property
+    def segments_id(self) -> UUID:
+        """The event under whose id its items are stored: itself, or the one that it repeats."""
+        return self.origin_id or self.event_id
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnvelope:
+    """A received envelope, as the back needs it.
+
+    Args:
+        only_roles: the roles that it is for; None for all that its graphs lead to.
+        ordering_key: those of one key keep their order; None is a key like any other.
+    """
+
+    envelope_id: UUID
+    position: int
+    events: tuple[LogEvent, ...]
+    only_roles: frozenset[int] | None = None
+    ordering_key: str | None = None
+
+    def is_for(self, role_id: int) -> bool:
+        """Whether a role may be owed it at all."""
+        return self.only_roles is None or role_id in self.only_roles
+
+
+def read_head(connection: sa.Connection) -> int:
+    """The position of the envelope sealed last; 0 before the first."""
+    head: int = connection.execute(sa.select(model.head.c.position)).scalar_one()
+    return head
+
+
+def read_log(connection: sa.Connection, after: int, limit: int) -> list[LogEnvelope]:
+    """The next received envelopes in position order; those that were removed are left out, and cost nothing.
+
+    Args:
+        after: a position; what is returned lies above it.
+        limit: how many envelopes at the most.
+
+    Returns:
+        At least one, where there is one above ``after``.
+    """
+    position = model.envelope.c.position
+    found = _log_envelopes(connection, sa.and_(position > after, position <= after + limit))
+    if found:
+        return found
+    first = connection.execute(sa.select(sa.func.min(position)).where(position > after)).scalar_one()
+    if first is None:
+        return []
+    return _log_envelopes(connection, sa.and_(position >= first, position < first + limit))
+
+
+def read_at(connection: sa.Connection, positions: Sequence[int]) -> list[LogEnvelope]:
+    """The received envelopes at some positions, in position order."""
+    return _log_envelopes(connection, model.envelope.c.position.in_(positions))
+
+
+def read_sealed(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list[LogEnvelope]:
+    """Those of some envelopes that are received, in position order."""
+    return _log_envelopes(
+        connection, sa.and_(model.envelope.c.id.in_(envelope_ids), model.envelope.c.position.is_not(None))
+    )
+
+
+_ENVELOPES = (
+    sa.select(
+        model.envelope.c.id,
+        model.envelope.c.position,
+        model.envelope.c.ordering_key,
+        model.envelope.c.origin_id.is_not(None),
+        model.event.c.id.label("event_id"),
+        model.event_type.c.name,
+        model.event.c.graph_id,
+        model.event.c["items"],
+        model.event.c.origin_id,
+    )
+    # Of one whose removal has begun its items are not all there any more.
+    .outerjoin(
+        model.event,
+        sa.and_(model.event.c.envelope_id == model.envelope.c.id, model.envelope.c.pruned_at.is_(None)),
+    )
+    .outerjoin(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+    .order_by(model.envelope.c.position, model.event.c.number)
+)
+"""Made once, as each page of the log is read by it."""
+
+
+def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[LogEnvelope]:
+    events: dict[tuple[UUID, int, str | None], list[LogEvent]] = {}
+    repeats: set[UUID] = set()
+    for envelope_id, position, key, is_repeat, event_id, *event in connection.execute(_ENVELOPES.where(which)):
+        of_envelope = events.setdefault((envelope_id, position, key), [])
+        if event_id is not None:
+            of_envelope.append(LogEvent(event_id, *event))
+        if is_repeat:
+            repeats.add(envelope_id)
+    only_roles = read_only_roles(connection, repeats)
+    return [
+        LogEnvelope(envelope_id, position, tuple(found), only_roles.get(envelope_id), key)
+        for (envelope_id, position, key), found in events.items()
+    ]
+
+
+def read_only_roles(connection: sa.Connection, repeats: Collection[UUID]) -> dict[UUID, frozenset[int]]:
+    """The roles that envelopes are for, where they are for some roles only.
+
+    Args:
+        repeats: envelopes that repeat others; no other is for some roles only, so usually there are none to ask for.
+    """
+    if not repeats:
+        return {}
+    named = model.envelope_role.c
+    statement = sa.select(named.envelope_id, named.role_id).where(named.envelope_id.in_(repeats))
+    roles: dict[UUID, set[int]] = {}
+    for envelope_id, role_id in connection.execute(statement):
+        roles.setdefault(envelope_id, set()).add(role_id)
+    return {envelope_id: frozenset(found) for envelope_id, found in roles.items()}
+
+
+def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, max_bytes: int) -> list[Segment]:
+    """The next segments of an event, in index order.
+
+    Args:
+        from_index: the first index that is wanted; the segment that holds it comes first, also where it begins before.
+        max_bytes: segments are added until their data would exceed this; the first one always comes.
+
+    Returns:
+        Segments that follow each other; none at the event's end.
+    """
+    wanted = {"of_event": event_id, "from_index": from_index}
+    page = first_page(connection.execute(_SEGMENT_SIZES, wanted).all(), max_bytes)
+    if not page:
+        return []
+    rows = connection.execute(_SEGMENTS, {**wanted, "last": page[-1].first_index})
+    return [Segment(first_index, items, bytes(data), indices) for first_index, items, data, indices in rows]
+
+
+_OF_EVENT = model.segment.c.event_id == sa.bindparam("of_event")
+_FROM_INDEX = sa.bindparam("from_index", type_=sa.BigInteger)
+_WANTED = sa.and_(
+    _OF_EVENT,
+    model.segment.c.first_index
+    >= sa.select(sa.func.max(model.segment.c.first_index))
+    .where(_OF_EVENT, model.segment.c.first_index <= _FROM_INDEX)
+    .scalar_subquery(),
+    model.segment.c.first_index + model.segment.c["items"] > _FROM_INDEX,
+)
+_SEGMENT_SIZES = (
+    sa.select(model.segment.c.first_index, sa.func.length(model.segment.c.data))
+    .where(_WANTED)
+    .order_by(model.segment.c.first_index)
+    .limit(256)
+)
+_SEGMENTS = (
+    sa.select(model.segment.c.first_index, model.segment.c["items"], model.segment.c.data, model.segment.c.indices)
+    .where(_WANTED, model.segment.c.first_index <= sa.bindparam("last"))
+    .order_by(model.segment.c.first_index)
+)
+"""Made once, as the items of each event are read by them."""
+
+
+def digest_segments(
+    connection: sa.Connection, event_id: UUID, from_index: int, max_bytes: int, digest: "hashlib._Hash"
+) -> int | None:
+    """Hash the data of the next segments of an event, as ``read_segments`` gives them.
+
+    Returns:
+        The index behind them; None at the event's end.
+    """
+    segments = read_segments(connection, event_id, from_index, max_bytes)
+    for segment in segments:
+        digest.update(segment.data)
+    return segments[-1].first_index + segments[-1].items if segments else None

@@ -1,0 +1,108 @@
+"""What front and back read of immediate replies. Each function is one short read."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.reading import LogEvent
+from xbus.states import EnvelopeState, ReplyState
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReply:
+    """See ``model.reply``."""
+
+    event_id: UUID
+    envelope_id: UUID
+    state: ReplyState
+    until: datetime
+    role_id: int | None
+    data: bytes | None
+    code: str | None
+    cause: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """An event whose emitter waits for the reply.
+
+    Args:
+        event: with the items that it holds so far; its emitter adds none while it waits.
+        until: when the emitter waits no longer.
+        cancelled: whether its envelope was given up.
+    """
+
+    envelope_id: UUID
+    event: LogEvent
+    until: datetime
+    cancelled: bool
+
+
+def read_replies(connection: sa.Connection, event_ids: Collection[UUID]) -> dict[UUID, StoredReply]:
+    """What there is of the replies to some events, by event id."""
+    return {reply.event_id: reply for reply in _replies(connection, model.reply.c.event_id.in_(event_ids))}
+
+
+def read_held_replies(connection: sa.Connection) -> list[StoredReply]:
+    """The replies whose envelopes are held open at the recipients that gave them."""
+    return _replies(connection, model.reply.c.state == ReplyState.HELD.value)
+
+
+def _replies(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[StoredReply]:
+    return [
+        StoredReply(
+            row.event_id,
+            row.envelope_id,
+            ReplyState(row.state),
+            row.until,
+            row.role_id,
+            None if row.data is None else bytes(row.data),
+            row.code,
+            row.cause,
+        )
+        for row in connection.execute(sa.select(model.reply).where(which))
+    ]
+
+
+def read_asks(connection: sa.Connection) -> list[Ask]:
+    """The events whose emitters wait now."""
+    items = (
+        sa.select(sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0))
+        .where(model.segment.c.event_id == model.event.c.id)
+        .scalar_subquery()
+    )
+    statement = (
+        sa.select(
+            model.reply.c.envelope_id,
+            model.event.c.id,
+            model.event_type.c.name,
+            model.event.c.graph_id,
+            items.label("item_count"),
+            model.reply.c.until,
+            model.envelope.c.state,
+        )
+        .join(model.event, model.event.c.id == model.reply.c.event_id)
+        .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+        .join(model.envelope, model.envelope.c.id == model.reply.c.envelope_id)
+        .where(model.reply.c.state == ReplyState.ASKED.value)
+    )
+    return [
+        Ask(
+            envelope_id,
+            LogEvent(event_id, type_name, graph_id, int(item_count)),
+            until,
+            state == EnvelopeState.CANCELLED,
+        )
+        for envelope_id, event_id, type_name, graph_id, item_count, until, state in connection.execute(statement)
+    ]
+
+
+def read_cancelled(connection: sa.Connection, envelope_ids: Collection[UUID]) -> set[UUID]:
+    """Which of some envelopes were given up."""
+    cancelled = model.envelope.c.state == EnvelopeState.CANCELLED.value
+    statement = sa.select(model.envelope.c.id).where(model.envelope.c.id.in_(envelope_ids), cancelled)
+    return set(connection.execute(statement).scalars())

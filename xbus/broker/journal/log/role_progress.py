@@ -1,0 +1,164 @@
+"""Where envelopes stand with the consumer roles that are to get them, as those see it who ask."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.event_states import DONE, DROPPED, OWED, REROUTED, RETRIED
+from xbus.broker.journal.log.repeats import read_retries
+from xbus.broker.journal.writes.cursor import Cursor
+from xbus.states import DeliveryState
+
+MOST_COUNTED = 1000
+"""Up to here what is owed is counted; beyond it the number tells nobody more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleProgress:
+    """What became of an envelope at one consumer role.
+
+    Args:
+        role: the role's login; None for a service that never had a role.
+        service: the service that the envelope's graphs ask for.
+        state: ``done``, ``owed`` (its turn is to come), ``retried`` (it came again as another envelope, which the cause
+            names), ``dropped`` or ``rerouted`` (somebody decided so, see the cause), or a
+            :class:`~xbus.states.DeliveryState`.
+        attempts: how often it was handed over, as far as that was counted.
+        code: why it did not go the normal way; None where it did.
+        cause: the same in a sentence.
+        changed_at: when it came into that state, where that is known.
+        under_way: whether it may just be in the role's hands, as far as the journal can tell.
+    """
+
+    role: str | None
+    service: str
+    state: str
+    attempts: int | None = None
+    code: str | None = None
+    cause: str | None = None
+    changed_at: datetime | None = None
+    under_way: bool = False
+
+
+def role_progress(
+    connection: sa.Connection,
+    envelope_id: UUID,
+    position: int,
+    cursors: dict[int, Cursor],
+    only_roles: tuple[str, ...] | None,
+) -> Iterator[RoleProgress]:
+    """Where a received envelope stands with each consumer role that is or was owed it, sorted by service and login.
+
+    Args:
+        position: the envelope's.
+        cursors: of all consumer roles, by role id.
+        only_roles: the logins of the roles that the envelope is for; None for all.
+    """
+    deliveries = {
+        row.role_id: row
+        for row in connection.execute(sa.select(model.delivery).where(model.delivery.c.envelope_id == envelope_id))
+    }
+    retries = read_retries(connection, envelope_id)
+    roles = connection.execute(_roles_of(envelope_id)).all()
+    let_go = _read_let_go(connection, envelope_id, [role.id for role in roles if role.id is not None])
+    for service, role_id, login, removed_at, registered in roles:
+        if only_roles is not None and login not in only_roles:
+            continue
+        cursor = cursors.get(role_id)
+        if role_id is None:
+            yield RoleProgress(None, service, OWED, cause="the service has no role yet")
+        elif row := deliveries.get(role_id):
+            under_way = row.state == DeliveryState.RETRY and row.attempts > 0 and registered
+            yield RoleProgress(login, service, row.state, row.attempts, row.code, row.cause, row.changed_at, under_way)
+        elif role_id in retries:
+            yield RoleProgress(login, service, RETRIED, cause=f"comes again as envelope {retries[role_id]}")
+        elif role_id in let_go:
+            move, reason = let_go[role_id]
+            yield RoleProgress(login, service, move, cause=reason)
+        elif cursor is not None and cursor.owes(position):
+            settled = cursor.is_settled(position)
+            cause = "the role is removed" if removed_at is not None and not settled else None
+            # What a role was given stays noted while it is away, and some more is noted ahead of it.
+            under_way = not settled and position <= cursor.handed_to and registered
+            yield RoleProgress(login, service, DONE if settled else OWED, cause=cause, under_way=under_way)
+
+
+def _read_let_go(connection: sa.Connection, envelope_id: UUID, role_ids: Collection[int]) -> dict[int, tuple[str, str]]:
+    """For each role that is to do without an envelope, or whose envelope went another way: which of these, and why."""
+    subjects = {f"{role_id} {envelope_id}": role_id for role_id in role_ids}
+    history = model.history.c
+    rows = connection.execute(
+        sa.select(history.subject_id, history.move, history.reason)
+        .where(history.subject == "delivery", history.subject_id.in_(subjects), history.move.in_([DROPPED, REROUTED]))
+        .order_by(history.id)
+    )
+    return {subjects[subject_id]: (move, reason) for subject_id, move, reason in rows}
+
+
+def _roles_of(envelope_id: UUID) -> sa.Select[Any]:
+    """Service, role, its removal and whether it is registered, for each consumer service that the graphs lead to."""
+    return (
+        sa.select(
+            model.service.c.name,
+            model.role.c.id,
+            model.role.c.login,
+            model.role.c.removed_at,
+            model.registration.c.role_id.is_not(None),
+        )
+        .select_from(model.event)
+        .join(model.node, model.node.c.graph_id == model.event.c.graph_id)
+        .join(model.service, model.service.c.id == model.node.c.service_id)
+        .outerjoin(model.role, model.role.c.service_id == model.service.c.id)
+        .outerjoin(model.registration, model.registration.c.role_id == model.role.c.id)
+        .where(model.event.c.envelope_id == envelope_id, model.service.c.kind == "consumer")
+        .distinct()
+        .order_by(model.service.c.name, model.role.c.login)
+    )
+
+
+def count_owed(connection: sa.Connection, login: str) -> int:
+    """How many envelopes a consumer role has not got yet, :data:`MOST_COUNTED` at the most; 0 for a worker role."""
+    row = connection.execute(
+        sa.select(model.role.c.id, model.role.c.service_id).where(model.role.c.login == login)
+    ).one()
+    cursor = read_cursors(connection).get(row.id)
+    if cursor is None:
+        return 0
+    ahead = (
+        sa.select(model.envelope.c.position)
+        .where(model.envelope.c.position > cursor.position, asks_for(row.service_id), is_for(row.id))
+        .order_by(model.envelope.c.position)
+        .limit(MOST_COUNTED + cursor.above.bit_count())
+    )
+    positions = connection.execute(ahead).scalars().all()
+    unsettled = sum(cursor.owes(position) and not cursor.is_settled(position) for position in positions)
+    own_rows = connection.execute(
+        sa.select(sa.func.count()).select_from(model.delivery).where(model.delivery.c.role_id == row.id)
+    ).scalar_one()
+    return min(unsettled + int(own_rows), MOST_COUNTED)
+
+
+def asks_for(service_id: int) -> sa.ColumnElement[bool]:
+    """Whether a graph of an envelope's events has a node of the service."""
+    return sa.exists().where(
+        model.event.c.envelope_id == model.envelope.c.id,
+        model.node.c.graph_id == model.event.c.graph_id,
+        model.node.c.service_id == service_id,
+    )
+
+
+def is_for(role_id: int) -> sa.ColumnElement[bool]:
+    """Whether an envelope is for a role, where it is for some roles only."""
+    named = model.envelope_role.c
+    of_envelope = named.envelope_id == model.envelope.c.id
+    return sa.or_(
+        model.envelope.c.origin_id.is_(None),
+        ~sa.exists().where(of_envelope),
+        sa.exists().where(of_envelope, named.role_id == role_id),
+    )

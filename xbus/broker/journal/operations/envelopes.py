@@ -1,0 +1,238 @@
+"""What a person who asks after an envelope wants to see; every answer is bounded, however much the journal holds."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.archive.reading import Whereabouts, read_whereabouts
+from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.event_states import EventState, event_state
+from xbus.broker.journal.log.overlays import OverlaidItem, list_overlaid
+from xbus.broker.journal.log.role_progress import RoleProgress, role_progress
+from xbus.broker.journal.operations.failures import FailureSummary, list_failures
+from xbus.broker.journal.writes.cursor import Cursor
+from xbus.errors import Refused
+from xbus.states import EnvelopeState, ItemState, ReplyState
+
+MOST_EVENTS = 100
+MOST_FAILURES = 100
+MOST_ITEMS = 100
+MOST_OUTPUTS = 100
+"""How many events, failures, items that some role gets otherwise, and attempts of bulk workers are shown of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeSummary:
+    """An envelope in a list.
+
+    Args:
+        position: None unless it is received, and so are ``events``, ``items`` and ``bytes``.
+        origin: the envelope that it repeats, if any.
+        only_roles: the logins of the roles that it is for; None for all that its graphs lead to.
+        parked_items: how many of its items are parked alone, for any role; what is parked as a whole is in ``roles``.
+    """
+
+    id: UUID
+    state: EnvelopeState
+    position: int | None
+    emitter: str
+    opened_at: datetime
+    closed_at: datetime | None
+    events: int | None
+    items: int | None
+    bytes: int | None
+    origin: UUID | None
+    only_roles: tuple[str, ...] | None
+    roles: tuple[RoleProgress, ...]
+    parked_items: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventSummary:
+    """An event of an envelope.
+
+    Args:
+        items: None until it is ended.
+        estimate: what its emitter expected.
+        reply: how far its immediate reply has come; None where its emitter never waited for one.
+        reply_cause: why there is no reply, where it failed.
+    """
+
+    id: UUID
+    number: int
+    type: str
+    state: EventState
+    items: int | None
+    estimate: int
+    reply: ReplyState | None
+    reply_cause: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeDetail:
+    """An envelope with its first events, the newest failures, newest first, and items that some role gets otherwise.
+
+    Args:
+        outputs: what bulk workers made of its events.
+        archive: the files that its items are in, where it was archived.
+    """
+
+    summary: EnvelopeSummary
+    hash: bytes | None
+    event_list: tuple[EventSummary, ...]
+    failures: tuple[FailureSummary, ...]
+    overlaid: tuple[OverlaidItem, ...]
+    outputs: tuple[OutputSummary, ...]
+    archive: Whereabouts | None = None
+
+
+def list_envelopes(
+    connection: sa.Connection, *, state: EnvelopeState | None = None, before: UUID | None = None, limit: int = 20
+) -> list[EnvelopeSummary]:
+    """Envelopes, those that were opened last first.
+
+    Args:
+        state: only those in this state.
+        before: only those behind this one: the last one of the page before.
+        limit: how many at the most.
+
+    Raises:
+        Refused: there is no envelope of the id ``before`` (``envelope_unknown``).
+    """
+    envelope = model.envelope.c
+    statement = _summaries().order_by(envelope.opened_at.desc(), envelope.id.desc()).limit(limit)
+    if state is not None:
+        statement = statement.where(envelope.state == state.value)
+    if before is not None:
+        opened_at = connection.execute(sa.select(envelope.opened_at).where(envelope.id == before)).scalar_one_or_none()
+        if opened_at is None:
+            raise envelope_unknown(before)
+        statement = statement.where(sa.tuple_(envelope.opened_at, envelope.id) < _place(opened_at, before))
+    cursors = read_cursors(connection)
+    return [_summary(connection, row, cursors) for row in connection.execute(statement).all()]
+
+
+def envelope_unknown(envelope_id: UUID) -> Refused:
+    """The error of who names an envelope that is not there."""
+    return Refused(f"there is no envelope {envelope_id}", "see xbus envelope list", code="envelope_unknown")
+
+
+def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetail | None:
+    """All about one envelope; None where there is none of that id."""
+    row = connection.execute(_summaries().where(model.envelope.c.id == envelope_id)).one_or_none()
+    if row is None:
+        return None
+    summary = _summary(connection, row, read_cursors(connection))
+    return EnvelopeDetail(
+        summary,
+        None if row.hash is None else bytes(row.hash),
+        tuple(_events(connection, summary)),
+        tuple(list_failures(connection, envelope_id=envelope_id, limit=MOST_FAILURES)),
+        tuple(list_overlaid(connection, envelope_id, MOST_ITEMS)),
+        tuple(list_outputs(connection, envelope_id, MOST_OUTPUTS)),
+        read_whereabouts(connection, envelope_id),
+    )
+
+
+def _place(opened_at: datetime, envelope_id: UUID) -> sa.Tuple:
+    """Where an envelope stands in the list."""
+    envelope = model.envelope.c
+    return sa.tuple_(sa.literal(opened_at, envelope.opened_at.type), sa.literal(envelope_id, envelope.id.type))
+
+
+def _summaries() -> sa.Select[Any]:
+    parked = model.parked_item.c
+    parked_items = (
+        sa.select(sa.func.count())
+        .where(parked.envelope_id == model.envelope.c.id, parked.state == ItemState.PARKED.value)
+        .scalar_subquery()
+    )
+    return sa.select(model.envelope, model.emitter.c.login, parked_items.label("parked_items")).join(
+        model.emitter, model.emitter.c.id == model.envelope.c.emitter_id
+    )
+
+
+def _summary(connection: sa.Connection, row: sa.Row[Any], cursors: dict[int, Cursor]) -> EnvelopeSummary:
+    found = row._mapping
+    position = found["position"]
+    only_roles = None if found["origin_id"] is None else _only_roles(connection, found["id"])
+    return EnvelopeSummary(
+        id=found["id"],
+        state=EnvelopeState(found["state"]),
+        position=position,
+        emitter=found["login"],
+        opened_at=found["opened_at"],
+        closed_at=found["closed_at"],
+        events=found["events"],
+        items=found["items"],
+        bytes=found["bytes"],
+        origin=found["origin_id"],
+        only_roles=only_roles,
+        roles=() if position is None else tuple(role_progress(connection, found["id"], position, cursors, only_roles)),
+        parked_items=found["parked_items"],
+    )
+
+
+def _only_roles(connection: sa.Connection, envelope_id: UUID) -> tuple[str, ...] | None:
+    statement = (
+        sa.select(model.role.c.login)
+        .join(model.envelope_role, model.envelope_role.c.role_id == model.role.c.id)
+        .where(model.envelope_role.c.envelope_id == envelope_id)
+        .order_by(model.role.c.login)
+    )
+    return tuple(connection.execute(statement).scalars()) or None
+
+
+def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[EventSummary]:
+    services = _consumer_services(connection, envelope.id)
+    statement = (
+        sa.select(
+            model.event.c.id,
+            model.event.c.number,
+            model.event_type.c.name,
+            model.event.c["items"],
+            model.event.c.estimate,
+            model.event.c.graph_id,
+            model.reply.c.state,
+            model.reply.c.cause,
+        )
+        .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+        .outerjoin(model.reply, model.reply.c.event_id == model.event.c.id)
+        .where(model.event.c.envelope_id == envelope.id)
+        .order_by(model.event.c.number)
+        .limit(MOST_EVENTS)
+    )
+    for event_id, number, type_name, items, estimate, graph_id, reply, cause in connection.execute(statement):
+        concerned = [role for role in envelope.roles if role.service in services[graph_id]]
+        yield EventSummary(
+            event_id,
+            number,
+            type_name,
+            event_state(envelope.state, concerned),
+            items,
+            estimate,
+            None if reply is None else ReplyState(reply),
+            cause,
+        )
+
+
+def _consumer_services(connection: sa.Connection, envelope_id: UUID) -> dict[int, set[str]]:
+    """For each graph of the envelope's events the consumer services that it leads to."""
+    statement = (
+        sa.select(model.event.c.graph_id, model.service.c.name)
+        .join(model.node, model.node.c.graph_id == model.event.c.graph_id)
+        .join(model.service, model.service.c.id == model.node.c.service_id)
+        .where(model.event.c.envelope_id == envelope_id, model.service.c.kind == "consumer")
+        .distinct()
+    )
+    services: dict[int, set[str]] = defaultdict(set)
+    for graph_id, service in connection.execute(statement):
+        services[graph_id].add(service)
+    return services

@@ -1,0 +1,207 @@
+"""What a person does about items that were parked alone: send them again as an envelope of their own, or drop them."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.commit.statements.closing import next_positions, receive
+from xbus.broker.journal.commit.statements.common import remember
+from xbus.broker.journal.commit.statements.emission import insert_segments
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.repeats import Past, read_consumer_services
+from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash
+from xbus.broker.journal.operations.parked import Parked, ParkedItem
+from xbus.broker.journal.operations.parked_moves import Decision
+from xbus.broker.journal.writes import Receipt
+from xbus.errors import Refused
+from xbus.states import ITEM_MOVES, EnvelopeState, ItemState, check_move
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedEvent:
+    """An event of the envelope by which items are sent again.
+
+    Args:
+        event_id: its new id.
+        origin_id: the event whose items they are.
+        items: those that it holds, in order.
+        runs: the same as they are stored: how many, and their bytes as in ``model.segment``.
+    """
+
+    event_id: UUID
+    origin_id: UUID
+    items: Sequence[ParkedItem]
+    runs: Sequence[tuple[int, bytes]]
+
+    def segments(self) -> list[SegmentRow]:
+        """Its rows of ``model.segment``."""
+        rows: list[SegmentRow] = []
+        index = 0
+        for items, data in self.runs:
+            rows.append(SegmentRow(self.event_id, index, items, data, hashlib.sha256(data).digest()))
+            index += items
+        return rows
+
+
+def resume_items(
+    connection: sa.Connection,
+    envelope_id: UUID,
+    past: Past,
+    parked: Parked,
+    events: Sequence[ResumedEvent],
+    decision: Decision,
+) -> Receipt:
+    """Send items again, to the role that they are parked for and to nobody else: as an envelope that is received.
+
+    Args:
+        connection: with a transaction open.
+        envelope_id: of the new envelope.
+        past: the envelope that they are of.
+        parked: says for which role.
+        events: what the new envelope holds.
+
+    Raises:
+        Refused: one of them is no longer parked (``not_parked``), or the role is not owed anything or not reached by
+            an event's type any more (``role_not_reached``).
+    """
+    types = {event.event_id: (event.type_name, event.event_type_id) for event in past.events}
+    graphs = _graphs(connection, parked, [types[event.origin_id] for event in events])
+    for event in events:
+        _move(connection, parked, event.items, ItemState.RESUMED, decision, resumed_as=envelope_id)
+    _open(connection, envelope_id, past, decision)
+    contents: list[Content] = []
+    segments: list[SegmentRow] = []
+    for number, event in enumerate(events, 1):
+        type_name, type_id = types[event.origin_id]
+        row = {"id": event.event_id, "envelope_id": envelope_id, "number": number, "event_type_id": type_id}
+        items = len(event.items)
+        connection.execute(sa.insert(model.event).values(**row, graph_id=graphs[type_id], estimate=items, items=items))
+        rows = event.segments()
+        segments += rows
+        contents.append(Content(type_name, items, [segment.hash for segment in rows]))
+    insert_segments(connection, segments)
+    connection.execute(sa.insert(model.envelope_role).values(envelope_id=envelope_id, role_id=parked.role_id))
+    (position,) = next_positions(connection, 1)
+    _check_owed(connection, parked, position)
+    receipt = Receipt(
+        envelope_id,
+        position,
+        len(contents),
+        sum(content.items for content in contents),
+        sum(len(segment.data) for segment in segments),
+        content_hash(contents),
+    )
+    receive(connection, receipt, decision.at)
+    _account(connection, receipt.data_bytes)
+    return receipt
+
+
+def drop_items(connection: sa.Connection, parked: Parked, items: Sequence[ParkedItem], decision: Decision) -> None:
+    """Have a role go without items that are parked, for good.
+
+    Args:
+        connection: with a transaction open.
+
+    Raises:
+        Refused: one of them is no longer parked (``not_parked``).
+    """
+    _move(connection, parked, items, ItemState.DROPPED, decision)
+
+
+def hold_item(connection: sa.Connection, parked: Parked, item: ParkedItem) -> None:
+    """Keep a parked item as it is until the end of the transaction: nobody else moves it meanwhile.
+
+    Raises:
+        Refused: it is no longer parked (``not_parked``).
+    """
+    _set(connection, parked, item, {"state": ItemState.PARKED.value})
+
+
+def _move(
+    connection: sa.Connection,
+    parked: Parked,
+    items: Sequence[ParkedItem],
+    state: ItemState,
+    decision: Decision,
+    resumed_as: UUID | None = None,
+) -> None:
+    check_move(ITEM_MOVES, ItemState.PARKED, state)
+    reason = decision.told + ("" if resumed_as is None else f" (comes again as envelope {resumed_as})")
+    for item in items:
+        _set(connection, parked, item, {"state": state.value, "changed_at": decision.at, "resumed_as": resumed_as})
+        subject_id = f"{parked.role_id} {item.event_id} {item.index}"
+        remember(connection, decision.at, "item", subject_id, state, reason)
+
+
+def _set(connection: sa.Connection, parked: Parked, item: ParkedItem, values: dict[str, Any]) -> None:
+    row = model.parked_item.c
+    statement = sa.update(model.parked_item).where(
+        row.role_id == parked.role_id,
+        row.event_id == item.event_id,
+        row.item_index == item.index,
+        row.state == ItemState.PARKED.value,
+    )
+    if connection.execute(statement.values(values)).rowcount != 1:
+        raise Refused(
+            f"item {item.index} of event {item.number} is no longer parked for role {parked.role}",
+            f"see xbus parked show {parked.envelope_id}",
+            code="not_parked",
+        )
+
+
+def _open(connection: sa.Connection, envelope_id: UUID, past: Past, decision: Decision) -> None:
+    ordering_key = sa.select(model.envelope.c.ordering_key).where(model.envelope.c.id == past.envelope_id)
+    row = {
+        "id": envelope_id,
+        "emitter_id": past.emitter_id,
+        "state": EnvelopeState.OPEN,
+        "opened_at": decision.at,
+        "origin_id": past.envelope_id,
+        "ordering_key": connection.execute(ordering_key).scalar_one(),
+    }
+    connection.execute(sa.insert(model.envelope).values(row))
+
+
+def _graphs(connection: sa.Connection, parked: Parked, types: Sequence[tuple[str, int]]) -> dict[int, int]:
+    """For each of these event types the graph that it has now, which must lead to the role."""
+    graph = model.graph.c
+    statement = (
+        sa.select(graph.event_type_id, graph.id)
+        .where(graph.event_type_id.in_([type_id for _, type_id in types]))
+        .order_by(graph.number)
+    )
+    graphs: dict[int, int] = {row.event_type_id: row.id for row in connection.execute(statement)}
+    services = read_consumer_services(connection, set(graphs.values()))
+    own = sa.select(model.role.c.service_id).where(model.role.c.id == parked.role_id)
+    service_id = connection.execute(own).scalar_one()
+    for name, type_id in types:
+        if service_id not in services[graphs[type_id]]:
+            raise _not_reached(parked, f'events of type "{name}" no longer lead to role {parked.role}')
+    return graphs
+
+
+def _account(connection: sa.Connection, data_bytes: int) -> None:
+    """Have what was stored counted, as the broker counts what it stores; before its first start there is no count."""
+    writer = model.writer.c
+    first = sa.select(sa.func.min(writer.name)).scalar_subquery()
+    grown = sa.update(model.writer).where(writer.name == first).values(stored_bytes=writer.stored_bytes + data_bytes)
+    connection.execute(grown)
+
+
+def _check_owed(connection: sa.Connection, parked: Parked, position: int) -> None:
+    cursor = read_cursors(connection).get(parked.role_id)
+    if parked.removed or cursor is None or not cursor.owes(position):
+        raise _not_reached(parked, f"role {parked.role} is not owed anything any more: it is removed or detached")
+
+
+def _not_reached(parked: Parked, cause: str) -> Refused:
+    return Refused(
+        cause,
+        f"bring it back, or drop what is parked of envelope {parked.envelope_id} for it",
+        code="role_not_reached",
+    )

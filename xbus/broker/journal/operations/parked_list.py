@@ -1,0 +1,227 @@
+"""Lists of what is parked; every answer is bounded, however much the journal holds."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.operations.failures import known_role_id
+from xbus.states import DeliveryState, ItemState
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which of what is parked is meant; None stands for all.
+
+    Args:
+        role: of the role with this login.
+        service: of roles of this service.
+        event_type: of envelopes with an event of this type, and items of such events.
+        code: parked for a failure with this code.
+        until: parked at this moment or before.
+    """
+
+    role: str | None = None
+    service: str | None = None
+    event_type: str | None = None
+    code: str | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedSummary:
+    """What is parked of an envelope for one role, in a list.
+
+    Args:
+        types: of its events, or of those whose items are parked.
+        parked_items: how many of its items are parked alone; None where the envelope is parked as a whole.
+        attempts: how often it was handed over; None for items.
+        since: when it was parked, the last of them where it is items.
+    """
+
+    envelope_id: UUID
+    position: int
+    role_id: int
+    role: str
+    service: str
+    types: tuple[str, ...]
+    parked_items: int | None
+    attempts: int | None
+    code: str
+    cause: str
+    since: datetime
+
+
+def list_parked(connection: sa.Connection, filters: Filters, limit: int) -> list[ParkedSummary]:
+    """What is parked, the newest first.
+
+    Raises:
+        Refused: there is no role of that login, and never was one (``unknown_login``).
+    """
+    if filters.role is not None:
+        known_role_id(connection, filters.role)
+    found = [*_whole_envelopes(connection, filters, limit), *list_parked_items(connection, filters, limit)]
+    return sorted(found, key=lambda summary: (summary.since, summary.position), reverse=True)[:limit]
+
+
+def read_parked_roles(connection: sa.Connection, filters: Filters) -> list[int]:
+    """The roles for which envelopes are parked as a whole."""
+    role_id = model.delivery.c.role_id
+    statement = sa.select(role_id).select_from(_joined_deliveries()).where(*_meant_whole(filters)).distinct()
+    return sorted(connection.execute(statement).scalars())
+
+
+def read_parked_page(
+    connection: sa.Connection, role_id: int, filters: Filters, after: int, limit: int
+) -> list[tuple[int, UUID]]:
+    """Envelopes that are parked as a whole for a role, in position order: position and id.
+
+    Args:
+        after: a position; what is returned lies above it.
+        limit: how many at the most.
+    """
+    delivery = model.delivery.c
+    statement = (
+        sa.select(delivery.position, delivery.envelope_id)
+        .select_from(_joined_deliveries())
+        .where(delivery.role_id == role_id, delivery.position > after, *_meant_whole(filters))
+        .order_by(delivery.position)
+        .limit(limit)
+    )
+    return [(position, envelope_id) for position, envelope_id in connection.execute(statement)]
+
+
+def _whole_envelopes(connection: sa.Connection, filters: Filters, limit: int) -> Iterator[ParkedSummary]:
+    delivery = model.delivery.c
+    statement = (
+        sa.select(
+            delivery.envelope_id,
+            delivery.position,
+            delivery.role_id,
+            model.role.c.login,
+            model.service.c.name,
+            delivery.attempts,
+            delivery.code,
+            delivery.cause,
+            delivery.changed_at,
+        )
+        .select_from(_joined_deliveries())
+        .where(*_meant_whole(filters))
+        .order_by(delivery.changed_at.desc(), delivery.position.desc())
+        .limit(limit)
+    )
+    rows = connection.execute(statement).all()
+    types = _types(connection, [row.envelope_id for row in rows])
+    for envelope_id, position, role_id, role, service, attempts, code, cause, since in rows:
+        yield ParkedSummary(
+            envelope_id, position, role_id, role, service, types[envelope_id], None, attempts, code, cause, since
+        )
+
+
+def _joined_deliveries() -> sa.FromClause:
+    """Deliveries, with all that :func:`_meant_whole` asks about."""
+    with_role = model.delivery.join(model.role, model.role.c.id == model.delivery.c.role_id)
+    return with_role.join(model.service, model.service.c.id == model.role.c.service_id)
+
+
+def _meant_whole(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
+    """Which deliveries are meant, in a statement over :func:`_joined_deliveries`."""
+    delivery = model.delivery.c
+    yield delivery.state == DeliveryState.PARKED.value
+    yield from _of_role(filters)
+    if filters.event_type is not None:
+        yield sa.exists().where(
+            model.event.c.envelope_id == delivery.envelope_id,
+            model.event.c.event_type_id == model.event_type.c.id,
+            model.event_type.c.name == filters.event_type,
+        )
+    if filters.code is not None:
+        yield delivery.code == filters.code
+    if filters.until is not None:
+        yield delivery.changed_at <= filters.until
+
+
+def list_parked_items(connection: sa.Connection, filters: Filters, limit: int) -> Iterator[ParkedSummary]:
+    """Items that are parked alone, the newest first; those of one envelope, role, type and code are one entry."""
+    parked = model.parked_item.c
+    since = sa.func.max(parked.changed_at, type_=parked.changed_at.type)
+    statement = (
+        sa.select(
+            parked.envelope_id,
+            model.envelope.c.position,
+            parked.role_id,
+            model.role.c.login,
+            model.service.c.name,
+            model.event_type.c.name,
+            sa.func.count(),
+            parked.code,
+            sa.func.min(parked.cause),
+            since,
+        )
+        .select_from(_joined_items())
+        .where(*_meant_items(filters))
+        .group_by(
+            parked.envelope_id,
+            model.envelope.c.position,
+            parked.role_id,
+            model.role.c.login,
+            model.service.c.name,
+            model.event_type.c.name,
+            parked.code,
+        )
+        .order_by(since.desc(), model.envelope.c.position.desc())
+        .limit(limit)
+    )
+    for row in connection.execute(statement):
+        envelope_id, position, role_id, role, service, type_name, items, code, cause, last = row
+        yield ParkedSummary(envelope_id, position, role_id, role, service, (type_name,), items, None, code, cause, last)
+
+
+def _joined_items() -> sa.FromClause:
+    """Items that were parked alone, with all that :func:`_meant_items` asks about."""
+    parked = model.parked_item.c
+    return (
+        model.parked_item.join(model.role, model.role.c.id == parked.role_id)
+        .join(model.service, model.service.c.id == model.role.c.service_id)
+        .join(model.event, model.event.c.id == parked.event_id)
+        .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+        .join(model.envelope, model.envelope.c.id == parked.envelope_id)
+    )
+
+
+def _meant_items(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
+    """Which items are meant, in a statement over :func:`_joined_items`."""
+    parked = model.parked_item.c
+    yield parked.state == ItemState.PARKED.value
+    yield from _of_role(filters)
+    if filters.event_type is not None:
+        yield model.event_type.c.name == filters.event_type
+    if filters.code is not None:
+        yield parked.code == filters.code
+    if filters.until is not None:
+        yield parked.changed_at <= filters.until
+
+
+def _of_role(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
+    if filters.role is not None:
+        yield model.role.c.login == filters.role
+    if filters.service is not None:
+        yield model.service.c.name == filters.service
+
+
+def _types(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> dict[UUID, tuple[str, ...]]:
+    statement = (
+        sa.select(model.event.c.envelope_id, model.event_type.c.name)
+        .join(model.event_type, model.event_type.c.id == model.event.c.event_type_id)
+        .where(model.event.c.envelope_id.in_(envelope_ids))
+        .distinct()
+        .order_by(model.event_type.c.name)
+    )
+    types: defaultdict[UUID, tuple[str, ...]] = defaultdict(tuple)
+    for envelope_id, name in connection.execute(statement):
+        types[envelope_id] += (name,)
+    return types

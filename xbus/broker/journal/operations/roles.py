@@ -1,0 +1,159 @@
+"""The roles as those see them who operate the bus: who is there, what they work on, how far they lag behind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.role_progress import asks_for, is_for
+from xbus.broker.journal.writes import PresenceRow
+from xbus.broker.journal.writes.cursor import Cursor
+from xbus.states import DeliveryState, ItemState, PresenceState
+
+COMING = (DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.HELD)
+"""The states of rows whose envelopes come by themselves; parked ones wait for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoleStanding:
+    """A role that is in use.
+
+    Args:
+        role: its login.
+        kind: ``worker`` or ``consumer``.
+        state: as it was when the broker last wrote it down.
+        since: when it came into that state; None where it was never seen.
+        seen_at: when the broker last heard of its recipient; None where it never did.
+        noted_at: when the broker wrote that down.
+        work: what is being brought to it, a map for each envelope: see ``model.presence``.
+        lag: how many positions it is behind the end of the log; None for a worker, which is owed nothing.
+        owed_since: when the oldest envelope was received that it is owed and has not got, apart from parked ones.
+        parked: how many envelopes are parked for it.
+        parked_items: how many items are parked alone for it.
+    """
+
+    role: str
+    service: str
+    kind: str
+    state: PresenceState
+    since: datetime | None
+    seen_at: datetime | None
+    noted_at: datetime | None
+    work: Sequence[dict[str, Any]]
+    lag: int | None
+    owed_since: datetime | None
+    parked: int
+    parked_items: int
+
+    def owes_too_long(self, owed_days: float, now: datetime) -> bool:
+        """Whether it is away, and has been owed something for longer than so many days; 0 for never."""
+        is_away = self.state is PresenceState.ABSENT and self.owed_since is not None
+        return bool(owed_days and is_away and now - self.owed_since > timedelta(days=owed_days))  # type: ignore[operator]
+
+
+def read_presence(connection: sa.Connection) -> dict[int, PresenceRow]:
+    """What the broker wrote down last, by role id."""
+    found = connection.execute(sa.select(model.presence))
+    return {
+        row.role_id: PresenceRow(row.role_id, PresenceState(row.state), row.since, row.seen_at, row.work)
+        for row in found
+    }
+
+
+def list_roles(connection: sa.Connection) -> list[RoleStanding]:
+    """All roles in use, by login."""
+    cursors = read_cursors(connection)
+    head: int = connection.execute(sa.select(model.head.c.position)).scalar_one()
+    parked = _count_by_role(connection, model.delivery, DeliveryState.PARKED)
+    parked_items = _count_by_role(connection, model.parked_item, ItemState.PARKED)
+    return [
+        RoleStanding(
+            row.login,
+            row.service,
+            row.kind,
+            _state(row),
+            row.since,
+            row.seen_at,
+            row.noted_at,
+            row.work or [],
+            lag=_lag(cursors.get(row.id), head),
+            owed_since=oldest_owed(connection, cursors.get(row.id), row.service_id),
+            parked=parked.get(row.id, 0),
+            parked_items=parked_items.get(row.id, 0),
+        )
+        for row in connection.execute(_roles())
+    ]
+
+
+def oldest_owed(connection: sa.Connection, cursor: Cursor | None, service_id: int) -> datetime | None:
+    """When the oldest envelope was received that a role is owed and has not got; parked ones are left out."""
+    if cursor is None:
+        return None
+    envelope, delivery = model.envelope.c, model.delivery.c
+    ahead = (
+        sa.select(envelope.position, envelope.closed_at)
+        .where(envelope.position > cursor.position, asks_for(service_id), is_for(cursor.role_id))
+        .order_by(envelope.position)
+        .limit(1 + cursor.above.bit_count())
+    )
+    in_rows = (
+        sa.select(envelope.closed_at)
+        .join(model.delivery, delivery.envelope_id == envelope.id)
+        .where(delivery.role_id == cursor.role_id, delivery.state.in_(COMING))
+        .order_by(delivery.position)
+        .limit(1)
+    )
+    found = [
+        row.closed_at
+        for row in connection.execute(ahead)
+        if cursor.owes(row.position) and not cursor.is_settled(row.position)
+    ]
+    found += connection.execute(in_rows).scalars()
+    return min(found, default=None)
+
+
+def _roles() -> sa.Select[Any]:
+    role, service, presence = model.role.c, model.service.c, model.presence.c
+    return (
+        sa.select(
+            role.id,
+            role.login,
+            role.service_id,
+            role.detached_at,
+            service.name.label("service"),
+            service.kind,
+            presence.state,
+            presence.since,
+            presence.seen_at,
+            presence.work,
+            presence.noted_at,
+        )
+        .join(model.service, service.id == role.service_id)
+        .outerjoin(model.presence, presence.role_id == role.id)
+        .where(role.removed_at.is_(None))
+        .order_by(role.login)
+    )
+
+
+def _state(row: sa.Row[Any]) -> PresenceState:
+    if row.detached_at is not None:
+        return PresenceState.DETACHED
+    return PresenceState.ABSENT if row.state in (None, PresenceState.DETACHED) else PresenceState(row.state)
+
+
+def _lag(cursor: Cursor | None, head: int) -> int | None:
+    if cursor is None:
+        return None
+    end = head if cursor.until_position is None else min(head, cursor.until_position - 1)
+    return max(0, end - cursor.position - cursor.above.bit_count())
+
+
+def _count_by_role(connection: sa.Connection, table: sa.Table, state: DeliveryState | ItemState) -> dict[int, int]:
+    """For each role how many rows of a table are in a state; one that has none is not among them."""
+    role_id = table.c.role_id
+    statement = sa.select(role_id, sa.func.count()).where(table.c.state == state.value).group_by(role_id)
+    return dict(connection.execute(statement).all())

@@ -1,0 +1,264 @@
+"""Removal of envelopes that nobody needs any more, step by step, and how much there is.
+
+What is needed (``needed.py``) is decided in the transaction that removes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import takewhile
+from typing import Any
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.bulk.cleaning import discard_outputs, remove_outputs, with_outputs
+from xbus.broker.journal.log.envelopes import is_in
+from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate, owed_ranges, settled_among
+from xbus.states import EnvelopeState
+
+PAGE_ENVELOPES = 100
+"""How many envelopes one step looks at."""
+
+SCANNED_POSITIONS = 5_000
+"""So much of the log one step looks through for them: much of it may hold nothing but rows that are kept for good."""
+
+STEP_BYTES = 4 * 1024 * 1024
+"""One step removes segments until they hold this much, so that it holds up nobody for long."""
+
+SEGMENT_ROWS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step did.
+
+    Args:
+        envelopes: how many are gone, or have nothing left but what their idempotency key needs.
+        data_bytes: of the segments that were removed.
+        after: the next step goes on above this position; None where this one found the end.
+    """
+
+    envelopes: int
+    data_bytes: int
+    after: int | None
+
+
+def read_stored_bytes(connection: sa.Connection) -> int:
+    """How many bytes the segments' data take together."""
+    total = connection.execute(sa.select(sa.func.coalesce(sa.func.sum(model.writer.c.stored_bytes), 0))).scalar_one()
+    return max(0, int(total))
+
+
+def prune_settled(
+    connection: sa.Connection, writer: str, after: int, until: datetime, now: datetime, *, keep_rows: bool
+) -> Step:
+    """Remove some of the received envelopes that are settled for all, in position order.
+
+    Args:
+        connection: in a transaction of its own, which this keeps short.
+        writer: who removes: the bytes are accounted to its row of ``model.writer``.
+        after: a position; what is looked at lies above it.
+        until: what was received later stays.
+        now: what ``pruned_at`` is set to.
+        keep_rows: whether all keep their own rows, with the receipt, as those with an idempotency key always do: their
+            emitters may still repeat calls that got no answer.
+    """
+    for first, last in owed_ranges(connection):
+        if first <= after + 1 <= last:
+            after = last
+    first = connection.execute(_FIRST, {"after": after}).scalar_one()
+    if first is None:
+        return Step(0, 0, None)
+    last = first + SCANNED_POSITIONS
+    candidates = _candidates(connection, after, last, keep_rows)
+    found = [candidate for candidate in candidates if candidate.closed_at < until]
+    if not found:
+        return Step(0, 0, None if candidates else last)
+    settled = settled_among(connection, found)
+    before = _before_outputs(connection, settled)
+    if settled and not before:
+        # From here on nobody delivers or repeats it.
+        _mark(connection, settled[:1], now)
+        data_bytes = _remove_outputs(connection, writer, settled[0], now)
+        return Step(0, data_bytes, settled[0].position - 1)
+    data_bytes, emptied = remove_segments(connection, writer, before)
+    # From its first removed segment on nobody may repeat an envelope.
+    _mark(connection, before[: len(emptied) + 1], now)
+    _remove(connection, emptied)
+    # One that is too large for a step, or has outputs, is looked at again in the next.
+    end = found[-1].position if len(emptied) == len(settled) else settled[len(emptied)].position - 1
+    return Step(len(emptied), data_bytes, end)
+
+
+def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now: datetime) -> Step:
+    """Remove some of the envelopes that were cancelled before ``until``; ``after`` tells only whether there are more.
+
+    One that a recipient may still hold open for an immediate reply stays until that has been told to forget it.
+    """
+    envelope, reply = model.envelope.c, model.reply.c
+    is_held = sa.exists().where(reply.envelope_id == envelope.id, reply.state.in_(OPEN_REPLIES))
+    rows = connection.execute(
+        sa.select(envelope.id, envelope.closed_at, envelope.idempotency_key.is_not(None))
+        .where(is_in(EnvelopeState.CANCELLED), envelope.pruned_at.is_(None))
+        .where(envelope.closed_at < until, ~is_held)
+        .order_by(envelope.closed_at)
+        .limit(PAGE_ENVELOPES)
+    ).all()
+    found = [Candidate(envelope_id, 0, closed_at, None, bool(keyed)) for envelope_id, closed_at, keyed in rows]
+    before = _before_outputs(connection, found)
+    if found and not before:
+        return Step(0, _remove_outputs(connection, writer, found[0], now), 0)
+    data_bytes, emptied = remove_segments(connection, writer, before)
+    _mark(connection, emptied, now)
+    _remove(connection, emptied)
+    return Step(len(emptied), data_bytes, 0 if found else None)
+
+
+def _before_outputs(connection: sa.Connection, found: Sequence[Candidate]) -> Sequence[Candidate]:
+    """The first of some envelopes, up to one for whose events bulk workers made something: that goes before it."""
+    having = with_outputs(connection, [candidate.envelope_id for candidate in found])
+    return list(takewhile(lambda candidate: candidate.envelope_id not in having, found))
+
+
+def _remove_outputs(connection: sa.Connection, writer: str, candidate: Candidate, now: datetime) -> int:
+    """Remove some of what bulk workers made for an envelope; how many bytes counted until now."""
+    data_bytes = discard_outputs(connection, writer, [candidate.envelope_id], now)
+    remove_outputs(connection, candidate.envelope_id)
+    return data_bytes
+
+
+_FIRST = sa.select(sa.func.min(model.envelope.c.position)).where(model.envelope.c.position > sa.bindparam("after"))
+
+
+def _candidates(connection: sa.Connection, after: int, last: int, keep_rows: bool) -> list[Candidate]:
+    envelope = model.envelope.c
+    goes = sa.or_(envelope.pruned_at.is_(None), _has_events())
+    if not keep_rows:
+        goes = sa.or_(goes, envelope.idempotency_key.is_(None))
+    rows = connection.execute(
+        sa.select(
+            envelope.id, envelope.position, envelope.closed_at, envelope.bytes, envelope.idempotency_key.is_not(None)
+        )
+        # What is archived is moved, not removed: its rows tell where its items are.
+        .where(envelope.position > after, envelope.position <= last, goes, ~_is_archived())
+        .order_by(envelope.position)
+        .limit(PAGE_ENVELOPES)
+    )
+    return [
+        Candidate(envelope_id, position, closed_at, data_bytes, keep_rows or bool(keyed))
+        for envelope_id, position, closed_at, data_bytes, keyed in rows
+    ]
+
+
+def _has_events() -> sa.ColumnElement[bool]:
+    """Whether events of an envelope are left: its removal was begun and broken off."""
+    return sa.exists().where(model.event.c.envelope_id == model.envelope.c.id)
+
+
+def _is_archived() -> sa.ColumnElement[bool]:
+    return sa.exists().where(model.archived_envelope.c.envelope_id == model.envelope.c.id)
+
+
+def _mark(connection: sa.Connection, begun: Sequence[Candidate], now: datetime) -> None:
+    if begun:
+        connection.execute(_MARK, {"ids": [candidate.envelope_id for candidate in begun], "now": now})
+
+
+def remove_segments(
+    connection: sa.Connection, writer: str, settled: Sequence[Candidate]
+) -> tuple[int, list[Candidate]]:
+    """Remove segments of envelopes in their order; how many bytes, and the envelopes that have none left."""
+    small = list(_fitting(settled))
+    total = _remove_all(connection, small)
+    emptied = small
+    for candidate in settled[len(small) :]:
+        if total >= STEP_BYTES:
+            break
+        removed, is_empty = _remove_some(connection, candidate, STEP_BYTES - total)
+        total += removed
+        if is_empty:
+            emptied.append(candidate)
+    if total:
+        connection.execute(_SHRINK, {"of_name": writer, "data_bytes": total})
+    return total, emptied
+
+
+def _fitting(settled: Sequence[Candidate]) -> Iterator[Candidate]:
+    """The first of some envelopes, as many as a step may remove at once."""
+    total = 0
+    for candidate in settled:
+        total += STEP_BYTES if candidate.data_bytes is None else candidate.data_bytes
+        if total >= STEP_BYTES:
+            return
+        yield candidate
+
+
+def _remove_all(connection: sa.Connection, small: Sequence[Candidate]) -> int:
+    """Remove all segments of some envelopes; how many bytes."""
+    if not small:
+        return 0
+    ids = {"ids": [candidate.envelope_id for candidate in small]}
+    total = connection.execute(_SIZE, ids).scalar_one()
+    connection.execute(_REMOVE_SEGMENTS, ids)
+    return int(total)
+
+
+def _remove_some(connection: sa.Connection, candidate: Candidate, most_bytes: int) -> tuple[int, bool]:
+    """Remove segments of one envelope; how many bytes, and whether it has none left."""
+    segment = model.segment.c
+    sizes = connection.execute(
+        sa.select(segment.event_id, segment.first_index, sa.func.length(segment.data))
+        .join(model.event, model.event.c.id == segment.event_id)
+        .where(model.event.c.envelope_id == candidate.envelope_id)
+        .limit(SEGMENT_ROWS)
+    ).all()
+    total = rows = 0
+    for event_id, first_index, size in sizes:
+        if total >= most_bytes:
+            break
+        connection.execute(_REMOVE_SEGMENT, {"of_event": event_id, "index": first_index})
+        total += size
+        rows += 1
+    return total, rows == len(sizes) < SEGMENT_ROWS
+
+
+def _remove(connection: sa.Connection, emptied: Sequence[Candidate]) -> None:
+    """Remove all else of envelopes whose segments are gone; what has an idempotency key keeps its own row for good."""
+    if not emptied:
+        return
+    ids = {"ids": [candidate.envelope_id for candidate in emptied]}
+    for statement in _REMOVALS:
+        connection.execute(statement, ids)
+    gone = [candidate.envelope_id for candidate in emptied if not candidate.keeps_row]
+    connection.execute(sa.delete(model.envelope).where(model.envelope.c.id.in_(IDS)), {"ids": gone})
+
+
+_EVENT_IDS = sa.select(model.event.c.id).where(model.event.c.envelope_id.in_(IDS))
+_REMOVALS: tuple[sa.Delete, ...] = (
+    sa.delete(model.failure).where(model.failure.c.envelope_id.in_(IDS)),
+    sa.delete(model.correction).where(model.correction.c.event_id.in_(_EVENT_IDS)),
+    sa.delete(model.parked_item).where(model.parked_item.c.envelope_id.in_(IDS)),
+    sa.delete(model.reply).where(model.reply.c.event_id.in_(_EVENT_IDS)),
+    sa.delete(model.event).where(model.event.c.envelope_id.in_(IDS)),
+    sa.delete(model.envelope_role).where(model.envelope_role.c.envelope_id.in_(IDS)),
+)
+"""In the order in which rows refer to each other."""
+
+_SIZE = sa.select(sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0)).where(
+    model.segment.c.event_id.in_(_EVENT_IDS)
+)
+_REMOVE_SEGMENTS = sa.delete(model.segment).where(model.segment.c.event_id.in_(_EVENT_IDS))
+_REMOVE_SEGMENT = sa.delete(model.segment).where(
+    model.segment.c.event_id == sa.bindparam("of_event"), model.segment.c.first_index == sa.bindparam("index")
+)
+_MARK: Any = (
+    sa.update(model.envelope)
+    .where(model.envelope.c.id.in_(IDS), model.envelope.c.pruned_at.is_(None))
+    .values(pruned_at=sa.bindparam("now"))
+)
+_SHRINK: Any = (
+    sa.update(model.writer)
+    .where(model.writer.c.name == sa.bindparam("of_name"))
+    .values(stored_bytes=model.writer.c.stored_bytes - sa.bindparam("data_bytes", type_=sa.BigInteger))
+)
