@@ -87,11 +87,13 @@ def test_the_ids_that_keys_lead_to_never_change() -> None:
     assert str(numbered_event_id(envelope_id, 3)) == "8adb122a-21ec-5db8-86da-8a2729afe066"
 
 
+# UTF-8 has no surrogates, so no key that comes by the wire holds one.
+KEY_TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=4)
+
+
 @given(
-    one=st.tuples(st.integers(1, 20), st.text(st.characters(exclude_characters="\0"), max_size=4), st.integers(0, 20)),
-    other=st.tuples(
-        st.integers(1, 20), st.text(st.characters(exclude_characters="\0"), max_size=4), st.integers(0, 20)
-    ),
+    one=st.tuples(st.integers(1, 20), KEY_TEXTS, st.integers(0, 20)),
+    other=st.tuples(st.integers(1, 20), KEY_TEXTS, st.integers(0, 20)),
 )
 def test_different_keys_lead_to_different_ids(one: tuple[int, str, int], other: tuple[int, str, int]) -> None:
     assert (keyed_envelope_id(*one) == keyed_envelope_id(*other)) == (one == other)
