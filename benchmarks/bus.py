@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tests.support.daemon import Daemon
 from xbus.broker.journal.configuration import (
-    Bus,
-    Emitter,
-    EventType,
-    Node,
-    Profile,
-    Role,
-    Service,
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
     apply,
     make_plan,
     read_stored,
@@ -28,17 +28,17 @@ EMITTER = "shop"
 CONSUMER = "books"
 PASSWORD = "benchmark"
 
-ONE_CONSUMER = Bus(
-    event_types={EVENT_TYPE: EventType(EVENT_TYPE, False, {"books": Node("books", "books")})},
-    services={"books": Service("books", "consumer")},
-    roles={CONSUMER: Role(CONSUMER, "books")},
-    profiles={"shops": Profile("shops", frozenset({EVENT_TYPE}))},
-    emitters={EMITTER: Emitter(EMITTER, "shops")},
+ONE_CONSUMER = BusSpec(
+    event_types={EVENT_TYPE: EventTypeSpec(EVENT_TYPE, False, {"books": NodeSpec("books", "books")})},
+    services={"books": ServiceSpec("books", "consumer")},
+    roles={CONSUMER: RoleSpec(CONSUMER, "books")},
+    profiles={"shops": ProfileSpec("shops", frozenset({EVENT_TYPE}))},
+    emitters={EMITTER: EmitterSpec(EMITTER, "shops")},
 )
 
 
 @contextmanager
-def running_bus(url: str, bus: Bus = ONE_CONSUMER) -> Iterator[Daemon]:
+def running_bus(url: str, bus: BusSpec = ONE_CONSUMER) -> Iterator[Daemon]:
     """A broker on the database at ``url``, whose emitters and recipients may log in.
 
     Args:
@@ -54,7 +54,7 @@ def running_bus(url: str, bus: Bus = ONE_CONSUMER) -> Iterator[Daemon]:
             daemon.kill()
 
 
-def set_up(url: str, bus: Bus = ONE_CONSUMER) -> None:
+def set_up(url: str, bus: BusSpec = ONE_CONSUMER) -> None:
     """Make a bus in a database; one password lets all its emitters and roles in."""
     now = SystemClock().now()
     password = Passwords().hash_password(PASSWORD)

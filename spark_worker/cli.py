@@ -10,7 +10,7 @@ from spark_worker.items.formats import NAMES, check_schema
 from spark_worker.spark.command_options import master_option
 from spark_worker.spark.session import parsed_settings
 from spark_worker.transform.transforms import Transform, load_function, load_sql
-from spark_worker.worker.serving import Options, serve_for_ever
+from spark_worker.worker.serving import WorkerOptions, serve_for_ever
 from xbus import ending, logs
 from xbus.admin.address import reachable
 from xbus.admin.program import config_option, load_config
@@ -75,7 +75,7 @@ def main(
         logs.set_up(config.logging)
         check_schema(items_format, schema)
         logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each connection
-        chosen = Options(
+        chosen = WorkerOptions(
             config=config,
             back_url=back_url or reachable(config.zmq.backsocket, "back"),
             login=login,

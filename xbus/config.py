@@ -136,14 +136,14 @@ def option(default: Any, check: Callable[[str], Any], name: str = "", *, secret:
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
+class DatabaseSettings:
     """Where the journal is kept."""
 
     url: str = option("sqlite:///xbus.db", _database, name="sqlalchemy.dburi", secret=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Zmq:
+class ZmqSettings:
     """Where the broker listens."""
 
     frontsocket: str = option("tcp://127.0.0.1:1984", _served_socket)
@@ -152,7 +152,7 @@ class Zmq:
 
 
 @dataclass(frozen=True, slots=True)
-class Logging:
+class LoggingSettings:
     """What is logged, and how."""
 
     configfile: Path | None = option(None, _file)
@@ -160,7 +160,7 @@ class Logging:
 
 
 @dataclass(frozen=True, slots=True)
-class Supervision:
+class SupervisionSettings:
     """Watching the recipients; ``interval``, ``timeout`` and ``heartbeat`` in seconds."""
 
     enabled: bool = option(False, _switch)
@@ -171,7 +171,7 @@ class Supervision:
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class FrontSettings:
     """What emitters may do."""
 
     session_seconds: float = option(3600.0, _seconds)
@@ -184,7 +184,7 @@ class Front:
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class BackSettings:
     """How long recipients are waited for, in seconds, and how much is under way to one, in bytes."""
 
     start_event_timeout: float = option(30.0, _seconds)
@@ -208,7 +208,7 @@ class Back:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class JournalSettings:
     """How much is written at once and kept, in bytes, and for how long."""
 
     max_pending_bytes: int = option(64 * 1024**2, _count)
@@ -220,7 +220,7 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
-class Daemon:
+class DaemonSettings:
     """The process itself; ``stop_timeout`` in seconds."""
 
     stop_timeout: float = option(10.0, _seconds)
@@ -234,14 +234,14 @@ class Config:
     this one starts; None where the configuration was made by other means.
     """
 
-    database: Database = Database()
-    zmq: Zmq = Zmq()
-    logging: Logging = Logging()
-    supervision: Supervision = Supervision()
-    front: Front = Front()
-    back: Back = Back()
-    journal: Journal = Journal()
-    daemon: Daemon = Daemon()
+    database: DatabaseSettings = DatabaseSettings()
+    zmq: ZmqSettings = ZmqSettings()
+    logging: LoggingSettings = LoggingSettings()
+    supervision: SupervisionSettings = SupervisionSettings()
+    front: FrontSettings = FrontSettings()
+    back: BackSettings = BackSettings()
+    journal: JournalSettings = JournalSettings()
+    daemon: DaemonSettings = DaemonSettings()
     notes: tuple[str, ...] = ()
     file: Path | None = None
 
@@ -344,12 +344,12 @@ def _notes(path: Path, parser: configparser.ConfigParser) -> tuple[str, ...]:
 
 def _rooted(config: Config, folder: Path) -> Config:
     """The same configuration with its relative paths made absolute from the file's folder."""
-    sockets = {f.name: _rooted_at("ipc://", getattr(config.zmq, f.name), folder) for f in fields(Zmq)}
+    sockets = {f.name: _rooted_at("ipc://", getattr(config.zmq, f.name), folder) for f in fields(ZmqSettings)}
     logging_file = config.logging.configfile
     return replace(
         config,
-        database=Database(url=_rooted_at("sqlite:///", config.database.url, folder)),
-        zmq=Zmq(**sockets),
+        database=DatabaseSettings(url=_rooted_at("sqlite:///", config.database.url, folder)),
+        zmq=ZmqSettings(**sockets),
         logging=replace(config.logging, configfile=folder / logging_file if logging_file else None),
     )
 

@@ -11,7 +11,7 @@ import logging.config
 from pathlib import Path
 from typing import Any, Literal
 
-from xbus.config import Logging
+from xbus.config import LoggingSettings
 from xbus.errors import ConfigurationError
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -42,7 +42,7 @@ def _shown(value: object) -> str:
     return text if text.isprintable() and " " not in text and text else repr(text)
 
 
-def set_up(config: Logging) -> None:
+def set_up(config: LoggingSettings) -> None:
     """Send the log where the configuration says.
 
     Args:

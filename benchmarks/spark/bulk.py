@@ -22,7 +22,15 @@ from tests.support.processes import Process, script
 from tests.support.waiting import wait_until
 from xbus import model
 from xbus.broker.journal.bulk.segment_reader import open_reader
-from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Profile, Role, Service
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
+)
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.log.ranges import cut_output
 from xbus.states import AttemptState
@@ -34,16 +42,16 @@ WORKER = "enricher"
 MOST_SECONDS = 900.0
 LOOK_SECONDS = 0.5
 
-BUS = Bus(
+BUS = BusSpec(
     event_types={
-        EVENT_TYPE: EventType(
-            EVENT_TYPE, False, {"enrich": Node("enrich", "enrich", ("books",)), "books": Node("books", "books")}
+        EVENT_TYPE: EventTypeSpec(
+            EVENT_TYPE, False, {"enrich": NodeSpec("enrich", "enrich", ("books",)), "books": NodeSpec("books", "books")}
         )
     },
-    services={"enrich": Service("enrich", "worker"), "books": Service("books", "consumer")},
-    roles={WORKER: Role(WORKER, "enrich"), CONSUMER: Role(CONSUMER, "books")},
-    profiles={"shops": Profile("shops", frozenset({EVENT_TYPE}))},
-    emitters={EMITTER: Emitter(EMITTER, "shops")},
+    services={"enrich": ServiceSpec("enrich", "worker"), "books": ServiceSpec("books", "consumer")},
+    roles={WORKER: RoleSpec(WORKER, "enrich"), CONSUMER: RoleSpec(CONSUMER, "books")},
+    profiles={"shops": ProfileSpec("shops", frozenset({EVENT_TYPE}))},
+    emitters={EMITTER: EmitterSpec(EMITTER, "shops")},
 )
 
 

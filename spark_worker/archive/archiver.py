@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from spark_worker.archive import storage
 from spark_worker.archive.copying import CopyFailed
-from spark_worker.archive.run import Run
+from spark_worker.archive.run import ArchiveRun
 from xbus.broker.journal.archive import plans as archive_plans
 from xbus.broker.journal.archive import records as archive_records
 from xbus.broker.journal.archive.plans import FilePlan, PlannedEvent, Round
@@ -75,7 +75,7 @@ class Archiver:
         self,
         url: str,
         place: str,
-        run: Run,
+        run: ArchiveRun,
         copy: Copy,
         clock: Clock,
         ids: Ids,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 from spark_worker.archive.copying import read_segments
-from spark_worker.archive.run import Run
+from spark_worker.archive.run import ArchiveRun
 from xbus.broker.journal.archive import restoring as archive_restoring
 from xbus.broker.journal.archive import segments as archive_segments
 from xbus.broker.journal.archive.restoring import Archived, ArchivedEvent
@@ -17,7 +17,7 @@ STEP_BYTES = 4 * 1024 * 1024
 
 def restore(
     url: str,
-    run: Run,
+    run: ArchiveRun,
     envelope_id: UUID,
     clock: Clock,
     *,
@@ -48,7 +48,9 @@ def restore(
     return [archived.envelope_id for archived in chain]
 
 
-def _restore_one(run: Run, archived: Archived, clock: Clock, step_bytes: int, on_step: Callable[[str], None]) -> None:
+def _restore_one(
+    run: ArchiveRun, archived: Archived, clock: Clock, step_bytes: int, on_step: Callable[[str], None]
+) -> None:
     on_step("begin")
     run.step(archive_restoring.begin_restore, archived.envelope_id)
     for event in archived.events:

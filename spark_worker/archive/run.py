@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Run:
+class ArchiveRun:
     """The one run that goes on.
 
     Args:
@@ -76,13 +76,13 @@ class Run:
 
 
 @contextmanager
-def begun(url: str, clock: Clock, ids: Ids) -> Iterator[Run]:
+def begun(url: str, clock: Clock, ids: Ids) -> Iterator[ArchiveRun]:
     """A run for as long as the block takes; what dead ones left is removed first.
 
     Raises:
         Failed: another goes on (``archive_busy``).
     """
-    run = Run(url, ids.new(), clock)
+    run = ArchiveRun(url, ids.new(), clock)
     with writing(url) as connection:
         leftovers = archive_runs.begin_run(connection, run.run_id, clock.now(), clock.now() + LEASE)
     try:
@@ -95,7 +95,7 @@ def begun(url: str, clock: Clock, ids: Ids) -> Iterator[Run]:
 
 
 @contextmanager
-def _kept_alive(run: Run) -> Iterator[None]:
+def _kept_alive(run: ArchiveRun) -> Iterator[None]:
     """Renew the lease beside what takes long."""
     over = threading.Event()
 

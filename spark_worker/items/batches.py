@@ -17,7 +17,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 """A batch that goes to Spark ends before either. From a thousand items on more gain nothing."""
 
 
-class Segment(Protocol):
+class SegmentBytes(Protocol):
     """A run of consecutive items, as the journal holds it."""
 
     @property
@@ -26,10 +26,10 @@ class Segment(Protocol):
     def data(self) -> bytes: ...
 
 
-Held = TypeVar("Held", bound=Segment)
+Held = TypeVar("Held", bound=SegmentBytes)
 
 
-class Items(Segment, Protocol):
+class Items(SegmentBytes, Protocol):
     """A segment of an event or an output."""
 
     @property
@@ -66,7 +66,7 @@ def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, BATCH_ITEMS)
 
 
-def data_of(segments: Iterable[Segment]) -> pa.Array:
+def data_of(segments: Iterable[SegmentBytes]) -> pa.Array:
     """The bytes of each item of some segments.
 
     Raises:

@@ -23,7 +23,7 @@ USUAL_ITEM_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class OutputLimits:
     """What an item of an output may be.
 
     Args:
@@ -36,7 +36,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class NewSegment:
     """A segment that is to be written; ``sources`` as in ``model.bulk_segment``."""
 
     items: int
@@ -45,7 +45,7 @@ class Piece:
     sources: bytes | None
 
 
-def pieces(made: Iterable[pa.RecordBatch], limits: Limits) -> Iterator[Piece]:
+def pieces(made: Iterable[pa.RecordBatch], limits: OutputLimits) -> Iterator[NewSegment]:
     """What a partition of the output is as segments.
 
     Args:
@@ -78,7 +78,7 @@ def _cut(data: pa.Array) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def check_items(data: pa.Array, index: pa.Array, limits: Limits) -> None:
+def check_items(data: pa.Array, index: pa.Array, limits: OutputLimits) -> None:
     """Let rows pass that can be items.
 
     Raises:
@@ -114,12 +114,12 @@ def _of(place: int | None) -> str:
     return "" if place is None else f" (of item {place})"
 
 
-def _piece(data: pa.Array, sources: pa.Array) -> Piece:
+def _piece(data: pa.Array, sources: pa.Array) -> NewSegment:
     first = sources[0].as_py()
     if first >= 0 and _follow_each_other(sources):
-        return Piece(len(data), packed_items(data), first, None)
+        return NewSegment(len(data), packed_items(data), first, None)
     begin = sources.offset * 8
-    return Piece(len(data), packed_items(data), 0, sources.buffers()[1].slice(begin, len(data) * 8).to_pybytes())
+    return NewSegment(len(data), packed_items(data), 0, sources.buffers()[1].slice(begin, len(data) * 8).to_pybytes())
 
 
 def packed_items(data: pa.Array) -> bytes:

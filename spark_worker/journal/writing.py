@@ -12,13 +12,13 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceWriter, WriterCommitMessage
 
-from spark_worker.items.pieces import Limits, pieces
+from spark_worker.items.pieces import OutputLimits, pieces
 from xbus.broker.journal.bulk.part_writer import PartSummary, open_part
 
 FORMAT = "xbus_parts"
 
 
-def write_parts(made: DataFrame, url: str, attempt_id: UUID, limits: Limits, folder: Path) -> list[PartSummary]:
+def write_parts(made: DataFrame, url: str, attempt_id: UUID, limits: OutputLimits, folder: Path) -> list[PartSummary]:
     """Write rows of ``_index`` and ``data`` as the output of an attempt, each partition as a part of that number.
 
     Args:
@@ -57,14 +57,14 @@ class JournalParts(DataSource):
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         options = self.options
-        limits = Limits(int(options["bytes"]), int(options["items"]))
+        limits = OutputLimits(int(options["bytes"]), int(options["items"]))
         return PartsWriter(options["url"], UUID(options["attempt"]), limits, Path(options["summary"]))
 
 
 class PartsWriter(DataSourceArrowWriter):
     """Writes each partition by a connection of its own, in one transaction."""
 
-    def __init__(self, url: str, attempt_id: UUID, limits: Limits, summary: Path) -> None:
+    def __init__(self, url: str, attempt_id: UUID, limits: OutputLimits, summary: Path) -> None:
         self._url = url
         self._attempt_id = attempt_id
         self._limits = limits

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from spark_worker.spark.options import BAD_OPTION, Options
+from spark_worker.spark.options import BAD_OPTION, SparkOptions
 from xbus.errors import ConfigurationError
 
 PASSWORD_VARIABLE = "XBUS_PASSWORD"
@@ -80,7 +80,7 @@ def stream_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOpt
     Raises:
         ConfigurationError: an option is missing or can't be used, or there is no data.
     """
-    if Options(given).text("key"):
+    if SparkOptions(given).text("key"):
         raise ConfigurationError(
             "a stream makes the keys of its envelopes itself, of the query and the batch",
             "leave option key out",
@@ -90,7 +90,7 @@ def stream_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOpt
 
 
 def _read(given: Mapping[str, str], schema: StructType) -> SinkOptions:
-    options = Options(given)
+    options = SparkOptions(given)
     options.refuse_others(KNOWN, OF_SPARK)
     _check_data(schema)
     return SinkOptions(
@@ -106,7 +106,7 @@ def _read(given: Mapping[str, str], schema: StructType) -> SinkOptions:
     )
 
 
-def _password(options: Options) -> str:
+def _password(options: SparkOptions) -> str:
     password = options.text("password") or os.environ.get(PASSWORD_VARIABLE, "")
     if not password:
         raise ConfigurationError("option password is missing", f"give it, or set {PASSWORD_VARIABLE}", code=BAD_OPTION)

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_worker.source.arrow import arrow_batches
-from spark_worker.source.journal import Log
+from spark_worker.source.journal import TypeLog
 from spark_worker.source.options import BatchOptions
 from spark_worker.source.reading import Wanted, read_range
 from xbus.broker.journal.archive.reading import ArchivedFile
@@ -30,7 +30,7 @@ class LogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The parts that are read side by side."""
         options = self._options
-        log = Log(options)
+        log = TypeLog(options)
         until = log.end(options.end)
         after = min(log.begin(options.begin), until)
         if options.fail_on_data_loss:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from spark_worker.source.options import SourceOptions
-from spark_worker.source.places import End, Place, check_position
+from spark_worker.source.places import LogEnd, Place, check_position
 from spark_worker.source.reading import Wanted
 from spark_worker.spark.patience import Patience, insist
 from xbus.broker.journal.archive.reading import ArchivedFile, archived_files, count_archived
@@ -22,7 +22,7 @@ PART_ITEMS = 250_000
 """As many items suit a part, where nobody says how many parts there shall be."""
 
 
-class Log:
+class TypeLog:
     """Asks the journal about the events of one type.
 
     A connection is made for each question: there are few, and none is kept open for the days that a query runs.
@@ -151,9 +151,9 @@ class Log:
 
 def _begin(connection: Connection, type_id: int, place: Place) -> int:
     head = log_planning.read_head(connection)
-    if place is End.LATEST:
+    if place is LogEnd.LATEST:
         return head
-    if place is End.EARLIEST:
+    if place is LogEnd.EARLIEST:
         archived = [file.positions[0] for file in archived_files(connection, type_id, 0, head)]
         kept = log_planning.read_first(connection)
         return min([*archived, head + 1 if kept is None else kept]) - 1
@@ -164,10 +164,10 @@ def _begin(connection: Connection, type_id: int, place: Place) -> int:
 
 
 def _end(connection: Connection, place: Place) -> int:
-    if place is End.EARLIEST:
+    if place is LogEnd.EARLIEST:
         return 0
     head = log_planning.read_head(connection)
-    if place is End.LATEST:
+    if place is LogEnd.LATEST:
         return head
     if isinstance(place, int):
         check_position(place, head)

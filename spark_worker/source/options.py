@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spark_worker.source.columns import COLUMNS, parse_columns
-from spark_worker.source.places import End, Place, parse_place
-from spark_worker.spark.options import Options
+from spark_worker.source.places import LogEnd, Place, parse_place
+from spark_worker.spark.options import SparkOptions
 
 COMMON = ("config", "eventType", "columns", "partitions", "failOnDataLoss", "retrySeconds")
 OF_BATCH = (*COMMON, "from", "to")
@@ -74,8 +74,8 @@ def batch_options(given: Mapping[str, str], columns: tuple[str, ...]) -> BatchOp
     options = _checked(given, OF_BATCH)
     return BatchOptions(
         *_common(options, columns, fail_on_data_loss=False),
-        begin=parse_place("from", options.text("from", End.EARLIEST)),
-        end=parse_place("to", options.text("to", End.LATEST)),
+        begin=parse_place("from", options.text("from", LogEnd.EARLIEST)),
+        end=parse_place("to", options.text("to", LogEnd.LATEST)),
     )
 
 
@@ -92,7 +92,7 @@ def stream_options(given: Mapping[str, str], columns: tuple[str, ...]) -> Stream
     options = _checked(given, OF_STREAM)
     return StreamOptions(
         *_common(options, columns, fail_on_data_loss=True),
-        start=parse_place("startingPosition", options.text("startingPosition", End.EARLIEST)),
+        start=parse_place("startingPosition", options.text("startingPosition", LogEnd.EARLIEST)),
         max_items=options.count("maxItemsPerTrigger", 0),
     )
 
@@ -103,18 +103,18 @@ def chosen_columns(given: Mapping[str, str]) -> tuple[str, ...]:
     Raises:
         ConfigurationError: there is no such column.
     """
-    text = Options(given).text("columns")
+    text = SparkOptions(given).text("columns")
     return parse_columns(text) if text else tuple(COLUMNS)
 
 
-def _checked(given: Mapping[str, str], known: tuple[str, ...]) -> Options:
-    options = Options(given)
+def _checked(given: Mapping[str, str], known: tuple[str, ...]) -> SparkOptions:
+    options = SparkOptions(given)
     options.refuse_others(known)
     return options
 
 
 def _common(
-    options: Options, columns: tuple[str, ...], *, fail_on_data_loss: bool
+    options: SparkOptions, columns: tuple[str, ...], *, fail_on_data_loss: bool
 ) -> tuple[str, str, tuple[str, ...], int, float, bool]:
     return (
         options.configuration().database.url,

@@ -8,7 +8,7 @@ from spark_worker.spark.options import BAD_OPTION, bad_option
 from xbus.errors import ConfigurationError
 
 
-class End(StrEnum):
+class LogEnd(StrEnum):
     """The ends of the log."""
 
     EARLIEST = "earliest"
@@ -17,7 +17,7 @@ class End(StrEnum):
     """Behind the last one."""
 
 
-Place: TypeAlias = End | int | datetime
+Place: TypeAlias = LogEnd | int | datetime
 """A moment means the envelopes that were sealed then or later."""
 
 
@@ -31,8 +31,8 @@ def parse_place(option: str, text: str) -> Place:
     Raises:
         ConfigurationError: it is something else.
     """
-    if text.lower() in set(End):
-        return End(text.lower())
+    if text.lower() in set(LogEnd):
+        return LogEnd(text.lower())
     if text.isascii() and text.isdigit():
         return int(text)
     try:

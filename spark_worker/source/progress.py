@@ -9,7 +9,7 @@ IDLE_SECONDS = 60.0
 """The same after such a time, so that what the bus removes one day has been passed by then."""
 
 
-class Progress:
+class StreamProgress:
     """Says where micro-batches end. What it remembers only saves work.
 
     Args:

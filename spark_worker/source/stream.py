@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from spark_worker.source.batch import read_batches
-from spark_worker.source.journal import REMOVED, Log
+from spark_worker.source.journal import REMOVED, TypeLog
 from spark_worker.source.options import StreamOptions
-from spark_worker.source.progress import Progress
+from spark_worker.source.progress import StreamProgress
 from spark_worker.spark.options import bad_option
 from xbus.errors import JournalError
 
@@ -41,8 +41,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: StreamOptions, schema: pa.Schema, now: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._schema = schema
-        self._log = Log(options)
-        self._progress = Progress(self._log.next_end, now)
+        self._log = TypeLog(options)
+        self._progress = StreamProgress(self._log.next_end, now)
         self._target: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802

@@ -27,7 +27,7 @@ def bad_option(name: str, value: str, reason: str) -> ConfigurationError:
     )
 
 
-class Options:
+class SparkOptions:
     """The options by name; upper and lower case are the same.
 
     Args:

@@ -30,7 +30,7 @@ MOST_NAMED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class PlannedOutput:
     """What is to be made of an event; nothing has run yet.
 
     Attributes:
@@ -94,7 +94,7 @@ class Pipeline:
     order_by: str = ""
     keep_corrupt: bool = False
 
-    def output(self, items: DataFrame, context: Context, number: int, end: int, source: str) -> Output:
+    def output(self, items: DataFrame, context: Context, number: int, end: int, source: str) -> PlannedOutput:
         """What is to be made of an event.
 
         Args:
@@ -115,7 +115,7 @@ class Pipeline:
         ran_jobs = _jobs(context) != before
         rows = self.items_format.encode(ordered(made, self.order_by, end, source))
         was_told = seen is not None and ran_jobs and _was_told(seen, context)
-        return Output(rows, number, parsed, self.items_format, seen, was_told, ran_jobs)
+        return PlannedOutput(rows, number, parsed, self.items_format, seen, was_told, ran_jobs)
 
     def _observed(self, parsed: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The rows that the transform sees, and what is seen of all on the way there.

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from spark_worker.items.columns import DATA, INDEX
-from spark_worker.items.pieces import Limits, check_items
+from spark_worker.items.pieces import OutputLimits, check_items
 from spark_worker.journal.reading import JOURNAL, read_ranges
 from spark_worker.journal.writing import write_parts
 from spark_worker.spark.session import is_local, master_of
@@ -35,7 +35,7 @@ MOST_ANSWERED_BYTES = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ItemPlace:
     """Where jobs find and leave items.
 
     Args:
@@ -49,7 +49,7 @@ class Place:
     max_item_bytes: int
 
 
-class Jobs:
+class SparkJobs:
     """Makes outputs on a session.
 
     Args:
@@ -59,7 +59,7 @@ class Jobs:
         options: for the transform.
     """
 
-    def __init__(self, session: SparkSession, pipeline: Pipeline, place: Place, options: Mapping[str, str]) -> None:
+    def __init__(self, session: SparkSession, pipeline: Pipeline, place: ItemPlace, options: Mapping[str, str]) -> None:
         self.session = session
         self._pipeline = pipeline
         self._place = place
@@ -77,7 +77,7 @@ class Jobs:
         context = self._context(handover.envelope_id, handover.event_id, handover.type_name)
         items = read_ranges(self.session, self._place.url, ranges, self._pipeline.items_format.early)
         places = self._places(handover.event_id) if handover.is_output else handover.items
-        limits = Limits(self._place.max_item_bytes, places)
+        limits = OutputLimits(self._place.max_item_bytes, places)
         output = self._pipeline.output(items, context, handover.items, limits.items, JOURNAL)
         parts = write_parts(output.rows, self._place.url, handover.attempt_id, limits, self._place.folder)
         output.check()
@@ -108,7 +108,7 @@ class Jobs:
         places = spool.origins.end if named is None or named < spool.origins.end else self._places(event_id)
         for batch in table.to_batches():
             if len(batch):
-                check_items(batch.column(DATA), batch.column(INDEX), Limits(self._place.max_item_bytes, places))
+                check_items(batch.column(DATA), batch.column(INDEX), OutputLimits(self._place.max_item_bytes, places))
         return table
 
     def _ranges(self, handover: Handover) -> list[SegmentRange]:

@@ -23,7 +23,7 @@ from spark_worker.spark.session import (
 )
 from spark_worker.transform.pipeline import Pipeline
 from spark_worker.transform.transforms import SqlTransform, Transform
-from spark_worker.worker.job import Jobs, Place
+from spark_worker.worker.job import ItemPlace, SparkJobs
 from spark_worker.worker.running import Runner
 from spark_worker.worker.worker import SparkWorker
 from xbus.config import Config
@@ -39,7 +39,7 @@ LONGEST_DELAY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WorkerOptions:
     """What the command line says; see ``cli.main``."""
 
     config: Config
@@ -60,7 +60,7 @@ class Options:
     advertise: str
 
 
-async def serve_for_ever(options: Options) -> None:
+async def serve_for_ever(options: WorkerOptions) -> None:
     """Serve the role until SIGTERM or SIGINT; as often as the cluster goes away, wait until it is back.
 
     A second signal ends the program on the spot.
@@ -107,11 +107,11 @@ def _obey_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, obey)
 
 
-def _open(options: Options) -> SparkSession:
+def _open(options: WorkerOptions) -> SparkSession:
     return open_session(options.master, options.settings, f"xbus {options.login}")
 
 
-async def _serve(options: Options, session: SparkSession, stop: asyncio.Event) -> None:
+async def _serve(options: WorkerOptions, session: SparkSession, stop: asyncio.Event) -> None:
     """Serve the role until it is told to stop, or the cluster is gone."""
     leave = asyncio.Event()
     items_format = await asyncio.to_thread(make_format, options.items_format, options.schema)
@@ -120,8 +120,8 @@ async def _serve(options: Options, session: SparkSession, stop: asyncio.Event) -
     pipeline = Pipeline(items_format, options.transform, options.order_by, options.keep_corrupt)
     runner = Runner(session, options.patience)
     with tempfile.TemporaryDirectory(prefix="xbus-spark-") as name:
-        place = Place(options.config.database.url, Path(name), options.config.front.max_item_bytes)
-        jobs = Jobs(session, pipeline, place, options.options)
+        place = ItemPlace(options.config.database.url, Path(name), options.config.front.max_item_bytes)
+        jobs = SparkJobs(session, pipeline, place, options.options)
         worker = SparkWorker(jobs, runner, place.folder, options.min_items, on_gone=leave.set)
         watches = [
             asyncio.create_task(_watch(session, options.patience, leave), name="watch of the cluster"),

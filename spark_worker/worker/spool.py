@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from spark_worker.items.pieces import Piece
+from spark_worker.items.pieces import NewSegment
 from spark_worker.items.source import Early, ItemsReader, ItemsSource
 from spark_worker.transform.origins import Origins
 from xbus.errors import Failed
@@ -98,14 +98,14 @@ class Spool:
             cause = f"the spool {self.path} can't be written ({error.strerror})"
             raise Failed(cause, "see that its disk has room", code="spool_failed") from error
 
-    def _piece(self, batch: Batch) -> Piece:
+    def _piece(self, batch: Batch) -> NewSegment:
         items = list(batch)
         data = pack_items(batch.data)
         if all(item.is_original for item in items) and items:
             self.origins.note_following(items[0].index, len(items))
-            return Piece(len(items), data, items[0].index, None)
+            return NewSegment(len(items), data, items[0].index, None)
         self.origins.note(items)
-        return Piece(len(items), data, 0, b"".join(_INDEX.pack(item.index) for item in items))
+        return NewSegment(len(items), data, 0, b"".join(_INDEX.pack(item.index) for item in items))
 
 
 def read_spool(spark: SparkSession, spool: Spool, parts: int, inline: bool, early: Early) -> DataFrame:
@@ -143,7 +143,7 @@ class Region:
 
 
 @dataclass
-class Part(InputPartition):
+class SpoolPart(InputPartition):
     """A partition of a spool."""
 
     value: Region
@@ -172,14 +172,14 @@ class RegionReader(ItemsReader):
 
     def partitions(self) -> list[InputPartition]:
         if self._inline:
-            return [Part(Region(each.path, each.start, each.end, each.read())) for each in self._regions]
-        return [Part(each) for each in self._regions]
+            return [SpoolPart(Region(each.path, each.start, each.end, each.read())) for each in self._regions]
+        return [SpoolPart(each) for each in self._regions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from self.made(unframed(partition.value.read()))
 
 
-def unframed(data: bytes) -> Iterator[Piece]:
+def unframed(data: bytes) -> Iterator[NewSegment]:
     """The batches in a part of a spool."""
     place = 0
     while place < len(data):
@@ -187,7 +187,7 @@ def unframed(data: bytes) -> Iterator[Piece]:
         begin = place + _HEADER.size
         middle = begin + data_bytes
         place = middle + source_bytes
-        yield Piece(items, data[begin:middle], first_index, data[middle:place] if source_bytes else None)
+        yield NewSegment(items, data[begin:middle], first_index, data[middle:place] if source_bytes else None)
 
 
 def spool_path(folder: Path, event_id: str) -> Path:

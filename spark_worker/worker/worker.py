@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from spark_worker.items.columns import DATA, INDEX
 from spark_worker.items.errors import ClusterUnreachable
-from spark_worker.worker.job import Jobs
+from spark_worker.worker.job import SparkJobs
 from spark_worker.worker.running import LOOK_SECONDS, Runner
 from spark_worker.worker.spool import Spool, spool_path
 from xbus.errors import Failed
@@ -36,7 +36,7 @@ class SparkWorker(BulkWorker):
     name = "spark_worker"
 
     def __init__(
-        self, jobs: Jobs, runner: Runner, folder: Path, min_bulk_items: int, on_gone: Callable[[], None]
+        self, jobs: SparkJobs, runner: Runner, folder: Path, min_bulk_items: int, on_gone: Callable[[], None]
     ) -> None:
         self.min_bulk_items = min_bulk_items
         self._jobs = jobs

@@ -21,7 +21,7 @@ from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.health_verbs import HealthVerbs
-from xbus.broker.journal.configuration import Bus, Stored, make_plan
+from xbus.broker.journal.configuration import BusSpec, Stored, make_plan
 from xbus.broker.journal.configuration.demo import add_demo_rows
 from xbus.broker.journal.database.connection import writing
 from xbus.config import load
@@ -62,7 +62,7 @@ def test_xml_is_quoted_from_an_example(block: Block) -> None:
 @pytest.mark.parametrize("block", all_blocks("toml"))
 def test_a_bus_file_can_be_applied(block: Block) -> None:
     found = bus_file.read(block.text.encode())
-    plan = make_plan(Stored(1, Bus(), Bus()), found.bus)
+    plan = make_plan(Stored(1, BusSpec(), BusSpec()), found.bus)
     assert (found.problems, plan.problems) == ((), ())
 
 

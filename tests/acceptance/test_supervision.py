@@ -21,7 +21,7 @@ from tests.support.showing import become, shown
 from tests.support.waiting import DEADLINE_SECONDS, answered, eventually, wait_until
 from xbus.admin.cli import main
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.operations.roles import RoleStanding, list_roles
+from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.recipient import Batch, Consumer, Envelope, Event
 from xbus.states import PresenceState
 
@@ -162,7 +162,7 @@ async def test_operators_see_who_is_there_and_what_they_work_on(sqlite_url: str,
     async with serving(daemon, "store_1", paged):
         receipt = await emit(daemon, send_numbers(3))
 
-        def role() -> RoleStanding:
+        def role() -> RoleStatus:
             with reading(sqlite_url) as connection:
                 return next(role for role in list_roles(connection) if role.role == "store_1")
 

@@ -19,7 +19,7 @@ from spark_worker.archive.copying import CopyFailed, copy_file, read_segments
 from spark_worker.archive.reading import read_items
 from spark_worker.archive.restoring import restore
 from spark_worker.archive.run import begun
-from spark_worker.source.journal import Log
+from spark_worker.source.journal import TypeLog
 from spark_worker.source.options import SourceOptions
 from spark_worker.source.reading import Wanted, read_range
 from tests.support.attempts import event_of, make_output
@@ -37,8 +37,8 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import LogRange, read_type_id
 from xbus.broker.journal.log.ranges import GONE
 from xbus.broker.journal.log.reading import read_log
-from xbus.broker.journal.retention.pruning import Step, prune_settled, read_stored_bytes
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.retention.pruning import PruningStep, prune_settled, read_stored_bytes
+from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Failed, JournalError, Refused
 from xbus.ids import Ids
 from xbus.rpc.codec import unpack_items
@@ -60,7 +60,7 @@ class Bus:
         self.folder = folder
         self.clock = StandingClock()
 
-    async def fill(self) -> list[Receipt]:
+    async def fill(self) -> list[SealReceipt]:
         with looking(self.url) as connection:
             add_small_bus(connection)
         async with Journal.open(self.url, "broker", max_segment_bytes=400) as journal:
@@ -150,7 +150,7 @@ class Bus:
             return read_stored_bytes(connection)
 
 
-async def _put(scribe: Scribe, *events: Sequence[bytes]) -> Receipt:
+async def _put(scribe: Scribe, *events: Sequence[bytes]) -> SealReceipt:
     """An envelope whose events have many segments, a few items each."""
     envelope_id, _ = scribe.start_envelope()
     for number, items in enumerate(events, start=1):
@@ -263,7 +263,7 @@ def envelope_at(bus: Bus, position: int) -> uuid.UUID:
 def plan(bus: Bus, fail_on_data_loss: bool, after: int = 2, until: int = 3) -> list[Wanted]:
     """The parts in which the notes of some positions are read."""
     options = SourceOptions(bus.url, "notes", ("data",), 1, 60.0, fail_on_data_loss)
-    return Log(options).plan(after, until, 1)
+    return TypeLog(options).plan(after, until, 1)
 
 
 def read_part(wanted: Wanted) -> int:
@@ -463,7 +463,7 @@ def test_retention_leaves_alone_what_is_archived(bus: Bus) -> None:
     with looking(bus.url) as connection:
         after: int | None = 0
         while after is not None:
-            done: Step = prune_settled(connection, "broker", after, later, later, keep_rows=False)
+            done: PruningStep = prune_settled(connection, "broker", after, later, later, keep_rows=False)
             after = done.after
 
     assert bus.carried() == before

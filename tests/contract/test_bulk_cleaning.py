@@ -19,7 +19,7 @@ from xbus.broker.journal.bulk.side_files import attempts_with_files, folder_of
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.retention.pruning import read_stored_bytes
-from xbus.broker.journal.writes import Progress, Receipt
+from xbus.broker.journal.writes import ProgressUpdate, SealReceipt
 from xbus.clock import SystemClock
 from xbus.states import AttemptState
 
@@ -43,7 +43,7 @@ async def settle(journal: Journal, scribe: Scribe, upto: int) -> None:
     cursors = await journal.read(read_cursors)
     for role in ("store_1", "store_2"):
         cursors[scribe.role_id(role)].settle_range(1, upto)
-    await journal.write(Progress(NOW, list(cursors.values())))
+    await journal.write(ProgressUpdate(NOW, list(cursors.values())))
 
 
 async def count(journal: Journal, table: sa.Table) -> int:
@@ -69,7 +69,7 @@ async def held(journal: Journal) -> int:
     return await journal.read(read)
 
 
-async def put(journal: Journal, scribe: Scribe, *events: Sequence[bytes]) -> tuple[Receipt, uuid.UUID]:
+async def put(journal: Journal, scribe: Scribe, *events: Sequence[bytes]) -> tuple[SealReceipt, uuid.UUID]:
     receipt = await scribe.put(*events, type_name="flights")
     return receipt, await event_of(journal, receipt)
 

@@ -9,18 +9,18 @@ import pytest
 from tests.support.attempts import event_of, make_output
 from tests.support.journal import NOW, Scribe
 from xbus.broker.journal.bulk import segment_reader as bulk_reading
-from xbus.broker.journal.bulk.segment_reader import LoggedSegment, Reader, open_reader
+from xbus.broker.journal.bulk.segment_reader import LoggedSegment, SegmentReader, open_reader
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import cut_log
 from xbus.broker.journal.log.ranges import GONE, SegmentRange, cut_event, cut_output
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 from xbus.rpc.codec import unpack_items
 
 
 async def put_in_segments(
     scribe: Scribe, *segments: Sequence[bytes], type_name: str = "flights"
-) -> tuple[Receipt, uuid.UUID]:
+) -> tuple[SealReceipt, uuid.UUID]:
     """An envelope with one event, each of these in a segment of its own."""
     envelope_id, started = scribe.start_envelope()
     await started
@@ -42,7 +42,7 @@ def type_id(scribe: Scribe, name: str = "flights") -> int:
     return scribe.catalog.event_types[name].id
 
 
-def log_of(reader: Reader, scribe: Scribe, after: int, until: int, name: str = "flights") -> list[LoggedSegment]:
+def log_of(reader: SegmentReader, scribe: Scribe, after: int, until: int, name: str = "flights") -> list[LoggedSegment]:
     return list(reader.log(type_id(scribe, name), after, until))
 
 
@@ -66,7 +66,7 @@ async def test_a_repeat_is_read_from_its_origin(
     shared_url: str, shared_journal: Journal, shared_scribe: Scribe
 ) -> None:
     receipt, event_id = await put_in_segments(shared_scribe, [b"a"], [b"b"])
-    again: Receipt = await shared_journal.write(await shared_scribe.again(receipt.envelope_id))
+    again: SealReceipt = await shared_journal.write(await shared_scribe.again(receipt.envelope_id))
     ranges = await shared_journal.read(cut_event, await event_of(shared_journal, again), 1)
     assert ranges == [SegmentRange(event_id, False, 0, 1, 2)]
     with open_reader(shared_url) as reader:

@@ -5,26 +5,37 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe, small_bus
 from xbus import model
-from xbus.broker.journal.configuration import Bus, EventType, Node, Role, Service, apply, make_plan, read_stored
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    EventTypeSpec,
+    NodeSpec,
+    RoleSpec,
+    ServiceSpec,
+    apply,
+    make_plan,
+    read_stored,
+)
 from xbus.broker.journal.configuration.decisions import decide, heirs
 from xbus.broker.journal.configuration.owed import Owed, read_arrears
 from xbus.broker.journal.configuration.plan import Plan
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.backlog_changes import is_open, read_concerned, read_decisions
-from xbus.broker.journal.writes import Decided, Delivery, DeliveryMove, Progress
+from xbus.broker.journal.writes import Decided, DeliveryMove, DeliveryRow, ProgressUpdate
 from xbus.errors import ConfigurationError
 from xbus.states import DeliveryState
 
-AUDIT = Bus(services={"audit": Service("audit", "consumer")}, roles={"audit_1": Role("audit_1", "audit")})
+AUDIT = BusSpec(services={"audit": ServiceSpec("audit", "consumer")}, roles={"audit_1": RoleSpec("audit_1", "audit")})
 
 
-def notes_to_audit() -> Bus:
-    return Bus(event_types={"notes": EventType("notes", False, {"audit": Node("audit", "audit")})}).with_all(AUDIT)
+def notes_to_audit() -> BusSpec:
+    return BusSpec(
+        event_types={"notes": EventTypeSpec("notes", False, {"audit": NodeSpec("audit", "audit")})}
+    ).with_all(AUDIT)
 
 
-def without(login: str) -> Bus:
+def without(login: str) -> BusSpec:
     bus = small_bus()
-    return Bus(
+    return BusSpec(
         bus.event_types,
         bus.services,
         {name: role for name, role in bus.roles.items() if name != login},
@@ -33,7 +44,7 @@ def without(login: str) -> Bus:
     )
 
 
-async def change(engine: sa.Engine, journal: Journal, bus: Bus, owed: Owed, *, prune: bool = False) -> None:
+async def change(engine: sa.Engine, journal: Journal, bus: BusSpec, owed: Owed, *, prune: bool = False) -> None:
     def applied(connection: sa.Connection) -> None:
         plan = make_plan(read_stored(connection), bus, prune=prune)
         inherited = heirs(connection, plan, None) if owed is Owed.REROUTE else {}
@@ -48,15 +59,15 @@ async def change(engine: sa.Engine, journal: Journal, bus: Bus, owed: Owed, *, p
             applied(connection)
 
 
-async def plan_for(journal: Journal, bus: Bus, *, prune: bool = False) -> Plan:
+async def plan_for(journal: Journal, bus: BusSpec, *, prune: bool = False) -> Plan:
     return make_plan(await journal.read(read_stored), bus, prune=prune)
 
 
 async def test_what_is_owed_is_told_with_its_place_and_age(journal: Journal, scribe: Scribe) -> None:
     receipts = [await scribe.put([b"x"]) for _ in range(3)]
     first, *_ = receipts
-    parked = Delivery(scribe.role_id(), first.envelope_id, 1, DeliveryState.RETRY, 1, "", "")
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, parked)]))
+    parked = DeliveryRow(scribe.role_id(), first.envelope_id, 1, DeliveryState.RETRY, 1, "", "")
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, parked)]))
     edited = await journal.read(read_arrears, await plan_for(journal, notes_to_audit()))
     assert [(owed.role, owed.envelopes, owed.first, owed.last) for owed in edited] == [
         ("store_1", 3, 1, 3),
@@ -71,12 +82,13 @@ async def test_what_is_owed_is_told_with_its_place_and_age(journal: Journal, scr
 async def test_a_service_without_a_role_is_owed_what_waits_for_its_first_one(
     engine: sa.Engine, journal: Journal
 ) -> None:
-    lonely = Bus(
-        event_types={"notes": EventType("notes", False, {"audit": Node("audit", "audit")})}, services=AUDIT.services
+    lonely = BusSpec(
+        event_types={"notes": EventTypeSpec("notes", False, {"audit": NodeSpec("audit", "audit")})},
+        services=AUDIT.services,
     )
     await change(engine, journal, lonely, Owed.KEEP)
     await (await Scribe.of(journal)).put([b"x"])
-    back = Bus(event_types={"notes": small_bus().event_types["notes"]})
+    back = BusSpec(event_types={"notes": small_bus().event_types["notes"]})
     (owed,) = await journal.read(read_arrears, await plan_for(journal, back))
     assert str(owed).startswith('service "audit", which has no role yet, has not got 1 envelope yet: position 1')
 
@@ -105,11 +117,11 @@ async def test_a_step_is_one_transaction(engine: sa.Engine, journal: Journal, sc
     assert decision.graph_id is not None
     regraphed = [(event.event_id, decision.graph_id) for event in envelope.events]
     let_go = [(scribe.role_id(), receipt.envelope_id, "rerouted", "because")]
-    await journal.write(Progress(NOW, decided=[Decided(decision.id, 1, False, regraphed, let_go)]))
+    await journal.write(ProgressUpdate(NOW, decided=[Decided(decision.id, 1, False, regraphed, let_go)]))
     (decision,) = await journal.read(read_decisions)
     assert decision.position == 1
     assert (await journal.read(read_concerned, decision.graphs, 0, 1)).envelopes == []
-    await journal.write(Progress(NOW, decided=[Decided(decision.id, 1, True)]))
+    await journal.write(ProgressUpdate(NOW, decided=[Decided(decision.id, 1, True)]))
     assert await journal.read(read_decisions) == []
 
     def told(connection: sa.Connection) -> list[tuple[str, str, str]]:
@@ -129,7 +141,7 @@ async def test_open_envelopes_take_the_first_graph_with_the_change_itself(
     await event
     graphs = frozenset({scribe.catalog.event_types["secrets"].graph_id})
     assert await journal.read(is_open, graphs)
-    first = Bus(event_types={"secrets": EventType("secrets", False, {"store": Node("store", "store")})})
+    first = BusSpec(event_types={"secrets": EventTypeSpec("secrets", False, {"store": NodeSpec("store", "store")})})
     await change(engine, journal, first, Owed.KEEP)
     (decision,) = await journal.read(read_decisions)
     assert (decision.move, decision.until, decision.graphs) == ("first_graph", None, graphs)
@@ -145,4 +157,4 @@ async def test_a_removed_role_leaves_what_it_is_owed_to_the_only_other_one(
     assert (decision.role_id, decision.to_role_id) == (scribe.role_id("store_1"), scribe.role_id("store_2"))
     assert (decision.position, decision.until, decision.services) == (0, 1, frozenset({"store"}))
     with pytest.raises(ConfigurationError, match="to another role of its service"):
-        await change(engine, journal, Bus(services=small_bus().services), Owed.REROUTE, prune=True)
+        await change(engine, journal, BusSpec(services=small_bus().services), Owed.REROUTE, prune=True)

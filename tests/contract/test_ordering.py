@@ -9,24 +9,26 @@ from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.ordered import HeldKey, read_free_keys, read_held_keys, read_key_rows, read_states
 from xbus.broker.journal.log.reading import read_at, read_log
-from xbus.broker.journal.writes import Delivery, DeliveryMove, FollowOrder, Progress, Receipt
+from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, FollowOrder, ProgressUpdate, SealReceipt
 from xbus.states import DeliveryState
 
 HELD, RETRY, PARKED = DeliveryState.HELD, DeliveryState.RETRY, DeliveryState.PARKED
 
 
-async def put(scribe: Scribe, *keys: str | None) -> list[Receipt]:
+async def put(scribe: Scribe, *keys: str | None) -> list[SealReceipt]:
     """An envelope with each of these ordering keys."""
     return [await scribe.put([b"item"], ordering_key=key) for key in keys]
 
 
-def row(scribe: Scribe, receipt: Receipt, key: str | None, state: DeliveryState, role: str = "store_1") -> Delivery:
+def row(
+    scribe: Scribe, receipt: SealReceipt, key: str | None, state: DeliveryState, role: str = "store_1"
+) -> DeliveryRow:
     role_id = scribe.role_id(role)
-    return Delivery(role_id, receipt.envelope_id, receipt.position, state, 0, "held", "held up", ordering_key=key)
+    return DeliveryRow(role_id, receipt.envelope_id, receipt.position, state, 0, "held", "held up", ordering_key=key)
 
 
-async def note(journal: Journal, *rows: Delivery) -> None:
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, row) for row in rows]))
+async def note(journal: Journal, *rows: DeliveryRow) -> None:
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, row) for row in rows]))
 
 
 async def rows_of(journal: Journal, role_id: int) -> Sequence[tuple[int, str, str | None]]:

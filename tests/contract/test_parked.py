@@ -24,13 +24,13 @@ from xbus.broker.journal.operations.envelopes import show_envelope
 from xbus.broker.journal.operations.parked import Parked, find_parked
 from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, hold_item, resume_items
 from xbus.broker.journal.operations.parked_list import Filters, list_parked, read_parked_page, read_parked_roles
-from xbus.broker.journal.operations.parked_moves import Decision, drop_delivery, hold_delivery, resume_delivery
+from xbus.broker.journal.operations.parked_moves import RepairDecision, drop_delivery, hold_delivery, resume_delivery
 from xbus.broker.journal.retention.pruning import read_stored_bytes
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.rpc.codec import pack_items
 
-DECISION = Decision("ada", "no name", NOW + timedelta(hours=1))
+DECISION = RepairDecision("ada", "no name", NOW + timedelta(hours=1))
 
 
 class Repair:
@@ -50,11 +50,11 @@ class Repair:
         async with self._turn:
             return await asyncio.to_thread(in_transaction)
 
-    async def parked(self, receipt: Receipt, role: str | None = None) -> list[Parked]:
+    async def parked(self, receipt: SealReceipt, role: str | None = None) -> list[Parked]:
         _, found = await self.do(find_parked, receipt.envelope_id, role)
         return list(found)
 
-    async def isolate(self, receipt: Receipt, *indices: int, role: str = "store_1", number: int = 1) -> None:
+    async def isolate(self, receipt: SealReceipt, *indices: int, role: str = "store_1", number: int = 1) -> None:
         """Park items alone."""
 
         def insert(connection: sa.Connection) -> None:
@@ -74,16 +74,16 @@ class Repair:
 
         await self.do(insert)
 
-    async def resume_items(self, receipt: Receipt, runs: Sequence[Sequence[bytes]]) -> Receipt:
+    async def resume_items(self, receipt: SealReceipt, runs: Sequence[Sequence[bytes]]) -> SealReceipt:
         """Resume all items of the first event that are parked alone."""
 
-        def resume(connection: sa.Connection) -> Receipt:
+        def resume(connection: sa.Connection) -> SealReceipt:
             past, (parked,) = find_parked(connection, receipt.envelope_id, "store_1")
             stored = [(len(run), pack_items(list(run))) for run in runs]
             event = ResumedEvent(uuid.uuid4(), past.events[0].event_id, parked.items, stored)
             return resume_items(connection, uuid.uuid4(), past, parked, [event], DECISION)
 
-        resumed: Receipt = await self.do(resume)
+        resumed: SealReceipt = await self.do(resume)
         return resumed
 
 

@@ -14,15 +14,15 @@ from xbus.broker.journal.configuration.cursors import end_cursor, start_cursor
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog, read_version
 from xbus.broker.journal.log.deliveries import read_cursors
-from xbus.broker.journal.operations.roles import RoleStanding, list_roles, read_presence
+from xbus.broker.journal.operations.roles import RoleStatus, list_roles, read_presence
 from xbus.broker.journal.writes import (
-    Delivery,
     DeliveryMove,
+    DeliveryRow,
     NotePresence,
     PresenceRow,
-    Progress,
-    Receipt,
+    ProgressUpdate,
     Register,
+    SealReceipt,
 )
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import Refused
@@ -31,7 +31,7 @@ from xbus.states import DeliveryState, PresenceState
 LATER = NOW + timedelta(minutes=5)
 
 
-async def standing(journal: Journal, login: str = "store_1") -> RoleStanding:
+async def standing(journal: Journal, login: str = "store_1") -> RoleStatus:
     return next(role for role in await journal.read(list_roles) if role.role == login)
 
 
@@ -44,8 +44,8 @@ async def note(journal: Journal, role_id: int, state: PresenceState, work: Any =
     await journal.write(NotePresence([PresenceRow(role_id, state, NOW, NOW, work)], LATER))
 
 
-def row(role_id: int, receipt: Receipt, state: DeliveryState) -> Delivery:
-    return Delivery(role_id, receipt.envelope_id, receipt.position, state, 1, "refused", "no")
+def row(role_id: int, receipt: SealReceipt, state: DeliveryState) -> DeliveryRow:
+    return DeliveryRow(role_id, receipt.envelope_id, receipt.position, state, 1, "refused", "no")
 
 
 async def register(journal: Journal, role_id: int) -> None:
@@ -79,17 +79,17 @@ async def test_lag_counts_what_is_not_settled(journal: Journal, scribe: Scribe) 
     cursor = (await journal.read(read_cursors))[scribe.role_id()]
     for position in (1, 3):
         cursor.settle(position)
-    await journal.write(Progress(NOW, [cursor]))
+    await journal.write(ProgressUpdate(NOW, [cursor]))
     shown = await standing(journal)
     assert (shown.lag, shown.owed_since) == (2, NOW)
     parked = row(scribe.role_id(), receipts[1], DeliveryState.PARKED)
     for position in (2, 4):
         cursor.settle(position)
-    await journal.write(Progress(NOW, [cursor], [DeliveryMove(None, parked)]))
+    await journal.write(ProgressUpdate(NOW, [cursor], [DeliveryMove(None, parked)]))
     shown = await standing(journal)
     assert (shown.lag, shown.owed_since, shown.parked) == (0, None, 1)
     await journal.write(
-        Progress(NOW, [cursor], [DeliveryMove(None, row(scribe.role_id(), receipts[3], DeliveryState.RETRY))])
+        ProgressUpdate(NOW, [cursor], [DeliveryMove(None, row(scribe.role_id(), receipts[3], DeliveryState.RETRY))])
     )
     assert (await standing(journal)).owed_since == NOW
 
@@ -109,7 +109,9 @@ async def test_a_detached_role_is_owed_nothing(journal: Journal, scribe: Scribe)
     role_id = scribe.role_id()
     cursor = (await journal.read(read_cursors))[role_id]
     cursor.settle(1)
-    await journal.write(Progress(NOW, [cursor], [DeliveryMove(None, row(role_id, receipts[0], DeliveryState.PARKED))]))
+    await journal.write(
+        ProgressUpdate(NOW, [cursor], [DeliveryMove(None, row(role_id, receipts[0], DeliveryState.PARKED))])
+    )
     version = await journal.read(read_version)
     outlook = await journal.read(detaching.outlook, "store_1")
     assert (outlook.envelopes, outlook.since, outlook.position, outlook.head) == (3, NOW, 1, 3)

@@ -23,16 +23,16 @@ from xbus.broker.journal.log.sessions import (
     read_sessions,
 )
 from xbus.broker.journal.writes import (
-    Delivery,
     DeliveryMove,
+    DeliveryRow,
     EndSession,
     Failure,
     Introduce,
     IsolatedItem,
-    Progress,
-    Receipt,
+    ProgressUpdate,
     Register,
     RenewSessions,
+    SealReceipt,
     StartSession,
     StorePassword,
     Unregister,
@@ -55,7 +55,7 @@ async def test_a_cursor_comes_back_as_it_was_written(journal: Journal, scribe: S
     cursor.handed_to = 5000
     for position in (1, 2, 5, 1000, 4097):
         cursor.settle(position)
-    await journal.write(Progress(NOW, [cursor]))
+    await journal.write(ProgressUpdate(NOW, [cursor]))
     assert (await journal.read(read_cursors))[scribe.role_id()] == cursor
 
 
@@ -65,16 +65,16 @@ async def test_consumer_roles_have_cursors_and_workers_none(journal: Journal, sc
 
 async def test_a_role_without_a_cursor_moves_none(journal: Journal, scribe: Scribe) -> None:
     with pytest.raises(JournalError):
-        await journal.write(Progress(NOW, [Cursor(scribe.role_id("names_1"), 1, None, 3)]))
+        await journal.write(ProgressUpdate(NOW, [Cursor(scribe.role_id("names_1"), 1, None, 3)]))
 
 
 # -- deliveries ------------------------------------------------------------------------------------------------------
 
 
-def set_aside(scribe: Scribe, receipt: Receipt, state: DeliveryState, role: str = "store_1") -> Delivery:
+def set_aside(scribe: Scribe, receipt: SealReceipt, state: DeliveryState, role: str = "store_1") -> DeliveryRow:
     service = "names" if state is DeliveryState.WAITING else None
     role_id = scribe.role_id(role)
-    return Delivery(role_id, receipt.envelope_id, receipt.position, state, 1, "timed_out", "no answer", service)
+    return DeliveryRow(role_id, receipt.envelope_id, receipt.position, state, 1, "timed_out", "no answer", service)
 
 
 async def due(
@@ -84,13 +84,13 @@ async def due(
     role: str = "store_1",
     at: datetime | None = None,
     arrived_at: datetime | None = None,
-) -> list[Delivery]:
+) -> list[DeliveryRow]:
     return await journal.read(read_due_deliveries, scribe.role_id(role), services, 100, at or NOW, arrived_at)
 
 
 async def test_a_delivery_comes_back_as_it_was_written(journal: Journal, scribe: Scribe) -> None:
     delivery = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, delivery)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, delivery)]))
     assert await due(journal, scribe) == [delivery]
 
 
@@ -98,7 +98,7 @@ async def test_due_are_retries_and_what_waits_for_a_worker_that_is_there(journal
     retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
     waiting = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.WAITING)
     parked = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.PARKED)
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, each) for each in (parked, waiting, retry)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, each) for each in (parked, waiting, retry)]))
     assert await due(journal, scribe) == [retry]
     assert await due(journal, scribe, "names") == [retry, waiting]
 
@@ -112,7 +112,7 @@ async def test_what_is_to_be_tried_again_is_due_from_its_moment_on(journal: Jour
     ]
     role_id = scribe.role_id()
     assert await journal.read(read_next_due, role_id, NOW) is None
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, each) for each in later]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, each) for each in later]))
     assert await due(journal, scribe) == []
     assert await journal.read(read_next_due, role_id, NOW) == later[1].due_at
     assert await due(journal, scribe, at=NOW + timedelta(seconds=10)) == [later[1]]
@@ -124,14 +124,14 @@ async def test_what_is_to_be_tried_again_is_due_from_its_moment_on(journal: Jour
 async def test_what_failed_before_a_recipient_came_waits_no_longer(journal: Journal, scribe: Scribe) -> None:
     retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
     retry = replace(retry, due_at=NOW + timedelta(seconds=300))
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, retry)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, retry)]))
     assert await due(journal, scribe, arrived_at=NOW) == []
     assert await due(journal, scribe, arrived_at=NOW + timedelta(seconds=1)) == [retry]
 
 
 async def test_each_role_has_its_own_deliveries(journal: Journal, scribe: Scribe) -> None:
     retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY, "store_2")
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, retry)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, retry)]))
     assert await due(journal, scribe, role="store_1") == []
     assert await due(journal, scribe, role="store_2") == [retry]
 
@@ -140,7 +140,7 @@ async def test_a_settled_delivery_goes(journal: Journal, scribe: Scribe) -> None
     retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
     settled = replace(retry, state=DeliveryState.SETTLED)
     moves = [DeliveryMove(None, retry), DeliveryMove(DeliveryState.RETRY, settled)]
-    await journal.write(Progress(NOW, deliveries=moves))
+    await journal.write(ProgressUpdate(NOW, deliveries=moves))
     assert await due(journal, scribe) == []
 
 
@@ -148,18 +148,18 @@ async def test_a_delivery_moves_only_from_the_state_that_it_is_in(journal: Journ
     """Compare and set: who acts on what is no longer so, changes nothing."""
     retry = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.RETRY)
     waiting = replace(retry, state=DeliveryState.WAITING, service="names")
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, retry)]))
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(DeliveryState.RETRY, waiting)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, retry)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(DeliveryState.RETRY, waiting)]))
     late = DeliveryMove(DeliveryState.RETRY, replace(retry, state=DeliveryState.SETTLED))
     with pytest.raises(JournalError, match="no longer retry"):
-        await journal.write(Progress(NOW, deliveries=[late]))
+        await journal.write(ProgressUpdate(NOW, deliveries=[late]))
     assert await due(journal, scribe, "names") == [waiting]
 
 
 async def test_what_waits_for_one_worker_may_come_to_wait_for_another(journal: Journal, scribe: Scribe) -> None:
     waiting = set_aside(scribe, await scribe.put([b"x"]), DeliveryState.WAITING)
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, waiting)]))
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(DeliveryState.WAITING, waiting)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, waiting)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(DeliveryState.WAITING, waiting)]))
     assert await due(journal, scribe, "names") == [waiting]
 
 
@@ -169,14 +169,14 @@ async def test_a_cursor_moves_only_together_with_the_row_that_it_passes(journal:
     cursor.settle(1)
     impossible = DeliveryMove(DeliveryState.RETRY, replace(retry, state=DeliveryState.PARKED))
     with pytest.raises(JournalError):
-        await journal.write(Progress(NOW, [cursor], [impossible]))
+        await journal.write(ProgressUpdate(NOW, [cursor], [impossible]))
     assert (await journal.read(read_cursors))[scribe.role_id()].position == 0
 
 
 async def test_a_parked_delivery_is_remembered(journal: Journal, scribe: Scribe) -> None:
     receipt = await scribe.put([b"x"])
     parked = set_aside(scribe, receipt, DeliveryState.PARKED)
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, parked)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, parked)]))
 
     def read_history(connection: sa.Connection) -> list[tuple[str, str, str]]:
         history = model.history.c
@@ -194,10 +194,10 @@ async def test_items_are_isolated_together_with_the_move_of_their_delivery(journ
     new = set_aside(scribe, receipt, DeliveryState.RETRY)
     items = [IsolatedItem(event_id, index, "refused", "no price") for index in (0, 1)]
     with pytest.raises(JournalError):
-        await journal.write(Progress(NOW, deliveries=[DeliveryMove(DeliveryState.PARKED, new, items)]))
+        await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(DeliveryState.PARKED, new, items)]))
     assert await journal.read(read_overlays, new.role_id, receipt.envelope_id) == {}
 
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, new, items)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, new, items)]))
 
     overlays = await journal.read(read_overlays, new.role_id, receipt.envelope_id)
     assert overlays[event_id].left_out == {0, 1}
@@ -214,7 +214,7 @@ async def test_failures_are_kept(journal: Journal, scribe: Scribe) -> None:
     receipt = await scribe.put([b"x"])
     named = Failure(receipt.envelope_id, None, scribe.role_id(), "send_item", "refused", "too old", [0, 3], "shop")
     nobodys = Failure(receipt.envelope_id, None, None, "end_envelope", "timed_out", "no answer")
-    await journal.write(Progress(NOW, failures=[named, nobodys]))
+    await journal.write(ProgressUpdate(NOW, failures=[named, nobodys]))
 
     def read_failures(connection: sa.Connection) -> list[tuple[object, ...]]:
         failure = model.failure.c
@@ -230,7 +230,10 @@ async def test_failures_are_kept(journal: Journal, scribe: Scribe) -> None:
 async def test_a_text_that_a_database_can_not_keep_harms_no_other(journal: Journal, scribe: Scribe) -> None:
     receipt = await scribe.put([b"x"])
     strange = Failure(receipt.envelope_id, None, None, "send_item", "c" * 1000, "zero \0 character")
-    writes = [journal.write(Progress(NOW, failures=[strange])), journal.write(StartSession(HASH, None, 7777777, SOON))]
+    writes = [
+        journal.write(ProgressUpdate(NOW, failures=[strange])),
+        journal.write(StartSession(HASH, None, 7777777, SOON)),
+    ]
     assert (await scribe.put([b"x"])).position == 2
     for write in writes:
         try:

@@ -14,7 +14,7 @@ from xbus.broker.journal.log import repeats
 from xbus.broker.journal.log.deliveries import read_due_deliveries
 from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.writes import Receipt, Repeat
+from xbus.broker.journal.writes import Repeat, SealReceipt
 from xbus.errors import JournalError
 from xbus.states import EnvelopeState
 
@@ -31,7 +31,7 @@ async def test_what_comes_again_is_received_with_the_same_content(journal: Journ
     first = await scribe.put([b"a", b"bc"], [], [b"d"])
     repeat = await scribe.again(first.envelope_id)
     receipt = await journal.write(repeat)
-    assert receipt == Receipt(repeat.envelope_id, 2, first.events, first.items, first.data_bytes, first.hash)
+    assert receipt == SealReceipt(repeat.envelope_id, 2, first.events, first.items, first.data_bytes, first.hash)
     assert await journal.read(read_head) == 2
     original, repeated = await log(journal)
     assert await items_of(journal, repeated) == await items_of(journal, original) == [[b"a", b"bc"], [], [b"d"]]
@@ -107,7 +107,7 @@ async def test_of_two_that_repeat_the_same_one_is_refused(journal: Journal, scri
     await park(journal, first, role_id)
     both = [await scribe.again(first.envelope_id, [role_id]) for _ in range(2)]
     outcomes = await asyncio.gather(*map(journal.write, both), return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [Receipt, JournalError]
+    assert [type(outcome) for outcome in outcomes] == [SealReceipt, JournalError]
     assert await journal.read(read_head) == 2
 
 

@@ -16,8 +16,8 @@ from xbus.broker.journal.log.envelopes import read_envelope
 from xbus.broker.journal.log.reading import read_at, read_log
 from xbus.broker.journal.log.repeats import read_past
 from xbus.broker.journal.retention import pruning as retention
-from xbus.broker.journal.retention.pruning import Step, prune_cancelled, prune_settled, read_stored_bytes
-from xbus.broker.journal.writes import Cancel, Delivery, DeliveryMove, Failure, Progress, Receipt
+from xbus.broker.journal.retention.pruning import PruningStep, prune_cancelled, prune_settled, read_stored_bytes
+from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, Failure, ProgressUpdate, SealReceipt
 from xbus.errors import JournalError
 from xbus.states import DeliveryState
 
@@ -34,7 +34,7 @@ async def prune(journal: Journal, *, keep_rows: bool = False, until: datetime = 
         of_round = 0
         while after is not None:
 
-            def step(connection: sa.Connection, position: int = after) -> Step:
+            def step(connection: sa.Connection, position: int = after) -> PruningStep:
                 return prune_settled(connection, journal.name, position, until, LATER, keep_rows=keep_rows)
 
             done = await journal.run(step)
@@ -50,7 +50,7 @@ async def settle(journal: Journal, scribe: Scribe, upto: int, *roles: str) -> No
     cursors = await journal.read(read_cursors)
     for role in roles or ("store_1", "store_2"):
         cursors[scribe.role_id(role)].settle_range(1, upto)
-    await journal.write(Progress(NOW, list(cursors.values())))
+    await journal.write(ProgressUpdate(NOW, list(cursors.values())))
 
 
 async def rows(journal: Journal) -> dict[str, int]:
@@ -80,13 +80,15 @@ async def positions(journal: Journal) -> list[int]:
     return found
 
 
-def parked(scribe: Scribe, receipt: Receipt, state: DeliveryState = DeliveryState.PARKED) -> Delivery:
-    return Delivery(scribe.role_id(), receipt.envelope_id, receipt.position, state, 1, "refused", "no")
+def parked(scribe: Scribe, receipt: SealReceipt, state: DeliveryState = DeliveryState.PARKED) -> DeliveryRow:
+    return DeliveryRow(scribe.role_id(), receipt.envelope_id, receipt.position, state, 1, "refused", "no")
 
 
 async def test_what_is_settled_for_all_goes_with_all_that_belongs_to_it(journal: Journal, scribe: Scribe) -> None:
     receipts = [await scribe.put([b"x" * 10, b"y"], [b"z"]) for _ in range(3)]
-    await journal.write(Progress(NOW, failures=[Failure(receipts[0].envelope_id, None, None, "verb", "code", "why")]))
+    await journal.write(
+        ProgressUpdate(NOW, failures=[Failure(receipts[0].envelope_id, None, None, "verb", "code", "why")])
+    )
     await settle(journal, scribe, 2)
     assert await prune(journal) == 2
     assert await rows(journal) == {"envelope": 1, "event": 2, "segment": 2, "failure": 0, "envelope_role": 0}
@@ -148,12 +150,12 @@ async def test_what_a_person_decided_about_is_carried_out_first(journal: Journal
 async def test_what_goes_its_own_way_stays(journal: Journal, scribe: Scribe) -> None:
     receipts = [await scribe.put([b"x"]) for _ in range(3)]
     row = parked(scribe, receipts[1])
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, row)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, row)]))
     await settle(journal, scribe, 3)
     assert await prune(journal) == 2
     assert await positions(journal) == [2]
     done = parked(scribe, receipts[1], DeliveryState.SETTLED)
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(DeliveryState.PARKED, done)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(DeliveryState.PARKED, done)]))
     assert await prune(journal) == 1
 
 
@@ -223,7 +225,7 @@ async def test_rows_that_are_kept_for_good_are_passed_in_small_steps(
     await settle(journal, scribe, receipt.position)
     monkeypatch.setattr(retention, "SCANNED_POSITIONS", 3)
 
-    def steps(connection: sa.Connection) -> list[Step]:
+    def steps(connection: sa.Connection) -> list[PruningStep]:
         found = [prune_settled(connection, journal.name, 0, OLD, LATER, keep_rows=True)]
         while (after := found[-1].after) is not None:
             found.append(prune_settled(connection, journal.name, after, OLD, LATER, keep_rows=True))
@@ -265,7 +267,7 @@ async def test_a_large_envelope_goes_piece_by_piece_and_can_not_be_repeated_mean
     assert await journal.read(read_stored_bytes) == 0
 
 
-async def put_in_pieces(scribe: Scribe, items: Sequence[bytes]) -> Receipt:
+async def put_in_pieces(scribe: Scribe, items: Sequence[bytes]) -> SealReceipt:
     """An envelope with a segment for each item."""
     envelope_id, _ = scribe.start_envelope()
     event_id, _ = scribe.start_event(envelope_id)

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from spark_worker.source.journal import REMOVED
 from spark_worker.source.options import StreamOptions
-from spark_worker.source.places import End, Place
+from spark_worker.source.places import LogEnd, Place
 from spark_worker.source.stream import LogStreamReader, Offset, offset
 from tests.support.journal import NOW, Scribe
 from xbus import model
@@ -40,7 +40,7 @@ class Log:
         statement = sa.update(model.envelope).where(model.envelope.c.position.in_(positions)).values(pruned_at=NOW)
         await self._journal.run(lambda connection: connection.execute(statement))
 
-    def reader(self, start: Place = End.EARLIEST, fail_on_data_loss: bool = True) -> LogStreamReader:
+    def reader(self, start: Place = LogEnd.EARLIEST, fail_on_data_loss: bool = True) -> LogStreamReader:
         columns = ("data",)
         options = StreamOptions(self.url, "notes", columns, 0, 1.0, fail_on_data_loss, start, 0)
         return LogStreamReader(options, SCHEMA)

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from xbus.broker import daemon
-from xbus.broker.back.dispatch.backlog_changes import Decisions
-from xbus.broker.back.log.reader import Log
-from xbus.broker.back.monitoring.overdue import Alarm
+from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.monitoring.overdue import OverdueBacklog
 from xbus.broker.back.monitoring.presence import Presence
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.replies.service import Replies as RepliesOfConsumers
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.replies.service import ReplyService as RepliesOfConsumers
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.replies import Replies as RepliesToEmitters
+from xbus.broker.front.envelopes.replies import ReplyRequests as RepliesToEmitters
 from xbus.broker.front.envelopes.timeouts import OpenTimeouts
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.commit.committer import Committer
 from xbus.broker.journal.commit.writer import Writer
 from xbus.broker.sessions import Sessions
-from xbus.config import Config, Daemon, Database, Supervision, Zmq
+from xbus.config import Config, DaemonSettings, DatabaseSettings, SupervisionSettings, ZmqSettings
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.rpc.context import new_context
@@ -41,11 +41,11 @@ def config(sqlite_url: str, tmp_path: Path) -> Iterator[Config]:
     """Of a broker in this process; it leaves Python's collector as it was."""
     threshold = gc.get_threshold()
     yield Config(
-        database=Database(url=sqlite_url),
-        zmq=Zmq(frontsocket=f"ipc://{tmp_path}/front", backsocket=f"ipc://{tmp_path}/back"),
-        supervision=Supervision(enabled=True, interval=0.01),
+        database=DatabaseSettings(url=sqlite_url),
+        zmq=ZmqSettings(frontsocket=f"ipc://{tmp_path}/front", backsocket=f"ipc://{tmp_path}/back"),
+        supervision=SupervisionSettings(enabled=True, interval=0.01),
         # After this the process is broken off, which is that of the tests.
-        daemon=Daemon(stop_timeout=600),
+        daemon=DaemonSettings(stop_timeout=600),
     )
     gc.unfreeze()
     gc.set_threshold(*threshold)
@@ -84,15 +84,15 @@ def assert_told(caplog: pytest.LogCaptureFixture) -> None:
         (Sessions, "keep"),
         (RepliesToEmitters, "watch"),
         (RepliesOfConsumers, "watch"),
-        (Ledger, "keep"),
-        (Log, "follow"),
+        (DeliveryLedger, "keep"),
+        (LogReader, "follow"),
         (Pinger, "watch"),
         (Presence, "keep"),
-        (Alarm, "watch"),
+        (OverdueBacklog, "watch"),
         (Pruner, "watch"),
         (Space, "watch"),
         (OpenTimeouts, "watch"),
-        (Decisions, "carry_out"),
+        (BacklogChanges, "carry_out"),
     ],
 )
 def test_a_task_that_dies(

@@ -17,7 +17,7 @@ from xbus.broker.journal.database.connection import writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention.pruning import PAGE_ENVELOPES
-from xbus.broker.journal.writes import Progress
+from xbus.broker.journal.writes import ProgressUpdate
 from xbus.clock import SystemClock
 
 ENVELOPES = 10_000
@@ -58,7 +58,7 @@ async def test_acknowledgements_go_on_while_much_is_removed(sqlite_url: str, mon
         began = time.monotonic()
         pruning = asyncio.create_task(Pruner(journal, Tomorrow(), keep_days=0.5, max_bytes=0).prune_old())
         while not pruning.done():
-            await journal.write(Progress(SystemClock().now()))
+            await journal.write(ProgressUpdate(SystemClock().now()))
             acknowledged += 1
         took = time.monotonic() - began
         await pruning

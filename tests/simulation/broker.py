@@ -8,12 +8,12 @@ from typing import Any, cast
 from tests.simulation.journal import Database, SimulatedJournal
 from tests.simulation.loop import VirtualClock
 from tests.simulation.network import Connection, Process
-from xbus.broker.back.assembly import Settings
+from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
-from xbus.broker.back.recipients.recipient import Timeouts
+from xbus.broker.back.recipients.recipient import CallTimeouts
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.replies import Replies
-from xbus.broker.front.envelopes.state import Limits
+from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.state import EnvelopeLimits
 from xbus.broker.front.front import Front
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
@@ -23,9 +23,9 @@ from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.supervision.health import Health
 
-TIMEOUTS = Timeouts(start_event=5, send_item=5, end_event=5, end_envelope=5, stop_envelope=5)
-LIMITS = Limits(item_bytes=1_000, batch_bytes=5_000, envelope_items=1_000, envelope_bytes=100_000)
-SETTINGS = Settings(
+TIMEOUTS = CallTimeouts(start_event=5, send_item=5, end_event=5, end_envelope=5, stop_envelope=5)
+LIMITS = EnvelopeLimits(item_bytes=1_000, batch_bytes=5_000, envelope_items=1_000, envelope_bytes=100_000)
+SETTINGS = DeliverySettings(
     window_bytes=1_000, behind_after=3, worker_grace=1, reply_hold=10, bulk_lease=10, register_timeout=3
 )
 REGISTER_SECONDS = 3.0
@@ -89,7 +89,7 @@ class SimulatedBroker:
         configuration = Configuration(journal)
         async with asyncio.TaskGroup() as tasks:
             bell = cast(Bell, _Bell(self._choices))
-            replies = Replies(journal, bell, self._clock, REPLY_SECONDS)
+            replies = ReplyRequests(journal, bell, self._clock, REPLY_SECONDS)
             self.back = Back(
                 journal,
                 configuration,

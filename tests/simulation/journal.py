@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.util import LRUCache
 
 from tests.support.journal import memory_engine
-from xbus.broker.journal.commit.committer import UNDECIDED, Call, Committer
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, WriteJob
 from xbus.broker.journal.database.engine import journal_errors
 from xbus.broker.journal.writes import Write
 from xbus.errors import XbusError
@@ -96,7 +96,7 @@ class SimulatedJournal:
         self._database = database
         self._choices = choices
         self._committer = Committer(database.engine, "broker", MAX_SEGMENT_BYTES)
-        self._pending: list[tuple[Call, asyncio.Future[Any]]] = []
+        self._pending: list[tuple[WriteJob, asyncio.Future[Any]]] = []
         self._undecided: list[asyncio.Future[Any]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._faults_known = 0
@@ -108,7 +108,7 @@ class SimulatedJournal:
         Raises:
             JournalUnavailable: the database is away.
         """
-        (answer,) = self._committer.do([Call(self._committer.begin_epoch, 0)])
+        (answer,) = self._committer.do([WriteJob(self._committer.begin_epoch, 0)])
         if isinstance(answer, XbusError):
             raise answer
 
@@ -129,7 +129,7 @@ class SimulatedJournal:
     def write(self, write: Write) -> "asyncio.Future[Any]":
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if not self._is_dead:
-            self._pending.append((Call(write, self._faults_known), answer))
+            self._pending.append((WriteJob(write, self._faults_known), answer))
             self._commit_soon(self._choices.choice(COMMIT_SECONDS))
         return answer
 

@@ -11,7 +11,7 @@ from tests.simulation.journal import Database
 from tests.simulation.recipients import MENDED
 from xbus import model
 from xbus.broker.journal.operations.corrections import add_correction
-from xbus.broker.journal.operations.parked_moves import Decision, drop_delivery, resume_delivery
+from xbus.broker.journal.operations.parked_moves import RepairDecision, drop_delivery, resume_delivery
 from xbus.clock import Clock
 
 
@@ -57,7 +57,7 @@ class Operator:
             self._repair(role_id, self._logins[role_id], envelope_id, plans[str(envelope_id)])
 
     def _repair(self, role_id: int, login: str, envelope_id: UUID, plan: Plan) -> None:
-        decision = Decision("the world", "mended", self._clock.now())
+        decision = RepairDecision("the world", "mended", self._clock.now())
         what = self._choices.random()
         if what < 0.15:
             self._database.write(drop_delivery, role_id, envelope_id, decision)
@@ -68,7 +68,7 @@ class Operator:
         self._database.write(resume_delivery, role_id, envelope_id, decision)
         self.done.resumed.add(str(envelope_id))
 
-    def _correct(self, role_id: int, login: str, plan: Plan, decision: Decision) -> None:
+    def _correct(self, role_id: int, login: str, plan: Plan, decision: RepairDecision) -> None:
         correctable = [(event_id, index) for event_id, _, items in plan.events for index in range(len(items))]
         if correctable:
             event_id, index = self._choices.choice(correctable)

@@ -10,13 +10,13 @@ from typing import Any, cast
 from tests.simulation.network import STOPPED_SECONDS, Process
 from xbus.clock import Clock
 from xbus.recipient.api import RecipientApi
+from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import Calls
-from xbus.recipient.desk import Desk
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch
-from xbus.recipient.jobs import Call, Jobs
+from xbus.recipient.jobs import BulkJobs, Call
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.dispatch import Dispatch
 
@@ -152,9 +152,9 @@ class _Service:
     def __init__(
         self, author: Recipient, choices: random.Random, is_stopped: Callable[[], bool], clock: Clock, call: Call
     ) -> None:
-        desk = cast(Desk, SimulatedDesk(choices, is_stopped))
+        desk = cast(AuthorThread, SimulatedDesk(choices, is_stopped))
         self._caller = b""
-        self.jobs = Jobs(author, call) if isinstance(author, BulkWorker) else None
+        self.jobs = BulkJobs(author, call) if isinstance(author, BulkWorker) else None
         calls = Calls(author, desk)
         self.api = RecipientApi(author, calls, desk, clock, lambda: None, lambda: self._caller, self.jobs)
         self._dispatch = Dispatch(self.api)

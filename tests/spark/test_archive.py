@@ -27,15 +27,15 @@ from xbus.broker.journal.archive.reading import archived_files
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import read_type_id
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
 from xbus.ids import Ids
 
 
-def fill(url: str) -> list[Receipt]:
+def fill(url: str) -> list[SealReceipt]:
     """Settled envelopes of two types."""
 
-    async def put() -> list[Receipt]:
+    async def put() -> list[SealReceipt]:
         async with Journal.open(url, "broker") as journal:
             scribe = await Scribe.of(journal)
             receipts = [await scribe.put([b"%d" % i for i in range(1000)], type_name="flights") for _ in range(3)]

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_worker.data_source import XbusDataSource
-from spark_worker.items.pieces import Limits
+from spark_worker.items.pieces import OutputLimits
 from spark_worker.items.source import Early
 from spark_worker.journal.reading import read_ranges
 from spark_worker.journal.writing import write_parts
@@ -38,7 +38,7 @@ def test_the_address_of_the_journal_is_not_shown(spark: SparkSession, tmp_path: 
     with pytest.raises(Exception, match="JournalUnavailable") as read:
         items.collect()
     with pytest.raises(Exception, match="JournalUnavailable") as written:
-        write_parts(rows(spark), URL, uuid.uuid4(), Limits(1000, 3), tmp_path)
+        write_parts(rows(spark), URL, uuid.uuid4(), OutputLimits(1000, 3), tmp_path)
     assert SECRET not in f"{read.value} {written.value} {plans(spark)}"
     assert "xbus_parts" in plans(spark)
 

@@ -18,7 +18,7 @@ from spark_worker.items.failures import of_job
 from spark_worker.items.formats import make_format
 from spark_worker.transform.pipeline import Pipeline
 from spark_worker.transform.transforms import Context, SqlTransform, Transform
-from spark_worker.worker.job import Jobs, Place
+from spark_worker.worker.job import ItemPlace, SparkJobs
 from spark_worker.worker.spool import Spool
 from tests.support.bulk import Put, begin_attempt, put_event, read_all
 from tests.support.journal import looking
@@ -33,7 +33,7 @@ SCHEMA = "id INT NOT NULL, name STRING, price DOUBLE"
 
 NESTED = b'{"a":{"b":1},"m":{"x":2}}'
 
-MakeJobs: TypeAlias = Callable[..., Jobs]
+MakeJobs: TypeAlias = Callable[..., SparkJobs]
 
 
 def item(number: int, **more: Any) -> bytes:
@@ -53,9 +53,9 @@ def make_jobs(spark: SparkSession, tmp_path: Path) -> MakeJobs:
         schema: str = SCHEMA,
         limit: int = 1 << 24,
         **more: Any,
-    ) -> Jobs:
+    ) -> SparkJobs:
         pipeline = Pipeline(make_format(name, schema), transform, **more)
-        return Jobs(spark, pipeline, Place(url, tmp_path, limit), {"key": "value"})
+        return SparkJobs(spark, pipeline, ItemPlace(url, tmp_path, limit), {"key": "value"})
 
     return make
 
@@ -300,7 +300,7 @@ def test_a_transform_that_moves_its_items_may_leave_none(sqlite_url: str, make_j
         jobs.make(handover(ill))
 
 
-def failed(jobs: Jobs, put: Put) -> XbusError:
+def failed(jobs: SparkJobs, put: Put) -> XbusError:
     with pytest.raises(Exception) as raised:  # noqa: PT011
         jobs.make(handover(put))
     return of_job(raised.value)

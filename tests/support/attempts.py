@@ -15,12 +15,12 @@ from xbus.broker.journal.bulk.part_writer import PartSummary, open_part
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.repeats import read_event_id
-from xbus.broker.journal.writes import BeginAttempt, EndAttempt, Receipt
+from xbus.broker.journal.writes import BeginAttempt, EndAttempt, SealReceipt
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.states import AttemptState
 
 
-async def event_of(journal: Journal, receipt: Receipt, number: int = 1) -> uuid.UUID:
+async def event_of(journal: Journal, receipt: SealReceipt, number: int = 1) -> uuid.UUID:
     """The id of an event of an envelope."""
     return await journal.read(read_event_id, receipt.envelope_id, number)
 

@@ -12,14 +12,14 @@ from tests.support.clock import StandingClock
 from tests.support.journal import Scribe
 from tests.support.recipients import NEW, Script, ScriptedClient, metadata
 from xbus import model
-from xbus.broker.back.assembly import Settings
+from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
 from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.recipients.recipient import Abilities, Timeouts
+from xbus.broker.back.recipients.recipient import Abilities, CallTimeouts
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
-from xbus.broker.journal.writes import Receipt, Write
+from xbus.broker.journal.writes import SealReceipt, Write
 from xbus.errors import Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
@@ -30,7 +30,7 @@ ONCE = RetryPolicy(attempts=1)
 PATIENCE_SECONDS = 60
 """Nothing here is to be over because the machine stood still for a moment."""
 
-TIMEOUTS = Timeouts(*[PATIENCE_SECONDS] * 5)
+TIMEOUTS = CallTimeouts(*[PATIENCE_SECONDS] * 5)
 
 
 class SilentBell:
@@ -78,7 +78,7 @@ class Broker:
             tasks=tasks,
             timeouts=TIMEOUTS,
             register_timeout=PATIENCE_SECONDS,
-            settings=Settings(
+            settings=DeliverySettings(
                 window_bytes=100_000,
                 behind_after=1000,
                 worker_grace=0,
@@ -115,7 +115,7 @@ class Broker:
         assert recipient is not None
         await self.back.unregister(recipient, "the test said so")
 
-    async def put(self, *items: bytes, type_name: str = "notes", ordering_key: str | None = None) -> Receipt:
+    async def put(self, *items: bytes, type_name: str = "notes", ordering_key: str | None = None) -> SealReceipt:
         receipt = await self.scribe.put(list(items), type_name=type_name, ordering_key=ordering_key)
         self.ring()
         return receipt

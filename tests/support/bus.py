@@ -5,13 +5,13 @@ from functools import cache
 from typing import Any
 
 from xbus.broker.journal.configuration import (
-    Bus,
-    Emitter,
-    EventType,
-    Node,
-    Profile,
-    Role,
-    Service,
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
     add_demo_rows,
     apply,
     logins_without_password,
@@ -75,29 +75,31 @@ def _bus(
     roles: Mapping[str, int],
     immediate: Collection[str],
     wishes: Mapping[str, Mapping[str, Any]],
-) -> Bus:
-    event_types = {name: EventType(name, name in immediate, _nodes(nodes)) for name, nodes in types.items()}
-    services: dict[str, Service] = {}
+) -> BusSpec:
+    event_types = {name: EventTypeSpec(name, name in immediate, _nodes(nodes)) for name, nodes in types.items()}
+    services: dict[str, ServiceSpec] = {}
     for nodes in types.values():
         for name, children in nodes.items():
             service = _service(name)
-            services[service] = Service(service, "worker" if children else "consumer", **wishes.get(service, {}))
+            services[service] = ServiceSpec(service, "worker" if children else "consumer", **wishes.get(service, {}))
     logins = [
-        Role(f"{service}_{number}", service) for service in services for number in range(1, roles.get(service, 1) + 1)
+        RoleSpec(f"{service}_{number}", service)
+        for service in services
+        for number in range(1, roles.get(service, 1) + 1)
     ]
     allowed = frozenset(name for name in types if not name.startswith("forbidden"))
-    return Bus(
+    return BusSpec(
         event_types=event_types,
         services=services,
         roles={role.login: role for role in logins},
-        profiles={"everything": Profile("everything", allowed)},
-        emitters={login: Emitter(login, "everything") for login in ("emitter_1", "emitter_2")},
+        profiles={"everything": ProfileSpec("everything", allowed)},
+        emitters={login: EmitterSpec(login, "everything") for login in ("emitter_1", "emitter_2")},
     )
 
 
-def _nodes(nodes: Nodes) -> dict[str, Node]:
+def _nodes(nodes: Nodes) -> dict[str, NodeSpec]:
     return {
-        _node(name): Node(_node(name), _service(name), tuple(_node(child) for child in children))
+        _node(name): NodeSpec(_node(name), _service(name), tuple(_node(child) for child in children))
         for name, children in nodes.items()
     }
 

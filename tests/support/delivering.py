@@ -3,10 +3,10 @@
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from xbus.broker.back.log.batch import Batch, join_small
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.log.batch import RunBatch, join_small
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import Absent, AnyOf
-from xbus.broker.back.run.plan import Course
+from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.log.segments import Segment
 from xbus.graph import Graph, Node
@@ -56,38 +56,40 @@ class Around:
         workers: who can be hired, by service.
     """
 
-    def __init__(self, envelope: Envelope, workers: Sequence[Recipient] = (), window_bytes: int = 8_000_000) -> None:
+    def __init__(
+        self, envelope: Envelope, workers: Sequence[RecipientProxy] = (), window_bytes: int = 8_000_000
+    ) -> None:
         self._envelope = envelope
         self._workers = {worker.role.service: worker for worker in workers}
         self.window_bytes = window_bytes
         self.outputs: dict[str, uuid.UUID] = {}
-        self.made: dict[uuid.UUID, list[Batch]] = {}
+        self.made: dict[uuid.UUID, list[RunBatch]] = {}
         self.hired: list[str] = []
         self.dismissed: list[str] = []
 
     async def graph(self, graph_id: int) -> Graph:
         return self._envelope.graphs[graph_id]
 
-    def course(self, event: LogEvent, graph: Graph) -> Course:
-        return Course.behind(graph, self.outputs)
+    def course(self, event: LogEvent, graph: Graph) -> EventPlan:
+        return EventPlan.behind(graph, self.outputs)
 
-    async def output(self, attempt_id: uuid.UUID) -> AsyncIterator[Batch]:
+    async def output(self, attempt_id: uuid.UUID) -> AsyncIterator[RunBatch]:
         for batch in self.made[attempt_id]:
             yield batch
 
-    async def items(self, event: LogEvent) -> AsyncIterator[Batch]:
+    async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         index = 0
         for items in self._envelope.items[event.event_id]:
             for batch in join_small([Segment(index, len(items), pack_items(items))]):
                 yield batch
             index += len(items)
 
-    async def hire(self, services: Sequence[str]) -> list[Recipient]:
+    async def hire(self, services: Sequence[str]) -> list[RecipientProxy]:
         for service in services:
             if service not in self._workers:
                 raise Absent(AnyOf(service))
         self.hired += services
         return [self._workers[service] for service in services]
 
-    def dismiss(self, worker: Recipient) -> None:
+    def dismiss(self, worker: RecipientProxy) -> None:
         self.dismissed.append(worker.role.service)

@@ -12,13 +12,13 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from xbus.broker.journal.configuration import (
-    Bus,
-    Emitter,
-    EventType,
-    Node,
-    Profile,
-    Role,
-    Service,
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
     apply,
     make_plan,
     read_stored,
@@ -32,11 +32,11 @@ from xbus.broker.journal.log.repeats import read_past
 from xbus.broker.journal.writes import (
     Append,
     EndEvent,
-    Progress,
-    Receipt,
+    ProgressUpdate,
     Repeat,
     RepeatedEvent,
     Seal,
+    SealReceipt,
     StartEnvelope,
     StartEvent,
 )
@@ -45,44 +45,44 @@ from xbus.rpc.codec import pack_items
 NOW = datetime(2020, 2, 29, 12, 0, tzinfo=UTC)
 
 
-def small_bus() -> Bus:
+def small_bus() -> BusSpec:
     """``flights`` go through the worker ``names`` to ``store``, ``notes`` straight there; ``store`` has two roles.
 
     ``fares`` go through ``names`` and then ``prices``; ``wishes`` as flights, and are answered by an immediate reply.
     ``north`` may send these types, ``south`` only notes.
     ``secrets`` is a type that nobody may send.
     """
-    flights = {"names": Node("names", "names", ("store",)), "store": Node("store", "store")}
-    notes = {"store": Node("store", "store")}
+    flights = {"names": NodeSpec("names", "names", ("store",)), "store": NodeSpec("store", "store")}
+    notes = {"store": NodeSpec("store", "store")}
     fares = {
-        "names": Node("names", "names", ("prices",)),
-        "prices": Node("prices", "prices", ("store",)),
-        "store": Node("store", "store"),
+        "names": NodeSpec("names", "names", ("prices",)),
+        "prices": NodeSpec("prices", "prices", ("store",)),
+        "store": NodeSpec("store", "store"),
     }
-    return Bus(
+    return BusSpec(
         event_types={
-            "flights": EventType("flights", False, flights),
-            "fares": EventType("fares", False, fares),
-            "notes": EventType("notes", False, notes),
-            "wishes": EventType("wishes", True, flights),
-            "secrets": EventType("secrets", False, {}),
+            "flights": EventTypeSpec("flights", False, flights),
+            "fares": EventTypeSpec("fares", False, fares),
+            "notes": EventTypeSpec("notes", False, notes),
+            "wishes": EventTypeSpec("wishes", True, flights),
+            "secrets": EventTypeSpec("secrets", False, {}),
         },
         services={
-            "names": Service("names", "worker"),
-            "prices": Service("prices", "worker"),
-            "store": Service("store", "consumer"),
+            "names": ServiceSpec("names", "worker"),
+            "prices": ServiceSpec("prices", "worker"),
+            "store": ServiceSpec("store", "consumer"),
         },
         roles={
-            "names_1": Role("names_1", "names"),
-            "prices_1": Role("prices_1", "prices"),
-            "store_1": Role("store_1", "store"),
-            "store_2": Role("store_2", "store"),
+            "names_1": RoleSpec("names_1", "names"),
+            "prices_1": RoleSpec("prices_1", "prices"),
+            "store_1": RoleSpec("store_1", "store"),
+            "store_2": RoleSpec("store_2", "store"),
         },
         profiles={
-            "all": Profile("all", frozenset({"flights", "fares", "notes", "wishes"})),
-            "notes only": Profile("notes only", frozenset({"notes"})),
+            "all": ProfileSpec("all", frozenset({"flights", "fares", "notes", "wishes"})),
+            "notes only": ProfileSpec("notes only", frozenset({"notes"})),
         },
-        emitters={"north": Emitter("north", "all"), "south": Emitter("south", "notes only")},
+        emitters={"north": EmitterSpec("north", "all"), "south": EmitterSpec("south", "notes only")},
     )
 
 
@@ -174,10 +174,12 @@ class Scribe:
     def end_event(self, envelope_id: uuid.UUID, event_id: uuid.UUID, items: int) -> "asyncio.Future[None]":
         return self.journal.write(EndEvent(envelope_id, event_id, items))
 
-    def seal(self, envelope_id: uuid.UUID, events: int, items: int) -> "asyncio.Future[Receipt]":
+    def seal(self, envelope_id: uuid.UUID, events: int, items: int) -> "asyncio.Future[SealReceipt]":
         return self.journal.write(Seal(envelope_id, events, items, NOW))
 
-    async def put(self, *events: Sequence[bytes], type_name: str = "notes", ordering_key: str | None = None) -> Receipt:
+    async def put(
+        self, *events: Sequence[bytes], type_name: str = "notes", ordering_key: str | None = None
+    ) -> SealReceipt:
         """A whole envelope, each event with these items."""
         answers: list[asyncio.Future[Any]] = []
         envelope_id, started = self.start_envelope(ordering_key)
@@ -211,4 +213,4 @@ async def settle_all(journal: Journal, until: int, now: datetime = NOW) -> None:
     cursors = await journal.read(read_cursors)
     for cursor in cursors.values():
         cursor.settle_range(1, until)
-    await journal.write(Progress(now, list(cursors.values())))
+    await journal.write(ProgressUpdate(now, list(cursors.values())))

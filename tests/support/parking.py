@@ -6,17 +6,17 @@ from tests.support.journal import NOW
 from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, read_log, read_segments
-from xbus.broker.journal.writes import Delivery, DeliveryMove, Progress, Receipt
+from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, ProgressUpdate, SealReceipt
 from xbus.rpc.codec import unpack_items
 from xbus.states import DeliveryState
 
 
-async def park(journal: Journal, receipt: Receipt, role_id: int) -> None:
+async def park(journal: Journal, receipt: SealReceipt, role_id: int) -> None:
     """Have a role refuse an envelope."""
-    retry = Delivery(role_id, receipt.envelope_id, receipt.position, DeliveryState.RETRY, 1, "lost", "it went away")
-    parked = Delivery(role_id, receipt.envelope_id, receipt.position, DeliveryState.PARKED, 1, "refused", "too old")
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(None, retry)]))
-    await journal.write(Progress(NOW, deliveries=[DeliveryMove(DeliveryState.RETRY, parked)]))
+    retry = DeliveryRow(role_id, receipt.envelope_id, receipt.position, DeliveryState.RETRY, 1, "lost", "it went away")
+    parked = DeliveryRow(role_id, receipt.envelope_id, receipt.position, DeliveryState.PARKED, 1, "refused", "too old")
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, retry)]))
+    await journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(DeliveryState.RETRY, parked)]))
 
 
 async def states(journal: Journal) -> list[str]:

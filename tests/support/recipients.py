@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from uuid import UUID
 
-from xbus.broker.back.log.batch import Batch
-from xbus.broker.back.recipients.recipient import Abilities, Recipient, Timeouts
+from xbus.broker.back.log.batch import RunBatch
+from xbus.broker.back.recipients.recipient import Abilities, CallTimeouts, RecipientProxy
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import ConnectionLost, Failed, TimedOut
 from xbus.rpc.client import Client
 
-TIMEOUTS = Timeouts(1.0, 2.0, 3.0, 4.0, 5.0)
+TIMEOUTS = CallTimeouts(1.0, 2.0, 3.0, 4.0, 5.0)
 
 OLD = Abilities()
 """Takes items one by one."""
@@ -78,10 +78,10 @@ class Script:
                 case "send_item", (_, _, indices, data):
                     given.append((indices, data))
                 case "xbus.send_items", (_, _, *batch):
-                    given += Batch(*batch).singly()
+                    given += RunBatch(*batch).singly()
                 case "xbus.take_event", (_, _, _, batches, _):
                     for batch in batches:
-                        given += Batch(*batch).singly()
+                        given += RunBatch(*batch).singly()
         return given
 
 
@@ -158,7 +158,7 @@ class Cast:
 
     def worker(
         self, name: str, abilities: Abilities = NEW, *, service: str = "", answers: dict[str, Answer] | None = None
-    ) -> Recipient:
+    ) -> RecipientProxy:
         """A worker that answers each item as it is, unless ``answers`` say otherwise."""
         return self._recipient(name, service or name, True, abilities, answers)
 
@@ -170,7 +170,7 @@ class Cast:
         service: str = "",
         own: bool = False,
         answers: dict[str, Answer] | None = None,
-    ) -> Recipient:
+    ) -> RecipientProxy:
         """A consumer that takes everything, unless ``answers`` say otherwise."""
         consumer = self._recipient(name, service or name, False, abilities, answers)
         consumer.role = replace(consumer.role, own=own)
@@ -178,11 +178,11 @@ class Cast:
 
     def _recipient(
         self, name: str, service: str, worker: bool, abilities: Abilities, answers: dict[str, Answer] | None
-    ) -> Recipient:
+    ) -> RecipientProxy:
         client = ScriptedClient(name, self.script, worker, answers or {})
         self.clients[name] = client
         role = RoleEntry(len(self.clients), name, service, worker)
-        return Recipient(role, b"", f"tcp://{name}", cast(Client, client), abilities, TIMEOUTS)
+        return RecipientProxy(role, b"", f"tcp://{name}", cast(Client, client), abilities, TIMEOUTS)
 
 
 def singles(change: Callable[[list[int], bytes], list[list[Any]]]) -> dict[str, Answer]:

@@ -11,9 +11,9 @@ from tests.torture.history import Received, Routes
 from xbus import model
 from xbus.admin import bus_file
 from xbus.broker.journal.configuration import (
-    Bus,
-    EventType,
-    Node,
+    BusSpec,
+    EventTypeSpec,
+    NodeSpec,
     apply,
     logins_without_password,
     make_plan,
@@ -60,15 +60,15 @@ OPTIONS: dict[str, dict[str, object]] = {
 """Small time-outs, so that the broker notices within a run what a person would wait for."""
 
 
-def read_bus() -> Bus:
+def read_bus() -> BusSpec:
     """What the bus file says."""
     return bus_file.read(BUS_FILE.read_bytes()).bus
 
 
-def edited(bus: Bus) -> Bus:
+def edited(bus: BusSpec) -> BusSpec:
     """A bus on which items take the same ways over other nodes: each has another name."""
 
-    def renamed(event_type: EventType) -> EventType:
+    def renamed(event_type: EventTypeSpec) -> EventTypeSpec:
         nodes = [
             replace(node, name=f"{node.name}_edited", to=tuple(f"{child}_edited" for child in node.to))
             for node in event_type.nodes.values()
@@ -78,7 +78,7 @@ def edited(bus: Bus) -> Bus:
     return replace(bus, event_types={name: renamed(event_type) for name, event_type in bus.event_types.items()})
 
 
-def change(url: str, bus: Bus) -> None:
+def change(url: str, bus: BusSpec) -> None:
     """Have the database hold a bus, as ``xbus apply`` does.
 
     Raises:
@@ -99,17 +99,17 @@ def set_up(url: str) -> None:
             set_password(connection, kind, login, password_hash(), at)
 
 
-def roles(bus: Bus, kind: str) -> dict[str, str]:
+def roles(bus: BusSpec, kind: str) -> dict[str, str]:
     """The service of each role, by login, where it is a worker or a consumer."""
     return {role.login: role.service for role in bus.roles.values() if bus.services[role.service].kind == kind}
 
 
-def ordered(bus: Bus) -> frozenset[str]:
+def ordered(bus: BusSpec) -> frozenset[str]:
     """The roles that want order."""
     return frozenset(login for login, role in bus.roles.items() if role.ordered)
 
 
-def routes(bus: Bus) -> Routes:
+def routes(bus: BusSpec) -> Routes:
     """For each event type the consumer roles that it leads to, each with the workers on the way."""
     consumers = roles(bus, "consumer")
     return {
@@ -123,10 +123,10 @@ def routes(bus: Bus) -> Routes:
     }
 
 
-def _ways(event_type: EventType) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _ways(event_type: EventTypeSpec) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Each service at an end of the graph, with those before it."""
     led_to = {child for node in event_type.nodes.values() for child in node.to}
-    ways: list[tuple[Node, tuple[str, ...]]] = [
+    ways: list[tuple[NodeSpec, tuple[str, ...]]] = [
         (node, ()) for name, node in event_type.nodes.items() if name not in led_to
     ]
     while ways:

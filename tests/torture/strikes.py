@@ -13,7 +13,7 @@ from tests.torture.database import Database
 from tests.torture.faults import Cycle, Strike, Targets
 from tests.torture.history import Log
 from tests.torture.program import Program
-from xbus.broker.journal.configuration import Bus
+from xbus.broker.journal.configuration import BusSpec
 from xbus.errors import JournalUnavailable
 
 EDIT_AGAIN_SECONDS = 0.2
@@ -101,7 +101,7 @@ class Striker:
         await asyncio.sleep(seconds)
         await self._change(settled)
 
-    async def _change(self, wanted: Bus) -> None:
+    async def _change(self, wanted: BusSpec) -> None:
         """Bring the bus to that, as soon as the database can be written."""
         while True:
             try:

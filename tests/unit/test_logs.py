@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xbus import logs
-from xbus.config import Logging
+from xbus.config import LoggingSettings
 from xbus.errors import ConfigurationError
 
 log = logging.getLogger("xbus.test")
@@ -26,7 +26,7 @@ def logging_as_before() -> Iterator[None]:
 
 
 def test_a_record_is_a_sentence_and_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up(Logging(level="INFO"))
+    logs.set_up(LoggingSettings(level="INFO"))
 
     log.info("envelope received", extra={"action": "seal", "envelope_id": "0197", "items": 500})
     log.debug("not shown")
@@ -40,7 +40,7 @@ def test_a_record_is_a_sentence_and_what_it_is_about(capsys: pytest.CaptureFixtu
     [("two words", "'two words'"), ("two\nlines", r"'two\nlines'"), ("", "''"), (None, "None"), (b"\x00", r"b'\x00'")],
 )
 def test_a_value_stays_on_its_line(capsys: pytest.CaptureFixture[str], value: object, shown: str) -> None:
-    logs.set_up(Logging())
+    logs.set_up(LoggingSettings())
 
     log.info("something", extra={"value": value})
 
@@ -48,7 +48,7 @@ def test_a_value_stays_on_its_line(capsys: pytest.CaptureFixture[str], value: ob
 
 
 def test_a_traceback_follows_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up(Logging())
+    logs.set_up(LoggingSettings())
     try:
         raise ValueError("inner")
     except ValueError:
@@ -81,7 +81,7 @@ class = xbus.logs.TextFormatter
 format = %(levelname)s %(message)s
 """
     )
-    logs.set_up(Logging(configfile=file, level="ERROR"))
+    logs.set_up(LoggingSettings(configfile=file, level="ERROR"))
 
     log.debug("said", extra={"action": "test"})
 
@@ -95,4 +95,4 @@ def test_a_configuration_file_that_can_not_be_used_is_refused(tmp_path: Path, te
         file.write_text(text)
 
     with pytest.raises(ConfigurationError, match=r"\[logging\] configfile: .*logging.ini can't be used"):
-        logs.set_up(Logging(configfile=file))
+        logs.set_up(LoggingSettings(configfile=file))

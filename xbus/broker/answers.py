@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from xbus.errors import CallError, EventIdTaken, Failed, JournalError, JournalUnavailable, Refused, XbusError
-from xbus.rpc.later import Later
+from xbus.rpc.deferred import Deferred
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ def _translated(translate: Callable[[XbusError, str], Any]) -> Callable[[Verb], 
                 return translate(error, name)
             if asyncio.iscoroutine(outcome):
                 outcome = asyncio.get_running_loop().create_task(outcome, name=name)
-            if isinstance(outcome, asyncio.Future | Later):
-                return Later.of(outcome).otherwise(functools.partial(_translated_error, translate, name))
+            if isinstance(outcome, asyncio.Future | Deferred):
+                return Deferred.of(outcome).recover(functools.partial(_translated_error, translate, name))
             return outcome
 
         return cast(Verb, translated)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from xbus.broker.configuration import Configuration
+from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.broker.housekeeping.outages import tell_outages
 from xbus.broker.journal.journal import Journal
-from xbus.broker.mishaps import Mishaps
-from xbus.broker.parts import PARTS, Part, Shared
+from xbus.broker.parts import PARTS, BrokerPart, Shared
 from xbus.clock import SystemClock
 from xbus.config import Config
 from xbus.errors import ConfigurationError, XbusError
@@ -133,7 +133,7 @@ def _check_apart(config: Config, only: str | None) -> None:
 
 
 async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, last_resort: _LastResort) -> None:
-    mishaps = Mishaps()
+    mishaps = CrashOnCallbackError()
     clock = SystemClock()
     context = new_context()
     writer = "broker" if len(names) > 1 else names[0]
@@ -178,7 +178,7 @@ async def _told() -> AsyncIterator[None]:
         raise
 
 
-async def _start(parts: Sequence[Part], configuration: Configuration, tasks: asyncio.TaskGroup) -> None:
+async def _start(parts: Sequence[BrokerPart], configuration: Configuration, tasks: asyncio.TaskGroup) -> None:
     try:
         await configuration.refresh()
         for part in parts:
@@ -190,7 +190,7 @@ async def _start(parts: Sequence[Part], configuration: Configuration, tasks: asy
     tasks.create_task(configuration.watch(), name="configuration")
 
 
-async def _stop(parts: Sequence[Part], seconds: float) -> None:
+async def _stop(parts: Sequence[BrokerPart], seconds: float) -> None:
     log.info("stopping", extra={"action": "stopping"})
     for part in reversed(parts):
         await part.stop(seconds)

@@ -11,16 +11,16 @@ from typing import Any, Unpack
 
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
+from xbus.emitter.context import EmitterContext
 from xbus.emitter.envelope import AsyncEnvelope, envelope_options
-from xbus.emitter.ledger import Call
-from xbus.emitter.line import Line
 from xbus.emitter.options import OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
 from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
 from xbus.emitter.patience import Patience
+from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
-from xbus.emitter.session import Session, Taker
+from xbus.emitter.session import CallTransport, Session
 from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.rpc.client import Client
@@ -77,25 +77,25 @@ class AsyncEmitter:
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)
         self._options = Options(**options)
-        self._line: Line | None = None
+        self._line: EmitterContext | None = None
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> "AsyncEmitter":
         async with AsyncExitStack() as exit_stack:
             taker = await (self._log_in(exit_stack) if self._outbox is None else self._queue(exit_stack, self._outbox))
-            self._line = Line(taker, self._options, self._clock, self._ids)
+            self._line = EmitterContext(taker, self._options, self._clock, self._ids)
             exit_stack.callback(self._line.close)
             self._exit = exit_stack.pop_all()
         return self
 
-    async def _log_in(self, exit_stack: AsyncExitStack) -> Taker:
+    async def _log_in(self, exit_stack: AsyncExitStack) -> CallTransport:
         session = Session(self._connect(exit_stack), self._login, self._password, self._options, self._patience())
         await session.open()
         exit_stack.push_async_callback(session.close)
         exit_stack.callback(self._keep_alive(session).cancel)
         return session
 
-    async def _queue(self, exit_stack: AsyncExitStack, path: Path) -> Taker:
+    async def _queue(self, exit_stack: AsyncExitStack, path: Path) -> CallTransport:
         exit_stack.enter_context(locked(path))
         thread = OutboxThread(await asyncio.to_thread(Outbox, path, self._options.outbox_bytes))
         exit_stack.callback(thread.close)
@@ -240,17 +240,17 @@ class AsyncEmitter:
         line = self._open_line
         stream = line.new_stream()
         try:
-            return await stream.submit(Call(verb, arguments, self._options.answer_seconds))
+            return await stream.submit(RepeatableCall(verb, arguments, self._options.answer_seconds))
         finally:
             line.end(stream)
 
     async def _put_at_once(
-        self, line: Line, type_name: str, items: list[bytes], options: tuple[dict[str, str], ...]
+        self, line: EmitterContext, type_name: str, items: list[bytes], options: tuple[dict[str, str], ...]
     ) -> Receipt:
         data = pack_items(items)
         event = [line.new_id(), type_name, len(items), data]
         arguments = (line.new_id(), [event], *options)
-        call = Call("xbus.put_envelope", arguments, self._options.answer_seconds, size=len(data))
+        call = RepeatableCall("xbus.put_envelope", arguments, self._options.answer_seconds, size=len(data))
         stream = line.new_stream()
         try:
             await stream.room()
@@ -280,7 +280,7 @@ class AsyncEmitter:
         return Patience(self._options.retry_seconds, self._clock)
 
     @property
-    def _open_line(self) -> Line:
+    def _open_line(self) -> EmitterContext:
         if self._line is None:
             raise Refused("the emitter is not open", "use it in a `with` block", code="not_open")
         return self._line

@@ -21,7 +21,7 @@ def check_size(size: int, max_item_bytes: int) -> None:
         )
 
 
-class Batch:
+class OutgoingBatch:
     """The items of one event that wait for company.
 
     Any thread adds, but only one takes: who takes also sends, and batches must be sent in the order taken.

@@ -4,9 +4,9 @@ import logging
 import uuid
 from types import TracebackType
 
+from xbus.emitter.context import EmitterContext
 from xbus.emitter.event import AsyncEvent
-from xbus.emitter.ledger import Call
-from xbus.emitter.line import Line
+from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
 from xbus.errors import CallError, Refused
 from xbus.ids import numbered_event_id
@@ -29,7 +29,7 @@ class AsyncEnvelope:
         id: the envelope's UUID as text; of one with a key inside the block only.
     """
 
-    def __init__(self, line: Line, ordering_key: str | None = None, key: str | None = None) -> None:
+    def __init__(self, line: EmitterContext, ordering_key: str | None = None, key: str | None = None) -> None:
         self.id = line.new_id() if key is None else ""
         self._has_key = key is not None
         self._options = envelope_options(ordering_key, key)
@@ -58,14 +58,14 @@ class AsyncEnvelope:
 
     async def __aenter__(self) -> "AsyncEnvelope":
         seconds = self._line.options.answer_seconds
-        start = Call("xbus.start_envelope", (self.id, *self._options), seconds, durable=False)
+        start = RepeatableCall("xbus.start_envelope", (self.id, *self._options), seconds, durable=False)
         if self._has_key:
             await self._claim(start)
         else:
             self._stream.submit(start)
         return self
 
-    async def _claim(self, start: Call) -> None:
+    async def _claim(self, start: RepeatableCall) -> None:
         try:
             self.id = await self._stream.claim(start)
         except BaseException:
@@ -106,7 +106,7 @@ class AsyncEnvelope:
 
     async def _seal(self) -> None:
         # The front lets it wait behind the replies to its events.
-        call = Call("xbus.end_envelope", (self.id, self._events), self._line.reply_seconds)
+        call = RepeatableCall("xbus.end_envelope", (self.id, self._events), self._line.reply_seconds)
         answer = await self._stream.submit(call)
         self._receipt = Receipt.of(answer)
 

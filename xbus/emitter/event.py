@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from xbus.emitter.ledger import Call
-from xbus.emitter.line import Line
+from xbus.emitter.context import EmitterContext
+from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.stream import Stream
 from xbus.errors import Refused
 from xbus.rpc.codec import pack_items
@@ -29,7 +29,7 @@ class AsyncEvent:
     """
 
     def __init__(
-        self, line: Line, stream: Stream, envelope_id: str, event_id: str, type_name: str, estimate: int
+        self, line: EmitterContext, stream: Stream, envelope_id: str, event_id: str, type_name: str, estimate: int
     ) -> None:
         self.id = event_id
         self._line = line
@@ -132,7 +132,7 @@ class AsyncEvent:
     def _call(
         self, verb: str, *arguments: Any, size: int = 0, durable: bool = True, seconds: float | None = None
     ) -> asyncio.Future[Any]:
-        call = Call(
+        call = RepeatableCall(
             verb,
             (self._envelope_id, self.id, *arguments),
             seconds=seconds or self._line.options.answer_seconds,

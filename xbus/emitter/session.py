@@ -18,7 +18,7 @@ RENEWALS_PER_SESSION = 3
 
 
 @dataclass(frozen=True)
-class Limits:
+class FrontLimits:
     """What the front takes; told at each login.
 
     Attributes:
@@ -34,7 +34,7 @@ class Limits:
     reply_seconds: float
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> "Limits":
+    def of(cls, answer: Mapping[str, Any]) -> "FrontLimits":
         """The limits in the answer of ``xbus.login``."""
         max_batch_bytes = answer["max_batch_bytes"]
         max_item_bytes = min(answer["max_item_bytes"], max_batch_bytes - ITEM_HEADER_BYTES)
@@ -42,11 +42,11 @@ class Limits:
         return cls(answer["session_seconds"], max_item_bytes, max_batch_bytes, reply_seconds)
 
 
-class Taker(Protocol):
+class CallTransport(Protocol):
     """Who takes the calls of envelopes: a session at the front, or the outbox in its place."""
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> FrontLimits:
         """What is taken."""
 
     @property
@@ -81,13 +81,13 @@ class Session:
         self._options = options
         self._patience = patience
         self._token = ""
-        self._limits: Limits | None = None
+        self._limits: FrontLimits | None = None
         self._restoring = asyncio.Lock()
         self._restored = 0
         self.logins = 0
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> FrontLimits:
         """What the front told at the last login."""
         if self._limits is None:
             raise Refused("this emitter is not logged in", "use it as `with Emitter(...) as emitter:`", code="not_open")
@@ -149,7 +149,7 @@ class Session:
         answer = await self._client.call("xbus.login", self._login, self._password, timeout=seconds)
         self._token = answer["token"]
         self.logins += 1
-        self._limits = Limits.of(answer)
+        self._limits = FrontLimits.of(answer)
 
     async def _renew(self) -> None:
         try:

@@ -5,10 +5,10 @@ import logging
 from functools import partial
 from typing import Any
 
-from xbus.emitter.ledger import Call, Ledger
 from xbus.emitter.patience import Patience
-from xbus.emitter.session import Taker
-from xbus.emitter.window import Window
+from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
+from xbus.emitter.session import CallTransport
+from xbus.emitter.window import SendWindow
 from xbus.errors import CallError, Failed, Refused
 
 logger = logging.getLogger(__name__)
@@ -36,19 +36,19 @@ class Stream:
         error: what broke the stream, if anything did; every later call raises it.
     """
 
-    def __init__(self, session: Taker, window: Window, patience: Patience) -> None:
+    def __init__(self, session: CallTransport, window: SendWindow, patience: Patience) -> None:
         self.error: CallError | None = None
         self._session = session
         self._window = window
         self._patience = patience
-        self._ledger = Ledger()
+        self._ledger = PendingCalls()
         self._results: set[asyncio.Future[Any]] = set()
         self._recovery: asyncio.Task[None] | None = None
         self._attempt = 1
-        self._claim: Call | None = None
+        self._claim: RepeatableCall | None = None
         self._claimed_at_login = 0
 
-    def submit(self, call: Call) -> asyncio.Future[Any]:
+    def submit(self, call: RepeatableCall) -> asyncio.Future[Any]:
         """Make a call.
 
         Returns:
@@ -68,7 +68,7 @@ class Stream:
                 self._recovery = asyncio.create_task(self._repeat(None), name="xbus emitter claims its envelope anew")
         return result
 
-    def claim(self, call: Call) -> asyncio.Future[Any]:
+    def claim(self, call: RepeatableCall) -> asyncio.Future[Any]:
         """Make the call by which this session, and no other, may send the envelope. A later session of this emitter
         makes it again, before it sends anything."""
         self._claim = call
@@ -97,11 +97,11 @@ class Stream:
             _fail(result, error)
         self._results.clear()
 
-    def _transmit(self, call: Call) -> None:
+    def _transmit(self, call: RepeatableCall) -> None:
         future = self._session.call(call.verb, *call.arguments, seconds=call.seconds)
         future.add_done_callback(partial(self._answered, call, self._attempt))
 
-    def _answered(self, call: Call, attempt: int, future: asyncio.Future[Any]) -> None:
+    def _answered(self, call: RepeatableCall, attempt: int, future: asyncio.Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()
         if future.cancelled() or self.error is not None:
             return
@@ -112,7 +112,7 @@ class Stream:
         else:
             self._succeeded(call, future.result())
 
-    def _succeeded(self, call: Call, answer: Any) -> None:
+    def _succeeded(self, call: RepeatableCall, answer: Any) -> None:
         if call.durable:
             self._patience.succeeded()
         try:
@@ -120,7 +120,7 @@ class Stream:
         except CallError as uncovered:
             self.abandon(uncovered)
 
-    def _refused(self, call: Call, attempt: int, refusal: CallError) -> None:
+    def _refused(self, call: RepeatableCall, attempt: int, refusal: CallError) -> None:
         if refusal.code == "session_unknown" or (refusal.code in FORGOTTEN and self._ledger.has_mere_openings):
             self._recover(attempt, refusal)
             return
@@ -131,7 +131,7 @@ class Stream:
             except CallError as standing:
                 self.abandon(standing)
 
-    def _settle(self, call: Call, result: asyncio.Future[Any], answer: Any) -> None:
+    def _settle(self, call: RepeatableCall, result: asyncio.Future[Any], answer: Any) -> None:
         self._window.give(call.size)
         self._results.discard(result)
         if not result.done():

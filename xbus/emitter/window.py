@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Window:
+class SendWindow:
     """Counts the bytes sent and not yet answered; its ``room`` is what makes a fast sender wait.
 
     Args:

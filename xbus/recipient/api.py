@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 
 from xbus.clock import Clock
 from xbus.errors import Failed, Refused
+from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.bulk import BulkWorker, Handover
 from xbus.recipient.calls import Calls
 from xbus.recipient.connections import Connections
-from xbus.recipient.delivery import Delivery, failure_of
-from xbus.recipient.desk import Desk
+from xbus.recipient.delivery import EnvelopeDelivery, failure_of
 from xbus.recipient.item import Batch, Item
-from xbus.recipient.jobs import Jobs
+from xbus.recipient.jobs import BulkJobs
 from xbus.recipient.outputs import wire_batches
 from xbus.rpc.dispatch import verb
 
@@ -56,11 +56,11 @@ class RecipientApi:
         self,
         recipient: Recipient,
         calls: Calls,
-        desk: Desk,
+        desk: AuthorThread,
         clock: Clock,
         on_worker_ready: Callable[[], None],
         caller: Callable[[], bytes],
-        jobs: Jobs | None = None,
+        jobs: BulkJobs | None = None,
     ) -> None:
         self.max_batch_bytes = MAX_BATCH_BYTES
         self.is_closing = False
@@ -75,8 +75,8 @@ class RecipientApi:
         self._jobs = jobs
         self._connections = Connections()
         self._start_date = clock.now()
-        self._deliveries: dict[str, Delivery] = {}
-        self._stopping: set[Delivery] = set()
+        self._deliveries: dict[str, EnvelopeDelivery] = {}
+        self._stopping: set[EnvelopeDelivery] = set()
         self._steps_of_old = 0
 
     def work(self) -> list[dict[str, Any]]:
@@ -248,7 +248,7 @@ class RecipientApi:
         return self._stop(envelope_id)
 
     def _stop(self, envelope_id: str) -> "asyncio.Future[bool]":
-        delivery = self._close(envelope_id) or Delivery(envelope_id)
+        delivery = self._close(envelope_id) or EnvelopeDelivery(envelope_id)
         delivery.stop()
         self._stopping.add(delivery)
 
@@ -265,7 +265,7 @@ class RecipientApi:
         stopped.add_done_callback(lambda _: self._forget(delivery))
         return stopped
 
-    def _forget(self, delivery: Delivery) -> None:
+    def _forget(self, delivery: EnvelopeDelivery) -> None:
         self._stopping.discard(delivery)
         self._steps_of_old += delivery.steps
 
@@ -289,23 +289,23 @@ class RecipientApi:
             for envelope_id in list(self._deliveries):
                 self._stop(envelope_id).add_done_callback(lambda stopped: stopped.cancelled() or stopped.exception())
 
-    def _attempt(self, delivery: Delivery, step: Callable[[], tuple[Any, ...]]) -> Answer:
+    def _attempt(self, delivery: EnvelopeDelivery, step: Callable[[], tuple[Any, ...]]) -> Answer:
         return self._desk.give(lambda: delivery.attempt(step))
 
     def _wire(self, items: list[Item]) -> list[list[Any]]:
         return wire_batches(items, self.max_batch_bytes)
 
-    def _open(self, envelope_id: str) -> Delivery:
+    def _open(self, envelope_id: str) -> EnvelopeDelivery:
         self._check_caller()
         if envelope_id in self._deliveries:
             return self._deliveries[envelope_id]
         if self.is_closing:
             raise Failed("the recipient is about to stop", "send the envelope again later", code="recipient_stopping")
         self.idle.clear()
-        delivery = self._deliveries[envelope_id] = Delivery(envelope_id)
+        delivery = self._deliveries[envelope_id] = EnvelopeDelivery(envelope_id)
         return delivery
 
-    def _delivery(self, envelope_id: str) -> Delivery:
+    def _delivery(self, envelope_id: str) -> EnvelopeDelivery:
         self._check_caller()
         if envelope_id not in self._deliveries:
             raise Refused("the envelope is not open here", "start an event of it first", code="envelope_unknown")
@@ -317,7 +317,7 @@ class RecipientApi:
             if delivery is not None:
                 self._forget(delivery)
 
-    def _close(self, envelope_id: str) -> Delivery | None:
+    def _close(self, envelope_id: str) -> EnvelopeDelivery | None:
         delivery = self._deliveries.pop(envelope_id, None)
         if not self._deliveries:
             self.idle.set()

@@ -4,8 +4,8 @@ import logging
 from typing import Any
 
 from xbus.errors import ProtocolError
+from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient, Worker
-from xbus.recipient.desk import Desk
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.outputs import made_of_batch, made_of_event
@@ -23,7 +23,7 @@ class Calls:
         desk: where the jobs that use this run.
     """
 
-    def __init__(self, recipient: Recipient, desk: Desk) -> None:
+    def __init__(self, recipient: Recipient, desk: AuthorThread) -> None:
         self._recipient: Any = recipient
         self._finished = desk.finished
         self._is_worker = isinstance(recipient, Worker)

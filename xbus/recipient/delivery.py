@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 MAX_CAUSE_CHARACTERS = 500
 
 
-class Delivery:
+class EnvelopeDelivery:
     """Keeps the events of an envelope, and what went wrong: after that the author's code sees no more of it.
 
     The broker sends ahead of the answers, so calls of an envelope arrive that was refused or stopped meanwhile; they

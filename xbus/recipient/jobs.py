@@ -65,7 +65,7 @@ class Job:
             self.task.cancel()
 
 
-class Jobs:
+class BulkJobs:
     """All outputs that a bulk worker makes just now.
 
     Registering anew does not touch them, nor does a restart of the broker: they end by themselves, or when the broker

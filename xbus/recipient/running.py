@@ -13,7 +13,7 @@ from xbus import ending
 from xbus.clock import Clock, SystemClock
 from xbus.recipient.base import Recipient
 from xbus.recipient.registration import Registration
-from xbus.recipient.service import Service
+from xbus.recipient.service import RecipientService
 from xbus.rpc.context import new_context
 
 
@@ -97,7 +97,7 @@ async def serve(
         exit_stack.callback(context.destroy)
         registration = Registration(context, back_url, login, password, heartbeat_seconds, clock)
         exit_stack.callback(registration.close)
-        service = Service(
+        service = RecipientService(
             context, author, login, clock, on_worker_ready=registration.tell_ready, call=registration.call
         )
         exit_stack.callback(service.close)

@@ -7,11 +7,11 @@ from typing import Any
 
 from xbus.clock import Clock
 from xbus.recipient.api import RecipientApi
+from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import Calls
-from xbus.recipient.desk import Desk
-from xbus.recipient.jobs import Call, Jobs
+from xbus.recipient.jobs import BulkJobs, Call
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server
@@ -25,7 +25,7 @@ ROLL_BACK_SECONDS = 5.0
 """How long the author's code may take at the end to roll back and to close what it opened."""
 
 
-class Service:
+class RecipientService:
     """Serves one recipient.
 
     Args:
@@ -46,9 +46,9 @@ class Service:
         on_worker_ready: Callable[[], None],
         call: Call,
     ) -> None:
-        self._desk = Desk(f"recipient {login}")
+        self._desk = AuthorThread(f"recipient {login}")
         self._calls = Calls(author, self._desk)
-        self._jobs = Jobs(author, call) if isinstance(author, BulkWorker) else None
+        self._jobs = BulkJobs(author, call) if isinstance(author, BulkWorker) else None
         self.api = RecipientApi(
             author, self._calls, self._desk, clock, on_worker_ready, lambda: self._server.caller, self._jobs
         )

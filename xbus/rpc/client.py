@@ -76,7 +76,7 @@ class Client:
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
         self._ids = itertools.count()
         self._connected = False
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _AwaitedCall] = {}
         self.heard_at: float | None = None
         """When the server last answered, on the loop's clock; None before the first time."""
         self._unsent: dict[int, list[bytes]] = {}
@@ -123,7 +123,7 @@ class Client:
         Raises:
             ProtocolError: an argument can't be encoded.
         """
-        call = _Call(method, self._loop.create_future())
+        call = _AwaitedCall(method, self._loop.create_future())
         if self._socket.closed:
             call.finish(None, self._closed_here())
             return call.future
@@ -238,7 +238,7 @@ class Client:
         if call is not None:
             call.finish(reply.answer, reply.error)
 
-    def _forget(self, request_id: int) -> "_Call | None":
+    def _forget(self, request_id: int) -> "_AwaitedCall | None":
         call = self._calls.pop(request_id, None)
         if not self._calls:
             self._settled.set()
@@ -246,7 +246,7 @@ class Client:
 
 
 @dataclass(slots=True)
-class _Call:
+class _AwaitedCall:
     """A call that is owed an answer."""
 
     method: str

@@ -14,12 +14,12 @@ import zmq
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, ConfigurationError, Failed, ProtocolError
-from xbus.rpc.complaints import Complaints
 from xbus.rpc.context import Context
+from xbus.rpc.deferred import Deferred
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.drain import Drain, always, bound_endpoint
 from xbus.rpc.frames import Request, decode_request, encode_error, encode_reply, sender_prefix
-from xbus.rpc.later import Later
+from xbus.rpc.log_throttle import LogThrottle
 from xbus.rpc.multipart import send
 
 log = logging.getLogger(__name__)
@@ -66,10 +66,10 @@ class Server:
         self._dispatch = dispatch
         self._clock = clock or SystemClock()
         self._sender = sender_prefix(os.getpid(), secrets.randbits(16))
-        self._unreadable = Complaints(self._clock)
-        self._undelivered = Complaints(self._clock)
+        self._unreadable = LogThrottle(self._clock)
+        self._undelivered = LogThrottle(self._clock)
         self._now = asyncio.get_running_loop().time
-        self._waiting: dict[asyncio.Future[Any] | Later[Any], tuple[Request, float, int]] = {}
+        self._waiting: dict[asyncio.Future[Any] | Deferred[Any], tuple[Request, float, int]] = {}
         self._may_read_on = may_read
         self._max_unanswered_bytes = max_unanswered_bytes
         self._unanswered_bytes = 0
@@ -145,7 +145,7 @@ class Server:
         now = self._now()
         overdue = [answer for answer, (_, since, _) in self._waiting.items() if now - since > seconds]
         for answer in overdue:
-            if isinstance(answer, Later):
+            if isinstance(answer, Deferred):
                 answer.give_up(error)
                 self._answered(answer)
 
@@ -153,7 +153,7 @@ class Server:
         """Give up what is unanswered and close the port."""
         self._drain.pause()
         for answer in self._waiting:
-            if isinstance(answer, Later | asyncio.Task):
+            if isinstance(answer, Deferred | asyncio.Task):
                 answer.cancel()
         self._socket.close()
 
@@ -176,13 +176,13 @@ class Server:
         except Exception as error:
             self._answer_error(request, error)
         else:
-            if isinstance(answer, (asyncio.Future, Later, CoroutineType)):
+            if isinstance(answer, (asyncio.Future, Deferred, CoroutineType)):
                 self._answer_later(request, answer)
             else:
                 self._answer(request, answer)
 
     def _answer_later(
-        self, request: Request, answer: "asyncio.Future[Any] | Later[Any] | CoroutineType[Any, Any, Any]"
+        self, request: Request, answer: "asyncio.Future[Any] | Deferred[Any] | CoroutineType[Any, Any, Any]"
     ) -> None:
         if isinstance(answer, CoroutineType):
             answer = asyncio.get_running_loop().create_task(answer, name=f"{self.name} {request.method}")
@@ -192,7 +192,7 @@ class Server:
         self._all_answered.clear()
         answer.add_done_callback(self._answered)
 
-    def _answered(self, answer: "asyncio.Future[Any] | Later[Any]") -> None:
+    def _answered(self, answer: "asyncio.Future[Any] | Deferred[Any]") -> None:
         request, _, size = self._waiting.pop(answer, (None, 0.0, 0))
         if request is None:  # it was given up before
             return

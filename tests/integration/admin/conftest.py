@@ -13,13 +13,13 @@ from sqlalchemy import Connection, insert, update
 from tests.support.daemon import write_config
 from xbus.admin.cli import main
 from xbus.broker.journal.configuration import (
-    Bus,
-    Emitter,
-    EventType,
-    Node,
-    Profile,
-    Role,
-    Service,
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
     apply,
     make_plan,
     read_stored,
@@ -174,13 +174,13 @@ def log(database_url: str) -> Log:
 
 
 def _configure(connection: Connection) -> None:
-    nodes = (Node("store", "store"), Node("count", "counter"), Node("audit", "audit"))
-    bus = Bus(
-        event_types={"flights": EventType("flights", False, {node.name: node for node in nodes})},
-        services={name: Service(name, "consumer") for name in ("store", "counter", "audit")},
-        roles={"store_1": Role("store_1", "store"), "counter_1": Role("counter_1", "counter")},
-        profiles={"airport": Profile("airport", frozenset({"flights"}))},
-        emitters={"airport_1": Emitter("airport_1", "airport")},
+    nodes = (NodeSpec("store", "store"), NodeSpec("count", "counter"), NodeSpec("audit", "audit"))
+    bus = BusSpec(
+        event_types={"flights": EventTypeSpec("flights", False, {node.name: node for node in nodes})},
+        services={name: ServiceSpec(name, "consumer") for name in ("store", "counter", "audit")},
+        roles={"store_1": RoleSpec("store_1", "store"), "counter_1": RoleSpec("counter_1", "counter")},
+        profiles={"airport": ProfileSpec("airport", frozenset({"flights"}))},
+        emitters={"airport_1": EmitterSpec("airport_1", "airport")},
     )
     apply(connection, make_plan(read_stored(connection), bus), NOON)
 

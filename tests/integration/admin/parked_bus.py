@@ -10,13 +10,13 @@ from sqlalchemy import Connection, insert, select, update
 
 from tests.integration.admin.conftest import NOON
 from xbus.broker.journal.configuration import (
-    Bus,
-    Emitter,
-    EventType,
-    Node,
-    Profile,
-    Role,
-    Service,
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
     apply,
     make_plan,
     read_stored,
@@ -105,13 +105,13 @@ def make_parked_bus(url: str) -> ParkedBus:
 
 
 def _configure(connection: Connection) -> None:
-    nodes = {"store": Node("store", "store"), "count": Node("count", "counter")}
-    bus = Bus(
-        event_types={name: EventType(name, False, nodes) for name in ("clients", "notes")},
-        services={name: Service(name, "consumer") for name in ("store", "counter")},
-        roles={"store_1": Role("store_1", "store"), "counter_1": Role("counter_1", "counter")},
-        profiles={"shop": Profile("shop", frozenset({"clients", "notes"}))},
-        emitters={"shop_1": Emitter("shop_1", "shop")},
+    nodes = {"store": NodeSpec("store", "store"), "count": NodeSpec("count", "counter")}
+    bus = BusSpec(
+        event_types={name: EventTypeSpec(name, False, nodes) for name in ("clients", "notes")},
+        services={name: ServiceSpec(name, "consumer") for name in ("store", "counter")},
+        roles={"store_1": RoleSpec("store_1", "store"), "counter_1": RoleSpec("counter_1", "counter")},
+        profiles={"shop": ProfileSpec("shop", frozenset({"clients", "notes"}))},
+        emitters={"shop_1": EmitterSpec("shop_1", "shop")},
     )
     apply(connection, make_plan(read_stored(connection), bus), NOON)
 

@@ -9,13 +9,13 @@ from argon2 import PasswordHasher
 from sqlalchemy import Connection, func, insert, select, update
 
 from xbus.broker.journal.configuration import (
-    Bus,
-    Emitter,
-    EventType,
-    Node,
-    Profile,
-    Role,
-    Service,
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
     add_demo_rows,
     apply,
     logins_without_password,
@@ -40,7 +40,7 @@ from xbus.model import cursor, emitter, envelope, graph, head, history, role
 from xbus.passwords import Passwords
 
 NOON = datetime(2030, 5, 17, 12, tzinfo=UTC)
-STORE = Service("store", "consumer")
+STORE = ServiceSpec("store", "consumer")
 
 
 @pytest.fixture
@@ -48,12 +48,12 @@ def passwords() -> Passwords:
     return Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
 
 
-def change(connection: Connection, bus: Bus, *, prune: bool = False) -> None:
+def change(connection: Connection, bus: BusSpec, *, prune: bool = False) -> None:
     apply(connection, make_plan(read_stored(connection), bus, prune=prune), NOON)
 
 
-def store_roles(*logins: str) -> Bus:
-    return Bus(services={"store": STORE}, roles={login: Role(login, "store") for login in logins})
+def store_roles(*logins: str) -> BusSpec:
+    return BusSpec(services={"store": STORE}, roles={login: RoleSpec(login, "store") for login in logins})
 
 
 def seal_up_to(connection: Connection, position: int) -> None:
@@ -102,12 +102,12 @@ def test_what_services_roles_and_types_want_is_in_the_catalog(connection: Connec
     bus = replace(
         demo_bus(),
         services={
-            "consumer_service": Service("consumer_service", "consumer", "own", 3, 0.5, 60, 0.1),
-            "worker_service": Service("worker_service", "worker"),
+            "consumer_service": ServiceSpec("consumer_service", "consumer", "own", 3, 0.5, 60, 0.1),
+            "worker_service": ServiceSpec("worker_service", "worker"),
         },
         roles={
-            "consumer_role": Role("consumer_role", "consumer_service", ordered=True),
-            "worker_role": Role("worker_role", "worker_service"),
+            "consumer_role": RoleSpec("consumer_role", "consumer_service", ordered=True),
+            "worker_role": RoleSpec("worker_role", "worker_service"),
         },
         event_types={"test_event": replace(demo_bus().event_types["test_event"], bad_items="isolate", max_isolated=7)},
     )
@@ -125,7 +125,7 @@ def test_what_services_roles_and_types_want_is_in_the_catalog(connection: Connec
 def test_events_of_a_removed_type_are_isolated_still(connection: Connection) -> None:
     types = {"test_event": replace(demo_bus().event_types["test_event"], bad_items="isolate")}
     change(connection, replace(demo_bus(), event_types=types))
-    change(connection, Bus(), prune=True)
+    change(connection, BusSpec(), prune=True)
     assert read_catalog(connection).isolation == {"test_event": 100}
 
 
@@ -138,7 +138,7 @@ def test_only_who_it_is_and_what_it_serves_calls_for_another_recipient() -> None
 
 def test_removed_entries_are_in_no_catalog_and_log_in_no_more(connection: Connection, passwords: Passwords) -> None:
     add_demo_rows(connection, passwords)
-    change(connection, Bus(), prune=True)
+    change(connection, BusSpec(), prune=True)
     catalog = read_catalog(connection)
     assert (catalog.event_types, catalog.emitters, catalog.roles) == ({}, {}, {})
     assert read_credentials(connection, "emitter", "test_emitter") is None
@@ -166,12 +166,12 @@ def test_the_same_again_leaves_no_trace(connection: Connection) -> None:
 def test_a_graph_gets_a_new_version_only_when_it_differs(connection: Connection) -> None:
     change(connection, demo_bus())
     first = read_catalog(connection).event_types["test_event"].graph_id
-    change(connection, Bus(), prune=True)
+    change(connection, BusSpec(), prune=True)
     change(connection, demo_bus())
     assert graph_versions(connection) == 1
 
-    nodes = {"consumer": Node("consumer", "consumer_service")}
-    change(connection, Bus(event_types={"test_event": EventType("test_event", False, nodes)}))
+    nodes = {"consumer": NodeSpec("consumer", "consumer_service")}
+    change(connection, BusSpec(event_types={"test_event": EventTypeSpec("test_event", False, nodes)}))
     assert graph_versions(connection) == 2
     second = read_catalog(connection).event_types["test_event"].graph_id
     assert set(read_graph(connection, second).nodes) == {"consumer"}
@@ -179,15 +179,15 @@ def test_a_graph_gets_a_new_version_only_when_it_differs(connection: Connection)
 
 
 def test_a_type_without_nodes_has_an_empty_graph(connection: Connection) -> None:
-    change(connection, Bus(event_types={"quiet": EventType("quiet", False, {})}))
+    change(connection, BusSpec(event_types={"quiet": EventTypeSpec("quiet", False, {})}))
     assert read_graph(connection, read_catalog(connection).event_types["quiet"].graph_id) == Graph({})
 
 
 def test_a_profile_is_brought_to_just_what_the_file_names(connection: Connection) -> None:
-    types = Bus(event_types={name: EventType(name, False, {}) for name in ("a", "b", "c")})
-    people = Bus(profiles={"p": Profile("p", frozenset("ab"))}, emitters={"e": Emitter("e", "p")})
+    types = BusSpec(event_types={name: EventTypeSpec(name, False, {}) for name in ("a", "b", "c")})
+    people = BusSpec(profiles={"p": ProfileSpec("p", frozenset("ab"))}, emitters={"e": EmitterSpec("e", "p")})
     change(connection, types.with_all(people))
-    change(connection, Bus(profiles={"p": Profile("p", frozenset("bc"))}))
+    change(connection, BusSpec(profiles={"p": ProfileSpec("p", frozenset("bc"))}))
     (entry,) = read_catalog(connection).emitters.values()
     assert entry.event_types == frozenset("bc")
 
@@ -221,7 +221,7 @@ def test_a_removed_role_is_owed_nothing_new_and_goes_on_when_it_comes_back(conne
     change(connection, store_roles("store_1"))
     connection.execute(update(cursor).values(position=30, handed_to=35))
     seal_up_to(connection, 40)
-    change(connection, Bus(services={"store": STORE}), prune=True)
+    change(connection, BusSpec(services={"store": STORE}), prune=True)
     assert cursor_of(connection, "store_1") == (1, 41, 30, 35)
     seal_up_to(connection, 50)
     change(connection, store_roles("store_1"))
@@ -231,16 +231,16 @@ def test_a_removed_role_is_owed_nothing_new_and_goes_on_when_it_comes_back(conne
 def test_an_entry_that_comes_back_keeps_its_id_and_password(connection: Connection, passwords: Passwords) -> None:
     add_demo_rows(connection, passwords)
     before = read_credentials(connection, "role", "worker_role")
-    change(connection, Bus(), prune=True)
+    change(connection, BusSpec(), prune=True)
     change(connection, demo_bus())
     assert read_credentials(connection, "role", "worker_role") == before
 
 
 def test_a_plan_with_problems_is_not_applied(connection: Connection) -> None:
-    plan = make_plan(read_stored(connection), Bus(roles={"x": Role("x", "nowhere")}))
+    plan = make_plan(read_stored(connection), BusSpec(roles={"x": RoleSpec("x", "nowhere")}))
     with pytest.raises(ConfigurationError, match='there is no service "nowhere"'):
         apply(connection, plan, NOON)
-    assert read_stored(connection).in_use == Bus()
+    assert read_stored(connection).in_use == BusSpec()
 
 
 def test_a_plan_is_not_applied_to_another_version(connection: Connection) -> None:
@@ -273,7 +273,7 @@ def test_the_demo_rows_leave_a_password_that_was_set(connection: Connection, pas
 
 
 def test_the_demo_rows_refuse_a_service_of_another_kind(connection: Connection, passwords: Passwords) -> None:
-    change(connection, Bus(services={"worker_service": Service("worker_service", "consumer")}))
+    change(connection, BusSpec(services={"worker_service": ServiceSpec("worker_service", "consumer")}))
     with pytest.raises(ConfigurationError, match="worker_service"):
         add_demo_rows(connection, passwords)
 
@@ -300,9 +300,9 @@ def test_a_new_role_begins_where_it_is_told_to(connection: Connection, start: St
             )
         )
     seal_up_to(connection, 5)
-    change(connection, Bus(roles={"new": Role("new", "consumer_service", start=start)}))
+    change(connection, BusSpec(roles={"new": RoleSpec("new", "consumer_service", start=start)}))
     assert cursor_of(connection, "new") == (first, None, first - 1, first - 1)
-    change(connection, Bus(roles={"new": Role("new", "consumer_service", start="oldest")}))
+    change(connection, BusSpec(roles={"new": RoleSpec("new", "consumer_service", start="oldest")}))
     assert cursor_of(connection, "new") == (first, None, first - 1, first - 1)
 
 
@@ -317,7 +317,7 @@ def test_nobody_logs_in_before_a_password_is_set(connection: Connection) -> None
 
 
 def test_a_password_is_set_for_one_kind_of_login_only(connection: Connection) -> None:
-    same = replace(demo_bus(), emitters={"worker_role": Emitter("worker_role", "test_profile")})
+    same = replace(demo_bus(), emitters={"worker_role": EmitterSpec("worker_role", "test_profile")})
     change(connection, same)
     before = read_version(connection)
     set_password(connection, "role", "worker_role", "a hash", NOON)

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.legacy import OldDatabase, old_hash
-from xbus.broker.journal.configuration import Bus, Service, apply, make_plan, read_stored
+from xbus.broker.journal.configuration import BusSpec, ServiceSpec, apply, make_plan, read_stored
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.legacy_import import ImportPlan, carry_out, plan_import, read_legacy, read_present, translate
 from xbus.broker.journal.log.catalog import read_catalog, read_version
@@ -109,7 +109,7 @@ def test_who_was_removed_comes_back(airport: OldDatabase, sqlite_url: str) -> No
     take_over(airport, sqlite_url)
     with writing(sqlite_url) as connection:
         connection.execute(sa.update(person).values(removed_at=NOON))
-        apply(connection, make_plan(read_stored(connection), Bus(), prune=True), NOON)
+        apply(connection, make_plan(read_stored(connection), BusSpec(), prune=True), NOON)
 
     planned = take_over(airport, sqlite_url)
 
@@ -122,7 +122,7 @@ def test_who_was_removed_comes_back(airport: OldDatabase, sqlite_url: str) -> No
 def test_what_was_changed_meanwhile_stops_it(airport: OldDatabase, sqlite_url: str) -> None:
     planned = plan(airport, sqlite_url)
     with writing(sqlite_url) as connection:
-        other = Bus(services={"other": Service("other", "worker")})
+        other = BusSpec(services={"other": ServiceSpec("other", "worker")})
         apply(connection, make_plan(read_stored(connection), other), NOON)
     with pytest.raises(ConfigurationError) as caught, writing(sqlite_url) as connection:
         carry_out(connection, planned, NOON)
@@ -157,6 +157,6 @@ def test_no_service_is_a_worker_and_no_mark_is_none(old: OldDatabase, sqlite_url
     take_over(old, sqlite_url)
     with reading(sqlite_url) as connection:
         stored = read_stored(connection)
-    assert stored.in_use.services == {"names": Service("names", "worker")}
+    assert stored.in_use.services == {"names": ServiceSpec("names", "worker")}
     assert stored.in_use.event_types["flights"].nodes == {}
     assert stored.in_use.event_types["flights"].immediate_reply is False

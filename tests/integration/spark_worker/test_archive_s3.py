@@ -24,7 +24,7 @@ from xbus.broker.journal.archive.segments import FileWritten
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import read_type_id
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import SystemClock
 from xbus.ids import Ids
 
@@ -49,10 +49,10 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.stop()
 
 
-def fill(url: str) -> list[Receipt]:
+def fill(url: str) -> list[SealReceipt]:
     """Settled envelopes."""
 
-    async def put() -> list[Receipt]:
+    async def put() -> list[SealReceipt]:
         async with Journal.open(url, "broker") as journal:
             scribe = await Scribe.of(journal)
             receipts = [await scribe.put(ITEMS, type_name="flights") for _ in range(2)]

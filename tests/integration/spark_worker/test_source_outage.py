@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from spark_worker.source.journal import Log
+from spark_worker.source.journal import TypeLog
 from spark_worker.source.options import batch_options
 from spark_worker.source.reading import Wanted, read_range
 from tests.support.daemon import write_config
@@ -41,16 +41,16 @@ async def fill(url: str) -> None:
 
 
 @pytest.fixture
-def log(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Log]:
+def log(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], TypeLog]:
     monkeypatch.setattr(bulk_reading, "PAGE_BYTES", 300)
     with looking(postgres_url) as connection:
         add_small_bus(connection)
     asyncio.run(fill(postgres_url))
 
-    def make(retry_seconds: float) -> Log:
+    def make(retry_seconds: float) -> TypeLog:
         config = write_config(tmp_path / "config.ini", postgres_url)
         given = {"config": str(config), "eventType": "notes", "retrySeconds": str(retry_seconds), "partitions": "1"}
-        return Log(batch_options(given, ("index", "data")))
+        return TypeLog(batch_options(given, ("index", "data")))
 
     return make
 
@@ -64,7 +64,7 @@ def read(wanted: Wanted, meanwhile: Callable[[int], None]) -> list[bytes]:
     return found
 
 
-def test_each_item_comes_once_whenever_connections_are_cut(postgres_url: str, log: Callable[[float], Log]) -> None:
+def test_each_item_comes_once_whenever_connections_are_cut(postgres_url: str, log: Callable[[float], TypeLog]) -> None:
     [wanted] = log(30.0).plan(0, 4, 1)
 
     def cut(number: int) -> None:
@@ -75,7 +75,7 @@ def test_each_item_comes_once_whenever_connections_are_cut(postgres_url: str, lo
     assert read(wanted, cut) == ITEMS
 
 
-def test_without_patience_it_is_an_error(postgres_url: str, log: Callable[[float], Log]) -> None:
+def test_without_patience_it_is_an_error(postgres_url: str, log: Callable[[float], TypeLog]) -> None:
     [wanted] = log(0.0).plan(0, 4, 1)
 
     def cut(number: int) -> None:

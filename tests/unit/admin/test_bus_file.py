@@ -11,7 +11,17 @@ from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile
 from xbus.admin.bus_file.fields import MOST, YEAR
 from xbus.admin.bus_file.lines import locate
-from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Problem, Profile, Role, Section, Service
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    ConfigurationProblem,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    Section,
+    ServiceSpec,
+)
 from xbus.broker.journal.configuration.entries import Start
 from xbus.broker.journal.configuration.names import LONGEST_NAME
 
@@ -59,18 +69,18 @@ def problems(text: str) -> list[tuple[int, str]]:
 
 def test_a_file_is_read() -> None:
     nodes = (
-        Node("enrich", "airline_names", ("delays", "store")),
-        Node("store", "flight_store"),
-        Node("delays", "delay_counter"),
+        NodeSpec("enrich", "airline_names", ("delays", "store")),
+        NodeSpec("store", "flight_store"),
+        NodeSpec("delays", "delay_counter"),
     )
     found = read(FLIGHTS)
     assert found.problems == ()
-    assert found.bus == Bus(
-        event_types={"flights": EventType("flights", False, {node.name: node for node in nodes})},
-        services={"airline_names": Service("airline_names", "worker")},
-        roles={"airline_names_1": Role("airline_names_1", "airline_names")},
-        profiles={"airport": Profile("airport", frozenset({"flights", "airlines"}))},
-        emitters={"airport_1": Emitter("airport_1", "airport")},
+    assert found.bus == BusSpec(
+        event_types={"flights": EventTypeSpec("flights", False, {node.name: node for node in nodes})},
+        services={"airline_names": ServiceSpec("airline_names", "worker")},
+        roles={"airline_names_1": RoleSpec("airline_names_1", "airline_names")},
+        profiles={"airport": ProfileSpec("airport", frozenset({"flights", "airlines"}))},
+        emitters={"airport_1": EmitterSpec("airport_1", "airport")},
     )
 
 
@@ -89,7 +99,7 @@ def test_a_role_begins_where_the_file_says(written: str, start: Start) -> None:
 
 
 def test_an_empty_file_is_an_empty_bus() -> None:
-    assert read("# nothing yet\n").bus == Bus()
+    assert read("# nothing yet\n").bus == BusSpec()
 
 
 def test_each_place_has_its_line() -> None:
@@ -103,13 +113,18 @@ def test_each_place_has_its_line() -> None:
 
 def test_a_problem_of_the_bus_is_told_with_the_line_of_its_place() -> None:
     place = ("event_type", "flights", "node", "enrich", "service")
-    told = read(FLIGHTS).locate(Problem(place, 'there is no service "airline_names"'))
+    told = read(FLIGHTS).locate(ConfigurationProblem(place, 'there is no service "airline_names"'))
     assert told.line == 7
     assert told.sentence == 'event_type "flights", node "enrich": there is no service "airline_names"'
 
 
 def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it() -> None:
-    assert read('\n[[service]]\nname = "x"\nkind = "worker"').locate(Problem(("service", "x", "size"), "...")).line == 2
+    assert (
+        read('\n[[service]]\nname = "x"\nkind = "worker"')
+        .locate(ConfigurationProblem(("service", "x", "size"), "..."))
+        .line
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +267,7 @@ def test_what_can_not_be_read_is_left_out_and_named() -> None:
         name = "n"
         """
     )
-    assert found.bus == Bus()
+    assert found.bus == BusSpec()
     assert found.unreadable == {(Section.SERVICE, "broken"), (Section.EVENT_TYPE, "flights")}
 
 
@@ -293,10 +308,10 @@ key = 1
 NAMES = st.text(min_size=1, max_size=12).filter(lambda name: name.isprintable() and name == name.strip())
 
 
-def services(name: str) -> st.SearchStrategy[Service]:
+def services(name: str) -> st.SearchStrategy[ServiceSpec]:
     seconds = st.none() | st.floats(0, YEAR)
     return st.builds(
-        Service,
+        ServiceSpec,
         st.just(name),
         st.sampled_from(("worker", "consumer")),
         st.sampled_from(("shared", "own")),
@@ -308,30 +323,30 @@ def services(name: str) -> st.SearchStrategy[Service]:
 
 
 @st.composite
-def buses(draw: st.DrawFn) -> Bus:
+def buses(draw: st.DrawFn) -> BusSpec:
     """Entries of any names; a file needs no more sense than that to be written and read."""
     names = st.lists(NAMES, max_size=4, unique=True)
     event_types = {}
     for name in draw(names):
-        nodes = {node: Node(node, draw(NAMES), tuple(sorted(draw(names)))) for node in draw(names)}
-        event_types[name] = EventType(
+        nodes = {node: NodeSpec(node, draw(NAMES), tuple(sorted(draw(names)))) for node in draw(names)}
+        event_types[name] = EventTypeSpec(
             name,
             draw(st.booleans()),
             nodes,
             "isolate" if draw(st.booleans()) else "envelope",
             draw(st.integers(1, MOST)),
         )
-    return Bus(
+    return BusSpec(
         event_types,
         {name: draw(services(name)) for name in draw(names)},
-        {name: Role(name, draw(NAMES), draw(st.booleans())) for name in draw(names)},
-        {name: Profile(name, frozenset(draw(names))) for name in draw(names)},
-        {name: Emitter(name, draw(NAMES)) for name in draw(names)},
+        {name: RoleSpec(name, draw(NAMES), draw(st.booleans())) for name in draw(names)},
+        {name: ProfileSpec(name, frozenset(draw(names))) for name in draw(names)},
+        {name: EmitterSpec(name, draw(NAMES)) for name in draw(names)},
     )
 
 
 @given(buses())
-def test_what_is_written_is_read_again(bus: Bus) -> None:
+def test_what_is_written_is_read_again(bus: BusSpec) -> None:
     found = bus_file.read(bus_file.write(bus).encode())
     assert found.problems == ()
     assert found.bus == bus

@@ -18,7 +18,7 @@ from xbus.errors import (
     TimedOut,
     XbusError,
 )
-from xbus.rpc.later import Later
+from xbus.rpc.deferred import Deferred
 
 Answering = Callable[[Any], Any]
 
@@ -44,7 +44,7 @@ def in_a_future(outcome: Any) -> Any:
 
 
 def later(outcome: Any) -> Any:
-    return Later.of(in_a_future(None)).then(lambda _: at_once(outcome))
+    return Deferred.of(in_a_future(None)).map(lambda _: at_once(outcome))
 
 
 SHAPES = pytest.mark.parametrize("shape", [at_once, in_a_coroutine, in_a_future, later])
@@ -121,7 +121,7 @@ async def test_a_call_that_is_given_up_is_answered_in_the_words_of_its_verb() ->
     waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def verb() -> Any:
-        return Later.of(waiting).then(str)
+        return Deferred.of(waiting).map(str)
 
     old, coded = old_answer("")(verb)(), coded_answer(verb)()
     for answer in (old, coded):

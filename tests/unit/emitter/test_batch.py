@@ -4,25 +4,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.emitter.batch import Batch, check_size
+from xbus.emitter.batch import OutgoingBatch, check_size
 from xbus.errors import Refused
 from xbus.rpc.items import ITEM_HEADER_BYTES, cut, item_bytes
 
 
 def test_a_batch_is_full_by_items() -> None:
-    batch = Batch(max_items=2, max_bytes=100, max_item_bytes=50, max_batch_bytes=200)
+    batch = OutgoingBatch(max_items=2, max_bytes=100, max_item_bytes=50, max_batch_bytes=200)
     assert [batch.add(b"a"), batch.add(b"b")] == [False, True]
     assert list(batch.take()) == [[b"a", b"b"]]
     assert len(batch) == 0
 
 
 def test_a_batch_is_full_by_bytes() -> None:
-    batch = Batch(max_items=100, max_bytes=10, max_item_bytes=50, max_batch_bytes=200)
+    batch = OutgoingBatch(max_items=100, max_bytes=10, max_item_bytes=50, max_batch_bytes=200)
     assert [batch.add(b"12345"), batch.add(b"12345")] == [False, True]
 
 
 def test_taking_starts_anew() -> None:
-    batch = Batch(max_items=2, max_bytes=10, max_item_bytes=50, max_batch_bytes=200)
+    batch = OutgoingBatch(max_items=2, max_bytes=10, max_item_bytes=50, max_batch_bytes=200)
     batch.add(b"123456789")
     list(batch.take())
     assert not batch.add(b"123456789")
@@ -31,7 +31,7 @@ def test_taking_starts_anew() -> None:
 
 
 def test_an_item_too_large_leaves_the_batch_as_it_was() -> None:
-    batch = Batch(max_items=2, max_bytes=10, max_item_bytes=3, max_batch_bytes=20)
+    batch = OutgoingBatch(max_items=2, max_bytes=10, max_item_bytes=3, max_batch_bytes=20)
     with pytest.raises(Refused, match="larger than the 3"):
         batch.add(b"1234")
     assert len(batch) == 0

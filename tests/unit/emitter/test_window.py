@@ -2,11 +2,11 @@
 
 import asyncio
 
-from xbus.emitter.window import Window
+from xbus.emitter.window import SendWindow
 
 
 async def test_there_is_room_up_to_the_limit_and_for_the_batch_that_passes_it() -> None:
-    window = Window(100)
+    window = SendWindow(100)
     window.take(99)
     assert window.is_open()
     window.take(99)
@@ -16,7 +16,7 @@ async def test_there_is_room_up_to_the_limit_and_for_the_batch_that_passes_it() 
 
 
 async def test_who_waits_goes_on_when_there_is_room() -> None:
-    window = Window(100)
+    window = SendWindow(100)
     window.take(150)
     waiting = asyncio.create_task(window.room())
     await asyncio.sleep(0)
@@ -29,7 +29,7 @@ async def test_who_waits_goes_on_when_there_is_room() -> None:
 
 
 async def test_of_two_who_wait_the_second_looks_again() -> None:
-    window = Window(100)
+    window = SendWindow(100)
     window.take(100)
 
     async def send() -> None:

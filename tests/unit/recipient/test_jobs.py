@@ -12,7 +12,7 @@ from tests.support.waiting import DEADLINE_SECONDS
 from xbus.errors import ConnectionLost, Failed, JournalUnavailable, Refused, XbusError
 from xbus.recipient import BulkWorker, Handover, Made, Refusal
 from xbus.recipient import jobs as module
-from xbus.recipient.jobs import Jobs
+from xbus.recipient.jobs import BulkJobs
 
 LEASE = 0.03
 MADE = Made(2, 20, b"hash")
@@ -67,7 +67,7 @@ class Case:
 
     def __init__(self, lease: float = 1_000) -> None:
         self.worker, self.broker = Told(), Broker()
-        self.jobs = Jobs(self.worker, self.broker.call)
+        self.jobs = BulkJobs(self.worker, self.broker.call)
         ids = [uuid.uuid4() for _ in range(4)]
         self.handover = Handover(ids[0], ids[1], "numbers", ids[2], "w", ids[3], False, 10)
         self.jobs.take(self.handover, lease)
@@ -94,8 +94,8 @@ async def test_what_is_made_is_told() -> None:
 
 async def test_it_is_told_until_it_is_heard() -> None:
     case = Case()
-    unheard: list[Any] = [ConnectionLost("away"), Refused("who?", code="session_unknown"), Failed("not now")]
-    case.broker.answers["xbus.output_ready"] = [*unheard, {"accepted": True}]
+    ignore: list[Any] = [ConnectionLost("away"), Refused("who?", code="session_unknown"), Failed("not now")]
+    case.broker.answers["xbus.output_ready"] = [*ignore, {"accepted": True}]
     case.worker.outcome.set_result(MADE)
     await case.over()
     assert len(case.broker.calls) == 4

@@ -11,10 +11,10 @@ from spark_worker.items import batches as batching
 from spark_worker.items import pieces as piecing
 from spark_worker.items.batches import SCHEMA, batches
 from spark_worker.items.errors import BadOutput
-from spark_worker.items.pieces import Limits, Piece, pieces
+from spark_worker.items.pieces import NewSegment, OutputLimits, pieces
 from xbus.rpc.codec import pack_items, unpack_items
 
-LIMITS = Limits(1024 * 1024, 60)
+LIMITS = OutputLimits(1024 * 1024, 60)
 
 
 def batch(indexes: list[int | None], datas: list[bytes | None]) -> pa.RecordBatch:
@@ -22,14 +22,14 @@ def batch(indexes: list[int | None], datas: list[bytes | None]) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def indexes_of(piece: Piece) -> list[int]:
+def indexes_of(piece: NewSegment) -> list[int]:
     if piece.sources is None:
         return list(range(piece.first_index, piece.first_index + piece.items))
     return list(struct.unpack(f"<{piece.items}q", piece.sources))
 
 
 def test_segments_that_follow_each_other_make_one_batch() -> None:
-    segments = [Piece(2, pack_items([b"a", b"b"]), 10, None), Piece(1, pack_items([b"c"]), 12, None)]
+    segments = [NewSegment(2, pack_items([b"a", b"b"]), 10, None), NewSegment(1, pack_items([b"c"]), 12, None)]
 
     (made,) = batches(segments)
 
@@ -38,7 +38,7 @@ def test_segments_that_follow_each_other_make_one_batch() -> None:
 
 
 def test_an_item_made_of_several_has_no_index() -> None:
-    segment = Piece(3, pack_items([b"a", b"b", b"c"]), 0, struct.pack("<3q", 7, -1, 7))
+    segment = NewSegment(3, pack_items([b"a", b"b", b"c"]), 0, struct.pack("<3q", 7, -1, 7))
 
     (made,) = batches([segment])
 
@@ -47,7 +47,7 @@ def test_an_item_made_of_several_has_no_index() -> None:
 
 def test_batches_end_when_they_are_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "BATCH_ITEMS", 2)
-    segments = [Piece(1, pack_items([b"x"]), number, None) for number in range(5)]
+    segments = [NewSegment(1, pack_items([b"x"]), number, None) for number in range(5)]
 
     assert [len(made) for made in batches(segments)] == [2, 2, 1]
 
@@ -99,7 +99,7 @@ def test_null_is_no_item() -> None:
 
 def test_an_item_larger_than_the_bus_takes_is_refused() -> None:
     with pytest.raises(BadOutput, match=r"\(of item 8\) takes 100 bytes"):
-        list(pieces([batch([7, 8], [b"a", b"x" * 100])], Limits(50, 60)))
+        list(pieces([batch([7, 8], [b"a", b"x" * 100])], OutputLimits(50, 60)))
 
 
 @pytest.mark.parametrize("wrong", [-1, 60, 1060, 2**62])
@@ -109,6 +109,6 @@ def test_an_item_of_one_that_the_event_does_not_have_is_refused(wrong: int) -> N
 
 
 def test_of_an_event_without_items_no_item_is_made_of_one() -> None:
-    assert list(pieces([batch([None], [b"a"])], Limits(50, 0)))
+    assert list(pieces([batch([None], [b"a"])], OutputLimits(50, 0)))
     with pytest.raises(BadOutput, match="the event has no items"):
-        list(pieces([batch([0], [b"a"])], Limits(50, 0)))
+        list(pieces([batch([0], [b"a"])], OutputLimits(50, 0)))

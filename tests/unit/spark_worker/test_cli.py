@@ -7,17 +7,17 @@ from click.testing import CliRunner
 
 from spark_worker import cli
 from spark_worker.transform.transforms import SqlTransform
-from spark_worker.worker.serving import Options
+from spark_worker.worker.serving import WorkerOptions
 from tests.support.daemon import write_config
 from xbus.errors import ConfigurationError, Refused
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[WorkerOptions]:
     """What was to be served; nothing is."""
-    seen: list[Options] = []
+    seen: list[WorkerOptions] = []
 
-    async def note(options: Options) -> None:
+    async def note(options: WorkerOptions) -> None:
         seen.append(options)
 
     monkeypatch.setattr(cli, "serve_for_ever", note)
@@ -38,7 +38,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stderr
 
 
-def test_options_are_handed_on(started: list[Options], arguments: list[str]) -> None:
+def test_options_are_handed_on(started: list[WorkerOptions], arguments: list[str]) -> None:
     more = ["--conf", "spark.a=b", "--option", "year=2013", "--min-items", "7", "--order-by", "day", "--keep-corrupt"]
 
     assert invoke(*arguments, *more) == (0, "")
@@ -63,7 +63,7 @@ def test_options_are_handed_on(started: list[Options], arguments: list[str]) -> 
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
-    started: list[Options], arguments: list[str], more: list[str], said: str
+    started: list[WorkerOptions], arguments: list[str], more: list[str], said: str
 ) -> None:
     code, text = invoke(*arguments, *more)
 
@@ -77,7 +77,7 @@ def test_a_format_that_is_none_is_told(arguments: list[str]) -> None:
 
 
 def test_a_role_that_is_refused_ends_the_program(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(_: Options) -> None:
+    async def refuse(_: WorkerOptions) -> None:
         raise Refused("login or password are wrong", code="login_refused")
 
     monkeypatch.setattr(cli, "serve_for_ever", refuse)

@@ -1,6 +1,6 @@
 """How far micro-batches reach."""
 
-from spark_worker.source.progress import IDLE_POSITIONS, IDLE_SECONDS, Progress
+from spark_worker.source.progress import IDLE_POSITIONS, IDLE_SECONDS, StreamProgress
 
 
 class Log:
@@ -18,8 +18,8 @@ class Log:
             return None
         return until if most_items is None else found[min(most_items, len(found)) - 1]
 
-    def progress(self) -> Progress:
-        return Progress(self.next_end, lambda: self.time)
+    def progress(self) -> StreamProgress:
+        return StreamProgress(self.next_end, lambda: self.time)
 
 
 def test_a_micro_batch_reaches_to_where_the_log_tells() -> None:

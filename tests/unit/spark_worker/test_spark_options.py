@@ -9,7 +9,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 from spark_worker.sink.options import batch_sink_options, stream_sink_options
 from spark_worker.source.columns import COLUMNS, ddl
 from spark_worker.source.options import batch_options, chosen_columns, stream_options
-from spark_worker.source.places import End, check_position, parse_place
+from spark_worker.source.places import LogEnd, check_position, parse_place
 from spark_worker.source.schema import columns_of
 from xbus.errors import ConfigurationError
 
@@ -27,8 +27,8 @@ def config(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("earliest", End.EARLIEST),
-        ("LATEST", End.LATEST),
+        ("earliest", LogEnd.EARLIEST),
+        ("LATEST", LogEnd.LATEST),
         ("0", 0),
         ("17", 17),
         ("2026-11-21", datetime(2026, 11, 21, tzinfo=UTC)),
@@ -60,7 +60,7 @@ def test_other_positions_may_be_beyond_the_end(position: int, head: int) -> None
 
 def test_the_defaults_of_a_reader(config: str) -> None:
     options = batch_options({"config": config, "eventtype": "orders"}, ALL)
-    assert (options.begin, options.end, options.partitions) == (End.EARLIEST, End.LATEST, 0)
+    assert (options.begin, options.end, options.partitions) == (LogEnd.EARLIEST, LogEnd.LATEST, 0)
     assert not options.fail_on_data_loss
     assert options.url == f"sqlite:///{Path(config).parent / 'here.db'}"
     assert options.url not in repr(options)
@@ -68,7 +68,7 @@ def test_the_defaults_of_a_reader(config: str) -> None:
 
 def test_the_defaults_of_a_stream(config: str) -> None:
     options = stream_options({"config": config, "eventType": "orders"}, ALL)
-    assert (options.start, options.max_items, options.fail_on_data_loss) == (End.EARLIEST, 0, True)
+    assert (options.start, options.max_items, options.fail_on_data_loss) == (LogEnd.EARLIEST, 0, True)
 
 
 def test_the_environment_may_name_the_configuration(config: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ YEAR = 366 * 24 * 3600
 
 
 @dataclass(frozen=True)
-class Field:
+class TableKey:
     """A key of a table.
 
     Args:
@@ -36,7 +36,7 @@ class Field:
     read: Callable[[Any], Any] = lambda value: value
 
 
-Fields: TypeAlias = Mapping[str, Field]
+Fields: TypeAlias = Mapping[str, TableKey]
 """The keys of a table by name; the first one is its name."""
 
 
@@ -67,21 +67,21 @@ def _read_start(value: Any) -> Any:
     return moment if isinstance(moment, datetime) and moment.tzinfo is not None else None
 
 
-NAME = Field(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it", required=True)
-NAMES = Field(_is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[])
-KIND = Field(lambda value: value in ("worker", "consumer"), '"worker" or "consumer"', required=True)
-FAILURES = Field(lambda value: value in ("shared", "own"), '"shared" or "own"', default="shared")
-BAD_ITEMS = Field(lambda value: value in ("envelope", "isolate"), '"envelope" or "isolate"', default="envelope")
-START = Field(
+NAME = TableKey(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it", required=True)
+NAMES = TableKey(_is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[])
+KIND = TableKey(lambda value: value in ("worker", "consumer"), '"worker" or "consumer"', required=True)
+FAILURES = TableKey(lambda value: value in ("shared", "own"), '"shared" or "own"', default="shared")
+BAD_ITEMS = TableKey(lambda value: value in ("envelope", "isolate"), '"envelope" or "isolate"', default="envelope")
+START = TableKey(
     lambda value: _read_start(value) is not None,
     '"head", "oldest", a position from 1 on, or a moment with its time zone, such as "2026-11-01T00:00:00Z"',
     read=_read_start,
 )
-COUNT = Field(_is_count, f"a whole number from 1 to {MOST}")
-SECONDS = Field(lambda value: _is_number(value, YEAR), f"a number of seconds from 0 to {YEAR}, which is a year")
-PART = Field(lambda value: _is_number(value, 1), "a number from 0 to 1")
-SWITCH = Field(lambda value: isinstance(value, bool), "true or false", default=False)
-TABLES = Field(_is_list_of_tables, "a list of tables: write [[event_type.node]]", default=[])
+COUNT = TableKey(_is_count, f"a whole number from 1 to {MOST}")
+SECONDS = TableKey(lambda value: _is_number(value, YEAR), f"a number of seconds from 0 to {YEAR}, which is a year")
+PART = TableKey(lambda value: _is_number(value, 1), "a number from 0 to 1")
+SWITCH = TableKey(lambda value: isinstance(value, bool), "true or false", default=False)
+TABLES = TableKey(_is_list_of_tables, "a list of tables: write [[event_type.node]]", default=[])
 
 NODE: Fields = {"name": NAME, "service": NAME, "to": NAMES}
 

@@ -5,19 +5,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xbus.admin.bus_file.fields import NODE, SECTIONS, Field, Fields
+from xbus.admin.bus_file.fields import NODE, SECTIONS, Fields, TableKey
 from xbus.admin.bus_file.lines import Path, error_line, locate
 from xbus.broker.journal.configuration import (
-    Bus,
-    Emitter,
-    EventType,
-    Node,
+    BusSpec,
+    ConfigurationProblem,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
     Place,
-    Problem,
-    Profile,
-    Role,
+    ProfileSpec,
+    RoleSpec,
     Section,
-    Service,
+    ServiceSpec,
 )
 
 
@@ -40,12 +40,12 @@ class BusFile:
         places: the line of each entry and field.
     """
 
-    bus: Bus
+    bus: BusSpec
     problems: tuple[LineProblem, ...]
     unreadable: frozenset[tuple[Section, str]]
     places: Mapping[Place, int]
 
-    def locate(self, problem: Problem) -> LineProblem:
+    def locate(self, problem: ConfigurationProblem) -> LineProblem:
         """The same problem with its line: that of its place, or of the nearest one around it."""
         place = problem.place
         while place and place not in self.places:
@@ -63,11 +63,11 @@ def read(data: bytes) -> BusFile:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         return _malformed(error_line(error, text), f"this is not TOML ({str(error).partition(' (at ')[0]})")
-    return _Reader(locate(text)).read(tables)
+    return _BusFileReader(locate(text)).read(tables)
 
 
 def _malformed(line: int, sentence: str) -> BusFile:
-    return BusFile(Bus(), (LineProblem(line, sentence),), frozenset(), {})
+    return BusFile(BusSpec(), (LineProblem(line, sentence),), frozenset(), {})
 
 
 def _describe(place: Place) -> str:
@@ -75,11 +75,11 @@ def _describe(place: Place) -> str:
     return ", ".join(f'{kind} "{name}"' for kind, name in zip(place[::2], place[1::2], strict=False))
 
 
-def _value(table: Mapping[str, Any], key: str, field: Field) -> Any:
+def _value(table: Mapping[str, Any], key: str, field: TableKey) -> Any:
     return field.read(table[key]) if key in table else field.default
 
 
-class _Reader:
+class _BusFileReader:
     """Goes through the parsed file once and keeps what is wrong and where everything stands."""
 
     def __init__(self, lines: Mapping[Path, int]) -> None:
@@ -91,26 +91,28 @@ class _Reader:
     def read(self, tables: Mapping[str, Any]) -> BusFile:
         for key in tables.keys() - set(SECTIONS):
             self._complain((key,), f'there is no section "{key}"; there are {", ".join(SECTIONS)}')
-        bus = Bus(
+        bus = BusSpec(
             event_types={entry.name: entry for entry in self._event_types(tables)},
-            services={row["name"]: Service(**row) for row in self._section(tables, Section.SERVICE)},
-            roles={row["login"]: Role(**row) for row in self._section(tables, Section.ROLE)},
+            services={row["name"]: ServiceSpec(**row) for row in self._section(tables, Section.SERVICE)},
+            roles={row["login"]: RoleSpec(**row) for row in self._section(tables, Section.ROLE)},
             profiles={
-                row["name"]: Profile(row["name"], frozenset(row["event_types"]))
+                row["name"]: ProfileSpec(row["name"], frozenset(row["event_types"]))
                 for row in self._section(tables, Section.EMITTER_PROFILE)
             },
-            emitters={row["login"]: Emitter(**row) for row in self._section(tables, Section.EMITTER)},
+            emitters={row["login"]: EmitterSpec(**row) for row in self._section(tables, Section.EMITTER)},
         )
         unreadable = frozenset((Section(place[0]), place[1]) for place in self._unreadable)
         return BusFile(bus, tuple(sorted(self._problems)), unreadable, self._places)
 
-    def _event_types(self, tables: Mapping[str, Any]) -> Iterator[EventType]:
+    def _event_types(self, tables: Mapping[str, Any]) -> Iterator[EventTypeSpec]:
         for index, row in self._indexed_section(tables, Section.EVENT_TYPE):
             place = (Section.EVENT_TYPE, row["name"])
             rows = self._entries(row["node"], (Section.EVENT_TYPE, index, "node"), (*place, "node"), NODE)
-            nodes = {node["name"]: Node(node["name"], node["service"], tuple(sorted(node["to"]))) for _, node in rows}
+            nodes = {
+                node["name"]: NodeSpec(node["name"], node["service"], tuple(sorted(node["to"]))) for _, node in rows
+            }
             if len(nodes) == len(row["node"]):
-                yield EventType(nodes=nodes, **{key: value for key, value in row.items() if key != "node"})
+                yield EventTypeSpec(nodes=nodes, **{key: value for key, value in row.items() if key != "node"})
             else:
                 self._unreadable.add(place)
 

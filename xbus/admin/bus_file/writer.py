@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from xbus.admin.bus_file.fields import FAILING, ISOLATION, ORDER, Fields
-from xbus.broker.journal.configuration import Bus
+from xbus.broker.journal.configuration import BusSpec
 from xbus.broker.journal.configuration.entries import Entry
 
 
-def write(bus: Bus) -> str:
+def write(bus: BusSpec) -> str:
     """The bus in TOML; entries in the order of ``bus``, without what is so by default and what few buses say."""
     return "\n".join(_table(name, values) for name, values in _tables(bus))
 
 
-def _tables(bus: Bus) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for event_type in bus.event_types.values():
         values = {"name": event_type.name, "immediate_reply": event_type.immediate_reply}
         yield "event_type", values | _said(event_type, ISOLATION)

@@ -21,7 +21,7 @@ from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.parked import Parked, find_parked
 from xbus.broker.journal.operations.parked_list import Filters, list_parked
-from xbus.broker.journal.operations.parked_moves import Decision
+from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 from xbus.errors import Refused
@@ -95,7 +95,7 @@ def resume(
         click.echo("\n".join(_told(each)))
 
 
-def _resume_all(url: str, filters: Filters, decision: Decision, yes: bool) -> None:
+def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool) -> None:
     with reading(url) as connection:
         newest = list_parked(connection, filters, 1)
     if not newest:

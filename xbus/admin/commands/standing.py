@@ -14,7 +14,7 @@ from xbus.admin.table import table
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.role_progress import MOST_COUNTED
-from xbus.broker.journal.operations.roles import RoleStanding, list_roles
+from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.clock import SystemClock
 
 HEADS = ("ROLE", "SERVICE", "KIND", "STATE", "LAST SEEN", "LAG", "OLDEST", "PARKED", "WORKS ON", "ALARM")
@@ -89,7 +89,7 @@ def _told(outlook: detaching.Outlook) -> Iterator[str]:
         yield f"Of them had a turn already: {told}."
 
 
-def _row(role: RoleStanding, owed_days: float, now: datetime) -> tuple[object, ...]:
+def _row(role: RoleStatus, owed_days: float, now: datetime) -> tuple[object, ...]:
     return (
         role.role,
         role.service,
@@ -104,7 +104,7 @@ def _row(role: RoleStanding, owed_days: float, now: datetime) -> tuple[object, .
     )
 
 
-def _facts(role: RoleStanding, owed_days: float, now: datetime) -> dict[str, Any]:
+def _facts(role: RoleStatus, owed_days: float, now: datetime) -> dict[str, Any]:
     lag_seconds = None if role.owed_since is None else round((now - role.owed_since).total_seconds(), 3)
     return {
         **asdict(role),
@@ -114,7 +114,7 @@ def _facts(role: RoleStanding, owed_days: float, now: datetime) -> dict[str, Any
     }
 
 
-def _parked(role: RoleStanding) -> int | str:
+def _parked(role: RoleStatus) -> int | str:
     """``1``, or ``1, 2 items`` where some are parked alone."""
     return f"{role.parked:,}, {counted(role.parked_items)}" if role.parked_items else role.parked
 

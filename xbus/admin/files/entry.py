@@ -36,7 +36,7 @@ class Unreadable(Exception):
         self.reason = reason
 
 
-class Reader(Protocol):
+class EntryReader(Protocol):
     """Reads the entries of one file. Knows how a file that holds only some of them must look.
 
     Attributes:

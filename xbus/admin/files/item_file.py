@@ -7,7 +7,7 @@ from typing import BinaryIO, NoReturn, cast
 
 from xbus.admin.files.described import DescribedCsvReader, FixedReader
 from xbus.admin.files.descriptor import CsvLayout, Descriptor, FixedLayout
-from xbus.admin.files.entry import Entry, Reader, Unreadable
+from xbus.admin.files.entry import Entry, EntryReader, Unreadable
 from xbus.admin.files.plain import CsvReader, JsonReader
 from xbus.admin.files.text import DEFAULT_ENCODING, Text
 from xbus.admin.files.xml_records import XmlReader
@@ -99,7 +99,7 @@ class _CountedFile(io.FileIO):
         return count
 
 
-def _reader(path: Path, file: BinaryIO, descriptor: Descriptor | None, encoding: str | None) -> Reader:
+def _reader(path: Path, file: BinaryIO, descriptor: Descriptor | None, encoding: str | None) -> EntryReader:
     if descriptor is None and path.suffix.lower() == ".jsonl":
         return JsonReader(Text(file, encoding or DEFAULT_ENCODING, "\n"))
     if descriptor is None:

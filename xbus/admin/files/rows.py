@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xbus.admin.files.text import Line, Text, ended
+from xbus.admin.files.text import Text, TextLine, ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Row:
         fault: what is wrong, "" for a good row.
     """
 
-    lines: list[Line]
+    lines: list[TextLine]
     fields: list[str]
     fault: str = ""
 
@@ -60,9 +60,9 @@ class _Unfinished(Exception):
 class _Lines:
     """What the csv reader pulls its lines from; notes which ones make a row."""
 
-    def __init__(self, lines: Iterator[Line]) -> None:
+    def __init__(self, lines: Iterator[TextLine]) -> None:
         self._lines = lines
-        self.taken: list[Line] = []
+        self.taken: list[TextLine] = []
 
     def __iter__(self) -> "_Lines":
         return self

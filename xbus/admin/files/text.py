@@ -24,12 +24,12 @@ _NO_TEXT = re.compile("[\ud800-\udfff]")
 """What decoding by ``surrogateescape`` makes of bytes that are no text."""
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     number: int
     text: str
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     line: int
     number: int
     offset: int
@@ -61,7 +61,7 @@ class Text:
                 f'there is no encoding "{encoding}"', "name one that Python knows, as latin-1", code="unknown_encoding"
             ) from error
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[TextLine]:
         """Each line with its end, without remarks.
 
         Raises:
@@ -72,9 +72,9 @@ class Text:
             number += 1
             has_remarks = text.startswith(MARK + TITLE) if number == 1 else has_remarks
             if not (has_remarks and text.startswith(MARK)):
-                yield Line(number, text)
+                yield TextLine(number, text)
 
-    def pieces(self, length: int) -> Iterator[Piece]:
+    def pieces(self, length: int) -> Iterator[TextPiece]:
         """The text in pieces of ``length`` characters, of which the last may be shorter, without remarks.
 
         Raises:
@@ -92,7 +92,7 @@ class Text:
             else:
                 text, ahead = ahead[:length], ahead[length:]
                 number += 1
-                yield Piece(line, number, offset, text)
+                yield TextPiece(line, number, offset, text)
                 line += text.count("\n")
                 offset += len(text)
 

@@ -12,7 +12,7 @@ from xbus.broker.journal.operations.parked_list import (
     read_parked_page,
     read_parked_roles,
 )
-from xbus.broker.journal.operations.parked_moves import Decision, resume_deliveries
+from xbus.broker.journal.operations.parked_moves import RepairDecision, resume_deliveries
 from xbus.errors import Refused
 from xbus.ids import Ids
 
@@ -32,7 +32,7 @@ class Done:
     refusals: list[Refused] = field(default_factory=list)
 
 
-def resume_all(url: str, filters: Filters, decision: Decision, ids: Ids) -> Done:
+def resume_all(url: str, filters: Filters, decision: RepairDecision, ids: Ids) -> Done:
     """Have all come again that is parked and that filters let pass; a page at a time is resumed or not.
 
     Args:
@@ -53,7 +53,7 @@ def resume_all(url: str, filters: Filters, decision: Decision, ids: Ids) -> Done
     return done
 
 
-def _resume_envelopes(url: str, role_id: int, filters: Filters, decision: Decision) -> int:
+def _resume_envelopes(url: str, role_id: int, filters: Filters, decision: RepairDecision) -> int:
     """Resume those of one role, lowest position first; how many."""
     resumed = after = 0
     while True:
@@ -65,7 +65,7 @@ def _resume_envelopes(url: str, role_id: int, filters: Filters, decision: Decisi
         after = page[-1][0]
 
 
-def _resume_items(url: str, entry: ParkedSummary, decision: Decision, ids: Ids) -> int:
+def _resume_items(url: str, entry: ParkedSummary, decision: RepairDecision, ids: Ids) -> int:
     """Resume the items that an entry of the list is about; how many."""
     with writing(url) as connection:
         past, (parked,) = find_parked(connection, entry.envelope_id, entry.role)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from xbus.admin.repair.places import Place, read_item, read_items
+from xbus.admin.repair.places import ParkedPlace, read_item, read_items
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.corrections import add_correction
 from xbus.broker.journal.operations.parked import Parked, ParkedItem
 from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, hold_item, resume_items
-from xbus.broker.journal.operations.parked_moves import Decision, drop_delivery, hold_delivery, resume_delivery
+from xbus.broker.journal.operations.parked_moves import RepairDecision, drop_delivery, hold_delivery, resume_delivery
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.ids import Ids
@@ -39,24 +39,24 @@ class Resumed:
     items_as: UUID | None = None
 
 
-def decision_of(clock: Clock, reason: str) -> Decision:
+def decision_of(clock: Clock, reason: str) -> RepairDecision:
     """What the person at the keyboard decides now."""
     try:
         who = getpass.getuser()
     except (KeyError, OSError):
         # A user of a container has an id at least.
         who = f"user {os.getuid()}"
-    return Decision(who, reason.strip(), clock.now())
+    return RepairDecision(who, reason.strip(), clock.now())
 
 
-def present_item(connection: Connection, place: Place) -> bytes:
+def present_item(connection: Connection, place: ParkedPlace) -> bytes:
     """An item as its role would get it now."""
     overlay = read_overlays(connection, place.parked.role_id, place.past.envelope_id).get(place.event.event_id)
     corrected = None if overlay is None else overlay.corrected.get(place.index)
     return read_item(connection, place.event, place.index) if corrected is None else corrected
 
 
-def correct(connection: Connection, place: Place, present: bytes, after: bytes, decision: Decision) -> None:
+def correct(connection: Connection, place: ParkedPlace, present: bytes, after: bytes, decision: RepairDecision) -> None:
     """Have a role get a parked item otherwise than it was sent.
 
     Args:
@@ -87,7 +87,7 @@ def correct(connection: Connection, place: Place, present: bytes, after: bytes, 
     add_correction(connection, place.parked.role_id, place.event.event_id, place.index, before, after, decision)
 
 
-def resume(connection: Connection, past: Past, parked: Parked, decision: Decision, ids: Ids) -> Resumed:
+def resume(connection: Connection, past: Past, parked: Parked, decision: RepairDecision, ids: Ids) -> Resumed:
     """Have all come again that is parked of an envelope for a role.
 
     Args:
@@ -102,7 +102,7 @@ def resume(connection: Connection, past: Past, parked: Parked, decision: Decisio
     return Resumed(parked.envelope_id, parked.role, parked.delivery is not None, len(parked.items), items_as)
 
 
-def resume_place(connection: Connection, place: Place, decision: Decision, ids: Ids) -> Resumed:
+def resume_place(connection: Connection, place: ParkedPlace, decision: RepairDecision, ids: Ids) -> Resumed:
     """Have a parked item come again: alone where it is parked alone, else with its envelope.
 
     Raises:
@@ -112,7 +112,7 @@ def resume_place(connection: Connection, place: Place, decision: Decision, ids: 
     return resume(connection, place.past, meant, decision, ids)
 
 
-def drop(connection: Connection, parked: Parked, decision: Decision) -> None:
+def drop(connection: Connection, parked: Parked, decision: RepairDecision) -> None:
     """Have a role go without all that is parked of an envelope for it, for good.
 
     Args:
@@ -127,7 +127,7 @@ def drop(connection: Connection, parked: Parked, decision: Decision) -> None:
 
 
 def _resume_items(
-    connection: Connection, past: Past, parked: Parked, items: Sequence[ParkedItem], decision: Decision, ids: Ids
+    connection: Connection, past: Past, parked: Parked, items: Sequence[ParkedItem], decision: RepairDecision, ids: Ids
 ) -> UUID:
     overlays = read_overlays(connection, parked.role_id, past.envelope_id)
     events: list[ResumedEvent] = []

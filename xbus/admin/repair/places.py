@@ -15,7 +15,7 @@ from xbus.rpc.codec import unpack_items
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ParkedPlace:
     """An item that is parked for a role, alone or with its envelope."""
 
     past: Past
@@ -46,7 +46,9 @@ class Place:
         return replace(self.parked, delivery=None, items=(self.alone,))
 
 
-def find_place(connection: Connection, envelope_id: UUID, role: str | None, event: str | None, index: int) -> Place:
+def find_place(
+    connection: Connection, envelope_id: UUID, role: str | None, event: str | None, index: int
+) -> ParkedPlace:
     """An item that is parked.
 
     Args:
@@ -60,7 +62,7 @@ def find_place(connection: Connection, envelope_id: UUID, role: str | None, even
     past, found = find_parked(connection, envelope_id, role)
     named = find_event(past, event)
     check_index(named, index)
-    places = [place for parked in found if _is_parked(connection, place := Place(past, parked, named, index))]
+    places = [place for parked in found if _is_parked(connection, place := ParkedPlace(past, parked, named, index))]
     if not places:
         raise Refused(
             f"item {index} of event {named.number} is not parked: it was sent again alone, or dropped, or delivered",
@@ -73,7 +75,7 @@ def find_place(connection: Connection, envelope_id: UUID, role: str | None, even
     return places[0]
 
 
-def _is_parked(connection: Connection, place: Place) -> bool:
+def _is_parked(connection: Connection, place: ParkedPlace) -> bool:
     if place.alone is not None:
         return True
     if place.parked.delivery is None:

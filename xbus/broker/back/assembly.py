@@ -6,44 +6,44 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from xbus.broker.back.bulk.attempt import Attempt
-from xbus.broker.back.bulk.attempts import Attempts
-from xbus.broker.back.bulk.handing_over import HandingOver
+from xbus.broker.back.bulk.attempt import OutputAttempt
+from xbus.broker.back.bulk.attempts import OutputAttempts
+from xbus.broker.back.bulk.job_sender import BulkJobSender
 from xbus.broker.back.bulk.leases import Leases
-from xbus.broker.back.bulk.outputs import Outputs
+from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.bulk.reports import OutputReports
-from xbus.broker.back.bulk.requirements import OutputNeeds
-from xbus.broker.back.bulk.waiting import Awaiting
-from xbus.broker.back.bulk.workers import Makers
-from xbus.broker.back.dispatch.backlog_changes import Decisions
-from xbus.broker.back.dispatch.dispatcher import Deliveries
+from xbus.broker.back.bulk.requirements import OutputRequirements
+from xbus.broker.back.bulk.waiting import WaitingDeliveries
+from xbus.broker.back.bulk.workers import BulkWorkerPool
+from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
+from xbus.broker.back.dispatch.dispatcher import Dispatcher
 from xbus.broker.back.dispatch.lanes import Lanes
-from xbus.broker.back.dispatch.ordered_queue import InOrder
-from xbus.broker.back.dispatch.retry_queue import DueRows
-from xbus.broker.back.dispatch.run_executor import Runs
-from xbus.broker.back.log.reader import Log
-from xbus.broker.back.progress.blocked_keys import Order
-from xbus.broker.back.progress.in_flight import UnderWay
-from xbus.broker.back.progress.isolating import Isolating
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.progress.open_replies import Holds
+from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
+from xbus.broker.back.dispatch.retry_queue import RetryQueue
+from xbus.broker.back.dispatch.run_executor import RunExecutor
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.bad_item_search import BadItems
+from xbus.broker.back.progress.blocked_keys import BlockedKeys
+from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.progress.open_replies import OpenReplies
 from xbus.broker.back.progress.recovery import Recovery
-from xbus.broker.back.progress.results import Outcomes
+from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.recipients.circuit_breaker import Troubles
-from xbus.broker.back.recipients.gathering import Muster
+from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
+from xbus.broker.back.recipients.gathering import ConsumerGathering
 from xbus.broker.back.recipients.pace import Pace
-from xbus.broker.back.recipients.probing import Probing
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.probing import BreakerProbes
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Slots
-from xbus.broker.back.replies.service import Replies
-from xbus.broker.back.run.context import Supplies
+from xbus.broker.back.replies.service import ReplyService
+from xbus.broker.back.run.context import BackRunContext
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.ordered import read_held_keys
-from xbus.broker.journal.writes import Delivery, FollowOrder
+from xbus.broker.journal.writes import DeliveryRow, FollowOrder
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.bell import Bell
@@ -54,17 +54,17 @@ RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class DeliverySettings:
     """How deliveries go.
 
     Args:
         window_bytes: how much may be on its way to a recipient.
         behind_after: see ``Pace``, in seconds.
-        worker_grace: see ``Deliveries``, in seconds.
-        reply_hold: see ``Replies``, in seconds.
+        worker_grace: see ``Dispatcher``, in seconds.
+        reply_hold: see ``ReplyService``, in seconds.
         retry: what counts for services that have no wishes of their own.
-        trouble_after: see ``Troubles``.
-        probe_interval: see ``Troubles``, in seconds.
+        trouble_after: see ``CircuitBreakers``.
+        probe_interval: see ``CircuitBreakers``, in seconds.
         bulk_lease: for how many seconds a bulk worker may give no sign of life while it makes an output.
         register_timeout: for how many seconds a recipient may introduce itself.
     """
@@ -80,7 +80,7 @@ class Settings:
     register_timeout: float = 10.0
 
 
-class Delivering:
+class DeliveryAssembly:
     """The log, the ledger, and what reads the one and writes the other.
 
     Args:
@@ -100,10 +100,10 @@ class Delivering:
         journal: Journal,
         bell: Bell,
         registry: Registry,
-        slots: Slots[Recipient],
+        slots: Slots[RecipientProxy],
         clock: Clock,
         tasks: asyncio.TaskGroup,
-        settings: Settings,
+        settings: DeliverySettings,
         random: Random,
         catalog: Callable[[], Catalog],
     ) -> None:
@@ -112,36 +112,36 @@ class Delivering:
         self._catalog = catalog
 
         # What is read, and what is written.
-        self._log = Log(journal, bell)
-        self.ledger = ledger = Ledger(journal, clock, {})
+        self._log = LogReader(journal, bell)
+        self.ledger = ledger = DeliveryLedger(journal, clock, {})
 
         # Who is served, and who rather not now.
-        muster = Muster(slots, Pace(settings.behind_after), clock)
-        supplies = Supplies(self._log, slots, tasks, settings.window_bytes)
-        holds = Holds()
-        self.troubles = Troubles(clock, after=settings.trouble_after, probe_interval=settings.probe_interval)
-        self.probing = probing = Probing(self.troubles, registry, slots)
+        muster = ConsumerGathering(slots, Pace(settings.behind_after), clock)
+        supplies = BackRunContext(self._log, slots, tasks, settings.window_bytes)
+        holds = OpenReplies()
+        self.troubles = CircuitBreakers(clock, after=settings.trouble_after, probe_interval=settings.probe_interval)
+        self.probing = probing = BreakerProbes(self.troubles, registry, slots)
 
         # Runs, and what comes of them.
-        self._order = order = Order()
-        outcomes = Outcomes(ledger, registry, holds, probing, order, settings.retry, clock, random)
+        self._order = order = BlockedKeys()
+        outcomes = RunResults(ledger, registry, holds, probing, order, settings.retry, clock, random)
         self._recovery = Recovery(journal, self._log, ledger, order, outcomes)
-        self._under_way = under_way = UnderWay()
-        isolating = Isolating(self._log, catalog)
-        self._runs = Runs(ledger, supplies, muster, outcomes, order, isolating, under_way, tasks)
+        self._under_way = under_way = InFlight()
+        isolating = BadItems(self._log, catalog)
+        self._runs = RunExecutor(ledger, supplies, muster, outcomes, order, isolating, under_way, tasks)
 
         # Outputs of bulk workers, which are made before a run.
-        self._awaiting = Awaiting(ledger, registry, outcomes, order, isolating, catalog)
-        self._attempts = Attempts(journal, self._log, clock, random, settings.bulk_lease)
-        makers = Makers(slots, clock, settings.register_timeout)
-        handing_over = HandingOver(self._attempts, self._log)
-        self.outputs = Outputs(self._attempts, self._awaiting, makers, handing_over, self._log, registry, tasks)
+        self._awaiting = WaitingDeliveries(ledger, registry, outcomes, order, isolating, catalog)
+        self._attempts = OutputAttempts(journal, self._log, clock, random, settings.bulk_lease)
+        makers = BulkWorkerPool(slots, clock, settings.register_timeout)
+        handing_over = BulkJobSender(self._attempts, self._log)
+        self.outputs = BulkOutputs(self._attempts, self._awaiting, makers, handing_over, self._log, registry, tasks)
         self._leases = Leases(self._attempts, self._awaiting, self.outputs, clock)
         self.reports = OutputReports(journal, self._attempts, self.outputs, self._output_ready)
-        needs = OutputNeeds(self._attempts, self._log, slots, catalog)
+        needs = OutputRequirements(self._attempts, self._log, slots, catalog)
 
         # What begins runs: the log in its turn, rows that are due, immediate replies, and decisions of people.
-        deliveries = Deliveries(
+        deliveries = Dispatcher(
             self._log,
             ledger,
             registry,
@@ -159,9 +159,9 @@ class Delivering:
             worker_grace=settings.worker_grace,
         )
         self.lanes = Lanes(self._log, ledger, deliveries, tasks)
-        in_order = InOrder(order, self._log, ledger, clock)
-        self._rows = DueRows(self._log, ledger, deliveries, under_way, probing, in_order, clock, tasks)
-        self._replies = Replies(
+        in_order = OrderedQueue(order, self._log, ledger, clock)
+        self._rows = RetryQueue(self._log, ledger, deliveries, under_way, probing, in_order, clock, tasks)
+        self._replies = ReplyService(
             journal,
             self._log,
             ledger,
@@ -175,7 +175,7 @@ class Delivering:
             ring=bell.ring,
             expects=lambda: catalog().expects_replies,
         )
-        self._decisions = Decisions(self._log, ledger, under_way, clock, self._rows.wake)
+        self._decisions = BacklogChanges(self._log, ledger, under_way, clock, self._rows.wake)
 
         # Who tells whom.
         self._log.on_look = self._replies.wake
@@ -195,15 +195,15 @@ class Delivering:
         self._keeping: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
 
-    def _moved(self, row: Delivery) -> None:
+    def _moved(self, row: DeliveryRow) -> None:
         self._order.note(row)
         self._awaiting.note(row)
 
-    def _output_ready(self, attempt: Attempt) -> None:
+    def _output_ready(self, attempt: OutputAttempt) -> None:
         self.probing.went_well(attempt.role_id)
         self._awaiting.wake(attempt.output)
 
-    def _trouble_over(self, recipient: Recipient) -> None:
+    def _trouble_over(self, recipient: RecipientProxy) -> None:
         self.lanes.arrived(recipient)
         self._rows.wake_all()
 

@@ -7,12 +7,12 @@ from random import Random
 from typing import Any
 from weakref import WeakValueDictionary
 
-from xbus.broker.back.assembly import Delivering, Settings
-from xbus.broker.back.bulk.outputs import Outputs
+from xbus.broker.back.assembly import DeliveryAssembly, DeliverySettings
+from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.bulk.reports import OutputReports
-from xbus.broker.back.recipients.circuit_breaker import Troubles
-from xbus.broker.back.recipients.handshake import Introduction, introduce
-from xbus.broker.back.recipients.recipient import Recipient, Timeouts
+from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
+from xbus.broker.back.recipients.handshake import Handshake, introduce
+from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Slots
 from xbus.broker.configuration import Configuration
@@ -58,9 +58,9 @@ class Back:
         clock: Clock,
         *,
         tasks: asyncio.TaskGroup,
-        timeouts: Timeouts,
+        timeouts: CallTimeouts,
         register_timeout: float,
-        settings: Settings,
+        settings: DeliverySettings,
         random: Random | None = None,
     ) -> None:
         self._journal = journal
@@ -73,9 +73,9 @@ class Back:
         self._is_stopping = False
         self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._restoring: dict[int, bytes] = {}
-        slots: Slots[Recipient] = Slots()
+        slots: Slots[RecipientProxy] = Slots()
         self.registry = Registry(slots, clock)
-        self._delivering = Delivering(
+        self._delivering = DeliveryAssembly(
             journal,
             bell,
             self.registry,
@@ -93,12 +93,12 @@ class Back:
         return self._delivering.reports
 
     @property
-    def outputs(self) -> Outputs:
+    def outputs(self) -> BulkOutputs:
         """The outputs that bulk workers make."""
         return self._delivering.outputs
 
     @property
-    def troubles(self) -> Troubles:
+    def troubles(self) -> CircuitBreakers:
         """Which roles are in trouble of their own."""
         return self._delivering.troubles
 
@@ -152,7 +152,7 @@ class Back:
             self._tasks.create_task(self._restore(registration), name=f"registration of role {registration.role_id}")
 
     async def stop(self, seconds: float) -> None:
-        """Deliver nothing more, see ``Delivering.stop``, and call nobody any more."""
+        """Deliver nothing more, see ``DeliveryAssembly.stop``, and call nobody any more."""
         self._is_stopping = True
         await self._delivering.stop(seconds)
         for recipient in self.registry.connected():
@@ -211,7 +211,7 @@ class Back:
             raise Refused("the recipient was lost while it registered", "register again", code="recipient_unreachable")
         self._admit(recipient)
 
-    def _admit(self, recipient: Recipient) -> None:
+    def _admit(self, recipient: RecipientProxy) -> None:
         """Let a recipient serve its role, unless the broker stops: what began then would be broken off at once.
 
         Raises:
@@ -227,7 +227,7 @@ class Back:
         role = self._configuration.catalog.roles.get(role_id)
         return {"role": str(role_id) if role is None else role.login, "uri": uri[:LONGEST_URI]}
 
-    async def _introduce(self, role_id: int, token_hash: bytes, uri: str) -> tuple[Recipient, Introduction]:
+    async def _introduce(self, role_id: int, token_hash: bytes, uri: str) -> tuple[RecipientProxy, Handshake]:
         role = self._configuration.catalog.roles.get(role_id)
         if role is None:
             raise Refused("the role was removed", "name it again with xbus apply", code="session_unknown")
@@ -241,7 +241,7 @@ class Back:
         if not role.worker and (cursor is None or cursor.until_position is not None):
             # A new role, or one that was put on the bus again just now.
             await self._delivering.read_cursors()
-        known: list[Recipient] = []
+        known: list[RecipientProxy] = []
 
         def lost() -> None:
             for recipient in known:
@@ -253,11 +253,11 @@ class Back:
         except BaseException:
             client.close()
             raise
-        recipient = Recipient(role, token_hash, uri, client, introduction.abilities, self._timeouts)
+        recipient = RecipientProxy(role, token_hash, uri, client, introduction.abilities, self._timeouts)
         known.append(recipient)
         return recipient, introduction
 
-    def _lost(self, recipient: Recipient) -> None:
+    def _lost(self, recipient: RecipientProxy) -> None:
         if self.registry.connected_for(recipient.role.id) is not recipient:
             recipient.close()
             return
@@ -288,13 +288,13 @@ class Back:
             # It only means that emitters are not told of it.
             log.warning("introduction not kept: %s", error, extra={"action": "introduction_not_kept"})
 
-    def _note_introduction(self, registration: StoredRegistration, said: Introduction | None) -> "asyncio.Future[None]":
+    def _note_introduction(self, registration: StoredRegistration, said: Handshake | None) -> "asyncio.Future[None]":
         metadata, features = (None, None) if said is None else (said.metadata, said.features)
         return self._journal.write(
             Introduce(registration.role_id, registration.token_hash, registration.uri, metadata, features)
         )
 
-    async def unregister(self, recipient: Recipient, reason: str) -> None:
+    async def unregister(self, recipient: RecipientProxy, reason: str) -> None:
         """Have a recipient serve its role no longer; what it leaves undone comes again when its role is served."""
         if self.registry.connected_for(recipient.role.id) is not recipient:
             return

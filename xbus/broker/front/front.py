@@ -8,26 +8,26 @@ from uuid import UUID
 
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.checks import Checks, NewEvent
-from xbus.broker.front.envelopes.directory import Known, KnownEnvelopes
-from xbus.broker.front.envelopes.futures import unheard
-from xbus.broker.front.envelopes.open import LiveEnvelope
+from xbus.broker.front.envelopes.directory import EnvelopeDirectory, Known
+from xbus.broker.front.envelopes.futures import ignore
+from xbus.broker.front.envelopes.open import OpenEnvelope
 from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
-from xbus.broker.front.envelopes.replies import Replies
-from xbus.broker.front.envelopes.state import Limits, envelope_unknown
+from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.state import EnvelopeLimits, envelope_unknown
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.ids import numbered_event_id, token_hash
 from xbus.rpc.codec import pack_items
-from xbus.rpc.later import Later
+from xbus.rpc.deferred import Deferred
 
 
 class Front:
     """What emitters can do, whichever verbs they speak.
 
-    Each call answers its outcome, a future or a ``Later`` of it; what it raises may also come out of that.
+    Each call answers its outcome, a future or a ``Deferred`` of it; what it raises may also come out of that.
 
     Args:
         replies: gets immediate replies.
@@ -41,8 +41,8 @@ class Front:
         journal: Journal,
         configuration: Configuration,
         clock: Clock,
-        limits: Limits,
-        replies: Replies,
+        limits: EnvelopeLimits,
+        replies: ReplyRequests,
         ring: Callable[[], None],
         tasks: asyncio.TaskGroup,
         space: Space,
@@ -50,7 +50,7 @@ class Front:
         self._ring = ring
         self._space = space
         self._checks = Checks(configuration, limits)
-        self._envelopes = KnownEnvelopes(
+        self._envelopes = EnvelopeDirectory(
             journal, clock, limits, self._checks.event_type, self._checks.wants_reply, replies, tasks
         )
 
@@ -124,20 +124,20 @@ class Front:
     def append(
         self, emitter_id: int, envelope_id: UUID, event_id: UUID, first_index: int | None, items: int, data: bytes
     ) -> Any:
-        """Take items; answered with how many the event holds up to these, durably. See ``LiveEnvelope.append``.
+        """Take items; answered with how many the event holds up to these, durably. See ``OpenEnvelope.append``.
 
         Raises:
-            Refused: batch_too_large, item_too_large, bad_items, and those of ``LiveEnvelope.append``.
+            Refused: batch_too_large, item_too_large, bad_items, and those of ``OpenEnvelope.append``.
         """
         self._checks.batch(items, data)
         self._space.check_more()
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, first_index, items, data))
 
     def append_item(self, emitter_id: int, envelope_id: UUID, event_id: UUID, item: bytes) -> Any:
-        """Take one item, behind all others. See ``LiveEnvelope.append``.
+        """Take one item, behind all others. See ``OpenEnvelope.append``.
 
         Raises:
-            Refused: item_too_large, and those of ``LiveEnvelope.append``.
+            Refused: item_too_large, and those of ``OpenEnvelope.append``.
         """
         self._checks.item_size(len(item))
         self._space.check_more()
@@ -145,15 +145,15 @@ class Front:
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
 
     def end_event(self, emitter_id: int, envelope_id: UUID, event_id: UUID, items: int | None) -> Any:
-        """End an event; answered with its ``Ended``, durably. See ``LiveEnvelope.end_event``."""
+        """End an event; answered with its ``Ended``, durably. See ``OpenEnvelope.end_event``."""
         return self._call(emitter_id, envelope_id, lambda known: known.end_event(event_id, items))
 
     def end_envelope(self, emitter_id: int, envelope_id: UUID, events: int | None) -> Any:
-        """Seal an envelope; answered with its receipt. See ``LiveEnvelope.seal``."""
+        """Seal an envelope; answered with its receipt. See ``OpenEnvelope.seal``."""
         return self._call(emitter_id, envelope_id, lambda known: self._seal(known, events))
 
     def cancel_envelope(self, emitter_id: int, envelope_id: UUID) -> Any:
-        """Give an envelope up; answered with True. See ``LiveEnvelope.cancel``."""
+        """Give an envelope up; answered with True. See ``OpenEnvelope.cancel``."""
         return self._call(emitter_id, envelope_id, self._cancel)
 
     def called(self) -> set[UUID]:
@@ -165,7 +165,7 @@ class Front:
         """Cancel an envelope whose emitter has left it; answered with whether that was still to be done."""
 
         def cancel(known: Known | None) -> Any:
-            return known.cancel(reason).then(self._cancelled) if isinstance(known, LiveEnvelope) else False
+            return known.cancel(reason).map(self._cancelled) if isinstance(known, OpenEnvelope) else False
 
         return self._envelopes.with_envelope(envelope_id, cancel)
 
@@ -220,13 +220,13 @@ class Front:
         events: Sequence[NewEvent],
         options: EnvelopeOptions,
         session: bytes | None = None,
-    ) -> Later[Receipt]:
+    ) -> Deferred[SealReceipt]:
         self._checks.whole(emitter_id, envelope_id, events)
         self._space.check_new()
         envelope = self._envelopes.open(emitter_id, envelope_id, options)
         if session is not None:
             envelope.hold(session)
-        unheard(self._fill(envelope, events))
+        ignore(self._fill(envelope, events))
         return self._seal(envelope, len(events))
 
     def _call(self, emitter_id: int, envelope_id: UUID, act: Callable[[Known], Any]) -> Any:
@@ -238,23 +238,23 @@ class Front:
 
         return self._envelopes.with_envelope(envelope_id, act_as_owner)
 
-    def _seal(self, known: Known, events: int | None) -> Later[Receipt]:
-        return known.seal(events).then(self._sealed)
+    def _seal(self, known: Known, events: int | None) -> Deferred[SealReceipt]:
+        return known.seal(events).map(self._sealed)
 
-    def _cancel(self, known: Known) -> Later[bool]:
-        return known.cancel("cancelled by its emitter").then(self._cancelled)
+    def _cancel(self, known: Known) -> Deferred[bool]:
+        return known.cancel("cancelled by its emitter").map(self._cancelled)
 
     def _cancelled(self, cancelled: bool) -> bool:
         self._ring()
         return cancelled
 
-    def _sealed(self, receipt: Receipt) -> Receipt:
+    def _sealed(self, receipt: SealReceipt) -> SealReceipt:
         self._ring()
         return receipt
 
     @staticmethod
-    def _fill(known: Known, events: Sequence[NewEvent]) -> list[Later[Any]]:
-        answers: list[Later[Any]] = []
+    def _fill(known: Known, events: Sequence[NewEvent]) -> list[Deferred[Any]]:
+        answers: list[Deferred[Any]] = []
         for event in events:
             known.start_event(event.event_id, event.type_name, event.items)
             if event.items:
@@ -262,7 +262,7 @@ class Front:
             answers.append(known.end_event(event.event_id, event.items))
         return answers
 
-    async def _put_again(self, known: Known, events: Sequence[NewEvent]) -> Receipt:
+    async def _put_again(self, known: Known, events: Sequence[NewEvent]) -> SealReceipt:
         """What was kept of the first time is compared; what was not, because the broker went down, is done now."""
         await asyncio.gather(*self._fill(known, events))
         return await self._seal(known, len(events))

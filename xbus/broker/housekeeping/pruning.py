@@ -77,10 +77,10 @@ class Pruner:
         cancelled = now - timedelta(days=min(CANCELLED_DAYS, self._keep_days))
         name = self._journal.name
 
-        def prune_settled(connection: Any, after: int) -> pruning.Step:
+        def prune_settled(connection: Any, after: int) -> pruning.PruningStep:
             return pruning.prune_settled(connection, name, after, settled, now, keep_rows=False)
 
-        def prune_cancelled(connection: Any, _: int) -> pruning.Step:
+        def prune_cancelled(connection: Any, _: int) -> pruning.PruningStep:
             return pruning.prune_cancelled(connection, name, cancelled, now)
 
         await self._prune(prune_settled, "settled long ago")
@@ -97,10 +97,10 @@ class Pruner:
         cancelled = now - timedelta(seconds=CANCELLED_SECONDS)
         name = self._journal.name
 
-        def prune_cancelled(connection: Any, _: int) -> pruning.Step:
+        def prune_cancelled(connection: Any, _: int) -> pruning.PruningStep:
             return pruning.prune_cancelled(connection, name, cancelled, now)
 
-        def prune_settled(connection: Any, after: int) -> pruning.Step:
+        def prune_settled(connection: Any, after: int) -> pruning.PruningStep:
             return pruning.prune_settled(connection, name, after, now, now, keep_rows=True)
 
         await self._prune(prune_cancelled, "cancelled, to make space", self._is_tight)
@@ -108,7 +108,7 @@ class Pruner:
 
     async def _prune(
         self,
-        step: Callable[[Any, int], pruning.Step],
+        step: Callable[[Any, int], pruning.PruningStep],
         why: str,
         is_wanted: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from xbus.broker.back.assembly import Settings
+from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
-from xbus.broker.back.monitoring.overdue import Alarm
+from xbus.broker.back.monitoring.overdue import OverdueBacklog
 from xbus.broker.back.monitoring.presence import Presence
 from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.recipients.recipient import Recipient, Timeouts
+from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.verbs.batches import BackBatchVerbs
 from xbus.broker.back.verbs.outputs import OutputVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs
@@ -45,7 +45,7 @@ class BackPart:
             self._connect,
             shared.clock,
             tasks=shared.tasks,
-            timeouts=Timeouts(
+            timeouts=CallTimeouts(
                 config.start_event_timeout,
                 config.send_item_timeout,
                 config.end_event_timeout,
@@ -53,7 +53,7 @@ class BackPart:
                 config.stop_envelope_timeout,
             ),
             register_timeout=config.register_timeout,
-            settings=Settings(
+            settings=DeliverySettings(
                 config.window_bytes,
                 config.behind_after,
                 config.worker_grace,
@@ -75,7 +75,7 @@ class BackPart:
         self._sessions = sessions(shared, "role", config.session_seconds, self._back.is_registered)
         max_batch_bytes = shared.config.front.max_batch_bytes
         supervision = shared.config.supervision
-        self._pinger: Pinger[Recipient] = Pinger(
+        self._pinger: Pinger[RecipientProxy] = Pinger(
             self._watched,
             self._give_up,
             shared.ids,
@@ -94,7 +94,9 @@ class BackPart:
             is_troubled=self._back.troubles.is_troubled,
             makes=self._back.outputs.made_by,
         )
-        self._alarm = Alarm(shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days)
+        self._alarm = OverdueBacklog(
+            shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days
+        )
         self._server = Server(
             shared.context,
             Dispatch(
@@ -114,7 +116,7 @@ class BackPart:
             clock=shared.clock,
         )
 
-    def _watched(self) -> list[Recipient]:
+    def _watched(self) -> list[RecipientProxy]:
         """Those that send heartbeats always; the others, which an outage of supervision's making can't bring back by
         themselves, where it is wanted."""
         supervision = self._shared.config.supervision
@@ -124,7 +126,7 @@ class BackPart:
             if supervision.enabled or (supervision.heartbeat and recipient.abilities.heartbeats)
         ]
 
-    async def _give_up(self, recipient: Recipient, reason: str) -> None:
+    async def _give_up(self, recipient: RecipientProxy, reason: str) -> None:
         """Log a lost recipient out: what it was brought comes again, and it has to log in anew."""
         await self._back.unregister(recipient, reason)
         await self._sessions.end(recipient.token_hash)

@@ -1,12 +1,12 @@
 """The part that serves emitters."""
 
 from xbus.broker.front.envelopes.checks import Checks
-from xbus.broker.front.envelopes.replies import Replies
-from xbus.broker.front.envelopes.state import Limits
+from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.state import EnvelopeLimits
 from xbus.broker.front.envelopes.timeouts import OpenTimeouts
 from xbus.broker.front.front import Front
-from xbus.broker.front.replay.archive_restore import Restoring, restore_command
-from xbus.broker.front.replay.replay import Repeating
+from xbus.broker.front.replay.archive_restore import ArchiveRestore, restore_command
+from xbus.broker.front.replay.replay import Replay
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
@@ -26,13 +26,13 @@ class FrontPart:
 
     def __init__(self, shared: Shared) -> None:
         config = shared.config.front
-        limits = Limits(
+        limits = EnvelopeLimits(
             config.max_item_bytes, config.max_batch_bytes, config.max_envelope_items, config.max_envelope_bytes
         )
         self._shared = shared
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
         self._stopping = False
-        self._replies = Replies(shared.journal, self._bell, shared.clock, config.immediate_reply_timeout)
+        self._replies = ReplyRequests(shared.journal, self._bell, shared.clock, config.immediate_reply_timeout)
         self._space = Space(shared.journal, shared.config.journal.max_bytes, shared.health)
         self._front = Front(
             shared.journal,
@@ -45,8 +45,8 @@ class FrontPart:
             self._space,
         )
         self._timeouts = OpenTimeouts(shared.journal, self._front, shared.clock, config.open_envelope_timeout)
-        self._restoring = Restoring(shared.journal, self._space, restore_command(shared.config.file))
-        repeating = Repeating(
+        self._restoring = ArchiveRestore(shared.journal, self._space, restore_command(shared.config.file))
+        repeating = Replay(
             shared.journal,
             Checks(shared.configuration, limits),
             shared.clock,

@@ -34,7 +34,7 @@ class Shared:
     tasks: asyncio.TaskGroup
 
 
-class Part(Protocol):
+class BrokerPart(Protocol):
     """Front or back."""
 
     name: str

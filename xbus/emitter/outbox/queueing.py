@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from xbus.clock import Clock
 from xbus.emitter.outbox.box import Outbox
-from xbus.emitter.session import Limits
+from xbus.emitter.session import FrontLimits
 from xbus.ids import Ids
 
 P = ParamSpec("P")
@@ -69,9 +69,9 @@ class QueueSession:
         }
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> FrontLimits:
         """What the file takes."""
-        return Limits(math.inf, LARGEST_ITEM_BYTES, LARGEST_ITEM_BYTES + 5, 0.0)
+        return FrontLimits(math.inf, LARGEST_ITEM_BYTES, LARGEST_ITEM_BYTES + 5, 0.0)
 
     def call(self, verb: str, *arguments: Any, seconds: float) -> "asyncio.Future[Any]":
         """Do what a call to the front would, in the file."""

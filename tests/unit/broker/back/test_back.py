@@ -292,7 +292,7 @@ async def test_a_fault_of_the_broker_parks_and_the_next_goes_on(
     async with running(journal) as broker:
         await broker.register("store_1")
         with monkeypatch.context() as patched:
-            patched.setattr(context.Supplies, "items", lambda *_: None)
+            patched.setattr(context.BackRunContext, "items", lambda *_: None)
             await broker.put(b"x")
             await broker.until_rows({"store_1": ("parked", 1, "internal_error")})
         await broker.put(b"y")

@@ -10,7 +10,7 @@ from tests.support.back import Broker, running
 from tests.support.journal import memory_engine
 from tests.support.recipients import OLD, REFUSED
 from xbus import model
-from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.log.batch import RunBatch
 from xbus.broker.journal.journal import Journal
 
 
@@ -28,7 +28,7 @@ def refusing(*bad: bytes) -> dict[str, Any]:
     """The answers of a recipient that names all items of an event that are bad."""
 
     def take_event(envelope_id: str, event_id: str, type_name: str, batches: list[Any], commit: bool) -> list[Any]:
-        items = [item for batch in batches for item in Batch(*batch).singly()]
+        items = [item for batch in batches for item in RunBatch(*batch).singly()]
         wrong = [[indices, f"{item.decode()} is bad"] for indices, item in items if item in bad]
         return [False, wrong] if wrong else [True, None, batches]
 
@@ -77,7 +77,7 @@ async def test_each_time_it_may_name_others_up_to_the_limit(journal: Journal) ->
     bad = [b"a", b"b"]
 
     def take_event(envelope_id: str, event_id: str, type_name: str, batches: list[Any], commit: bool) -> list[Any]:
-        items = [item for batch in batches for item in Batch(*batch).singly()]
+        items = [item for batch in batches for item in RunBatch(*batch).singly()]
         wrong = [[indices, "bad"] for indices, item in items if item in bad][:1]
         return [False, wrong] if wrong else [True, None, []]
 

@@ -11,13 +11,13 @@ from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
-from xbus.broker.journal.operations.parked_moves import Decision, resume_delivery
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.operations.parked_moves import RepairDecision, resume_delivery
+from xbus.broker.journal.writes import SealReceipt
 
-DECISION = Decision("ada", "it has a name now", NOW)
+DECISION = RepairDecision("ada", "it has a name now", NOW)
 
 
-async def repair(broker: Broker, engine: sa.Engine, receipt: Receipt, corrected: int, alone: int) -> None:
+async def repair(broker: Broker, engine: sa.Engine, receipt: SealReceipt, corrected: int, alone: int) -> None:
     """Have ``store_1`` get an item otherwise and another not at all, and resume its envelope."""
     role_id = broker.scribe.role_id("store_1")
     (envelope,) = await broker.journal.read(read_log, receipt.position - 1, 1)

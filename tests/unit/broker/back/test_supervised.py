@@ -11,19 +11,19 @@ from tests.support.back import PATIENCE_SECONDS, Broker, running
 from tests.support.clock import StandingClock
 from tests.support.journal import NOW
 from tests.support.recipients import NEW
-from xbus.broker.back.monitoring.overdue import DAY_SECONDS, Alarm
+from xbus.broker.back.monitoring.overdue import DAY_SECONDS, OverdueBacklog
 from xbus.broker.back.monitoring.presence import Presence
 from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.operations.roles import RoleStanding, list_roles
+from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.errors import Refused
 from xbus.states import PresenceState
 from xbus.supervision.health import Health
 
 
-async def standing(broker: Broker, login: str = "store_1") -> RoleStanding:
+async def standing(broker: Broker, login: str = "store_1") -> RoleStatus:
     return next(role for role in await broker.journal.read(list_roles) if role.role == login)
 
 
@@ -179,7 +179,7 @@ async def test_the_alarm_is_raised_once_a_day_and_ends_when_the_role_comes(
     async with running(journal) as broker:
         clock = StandingClock()
         health = Health("back", clock)
-        alarm = Alarm(journal, broker.back.registry, health, clock, owed_days=30)
+        alarm = OverdueBacklog(journal, broker.back.registry, health, clock, owed_days=30)
         await broker.put(b"x")
         await alarm.look()
         assert health.healthy

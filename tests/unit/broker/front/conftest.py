@@ -12,18 +12,18 @@ from tests.support.faults import Faults
 from tests.support.journal import Scribe, memory_engine
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.checks import NewEvent
-from xbus.broker.front.envelopes.replies import Replies
-from xbus.broker.front.envelopes.state import Ended, Limits
+from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits
 from xbus.broker.front.front import Front
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.rpc.bell import Bell
 from xbus.rpc.codec import pack_items
 from xbus.supervision.health import Health
 
-LIMITS = Limits(item_bytes=1_000, batch_bytes=5_000, envelope_items=100, envelope_bytes=20_000)
+LIMITS = EnvelopeLimits(item_bytes=1_000, batch_bytes=5_000, envelope_items=100, envelope_bytes=20_000)
 REPLY_SECONDS = 30.0
 
 
@@ -60,11 +60,11 @@ class Desk:
         return count
 
     async def end_event(self, envelope_id: uuid.UUID, event_id: uuid.UUID, items: int | None = None) -> int:
-        ended: Ended = await self._answer(self.front.end_event(self.emitter_id, envelope_id, event_id, items))
+        ended: EndedEvent = await self._answer(self.front.end_event(self.emitter_id, envelope_id, event_id, items))
         return ended.items
 
-    async def seal(self, envelope_id: uuid.UUID, events: int | None = None) -> Receipt:
-        receipt: Receipt = await self._answer(self.front.end_envelope(self.emitter_id, envelope_id, events))
+    async def seal(self, envelope_id: uuid.UUID, events: int | None = None) -> SealReceipt:
+        receipt: SealReceipt = await self._answer(self.front.end_envelope(self.emitter_id, envelope_id, events))
         return receipt
 
     async def cancel(self, envelope_id: uuid.UUID) -> bool:
@@ -74,8 +74,8 @@ class Desk:
     def put_soon(self, envelope_id: uuid.UUID, events: Sequence[NewEvent]) -> Any:
         return self.front.put_envelope(self.emitter_id, envelope_id, events)
 
-    async def put(self, envelope_id: uuid.UUID, *events: NewEvent) -> Receipt:
-        receipt: Receipt = await self._answer(self.put_soon(envelope_id, events))
+    async def put(self, envelope_id: uuid.UUID, *events: NewEvent) -> SealReceipt:
+        receipt: SealReceipt = await self._answer(self.put_soon(envelope_id, events))
         return receipt
 
     async def stored(self, envelope_id: uuid.UUID) -> StoredEnvelope | None:
@@ -126,12 +126,14 @@ async def configuration(journal: Journal) -> Configuration:
 
 
 @pytest.fixture
-def replies(journal: Journal, rings: Rings) -> Replies:
-    return Replies(journal, cast(Bell, rings), StandingClock(), REPLY_SECONDS)
+def replies(journal: Journal, rings: Rings) -> ReplyRequests:
+    return ReplyRequests(journal, cast(Bell, rings), StandingClock(), REPLY_SECONDS)
 
 
 @pytest.fixture
-async def front(journal: Journal, configuration: Configuration, replies: Replies, rings: Rings) -> AsyncIterator[Front]:
+async def front(
+    journal: Journal, configuration: Configuration, replies: ReplyRequests, rings: Rings
+) -> AsyncIterator[Front]:
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(replies.watch())
         yield Front(

@@ -12,7 +12,7 @@ import pytest
 from spark_worker.items.batches import SCHEMA
 from spark_worker.items.errors import ClusterUnreachable
 from spark_worker.worker import worker as module
-from spark_worker.worker.job import Jobs
+from spark_worker.worker.job import SparkJobs
 from spark_worker.worker.running import Runner
 from spark_worker.worker.spool import Spool
 from spark_worker.worker.worker import SparkWorker
@@ -65,7 +65,7 @@ class Bench:
         self.jobs = PretendedJobs()
         self.runner = PretendedRunner()
         self.gone = 0
-        self.worker = SparkWorker(cast(Jobs, self.jobs), cast(Runner, self.runner), folder, 100, self.on_gone)
+        self.worker = SparkWorker(cast(SparkJobs, self.jobs), cast(Runner, self.runner), folder, 100, self.on_gone)
         self.event = Event(str(uuid4()), "orders", Envelope(str(uuid4())))
 
     def on_gone(self) -> None:

@@ -10,7 +10,7 @@ from xbus.states import AttemptState
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class WantedOutput:
     """What a bulk worker is asked to make: the output of a node of a graph for an event."""
 
     event_id: UUID
@@ -19,7 +19,7 @@ class Output:
 
 
 @dataclass(eq=False, slots=True)
-class Attempt:
+class OutputAttempt:
     """An attempt to make an output.
 
     Args:
@@ -35,7 +35,7 @@ class Attempt:
     """
 
     id: UUID
-    output: Output
+    output: WantedOutput
     envelope_id: UUID
     role_id: int
     state: AttemptState

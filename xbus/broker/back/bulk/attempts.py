@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.bulk.attempt import Attempt, Output
-from xbus.broker.back.log.reader import RETRY_SECONDS, Log
+from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
+from xbus.broker.back.log.reader import RETRY_SECONDS, LogReader
 from xbus.broker.back.recipients.failures import RecipientFailed, no_output
 from xbus.broker.journal.bulk.cleaning import LOST, give_up_lost
 from xbus.broker.journal.bulk.status import LiveAttempt, read_live_attempts, read_node_id
@@ -25,7 +25,7 @@ from xbus.states import AttemptState
 log = logging.getLogger(__name__)
 
 
-class Attempts:
+class OutputAttempts:
     """All attempts that count.
 
     Args:
@@ -36,16 +36,16 @@ class Attempts:
         lease: for how many seconds a worker may give no sign of life.
     """
 
-    def __init__(self, journal: Journal, log: Log, clock: Clock, random: Random, lease: float) -> None:
+    def __init__(self, journal: Journal, log: LogReader, clock: Clock, random: Random, lease: float) -> None:
         self.lease = lease
         self._journal = journal
         self._log = log
         self._clock = clock
         self._random = random
-        self._by_id: dict[UUID, Attempt] = {}
+        self._by_id: dict[UUID, OutputAttempt] = {}
         # Those that are ready become many over the years, and these are looked at every second.
-        self._building: dict[UUID, Attempt] = {}
-        self._of_event: defaultdict[UUID, dict[Output, Attempt]] = defaultdict(dict)
+        self._building: dict[UUID, OutputAttempt] = {}
+        self._of_event: defaultdict[UUID, dict[WantedOutput, OutputAttempt]] = defaultdict(dict)
 
     async def load(self) -> None:
         """Take up what the journal has; what is known already stays as it is."""
@@ -81,34 +81,36 @@ class Attempts:
         """Whether there is any for an event."""
         return event_id in self._of_event
 
-    def get(self, output: Output) -> Attempt | None:
+    def get(self, output: WantedOutput) -> OutputAttempt | None:
         """The attempt of an output that counts."""
         return self._of_event.get(output.event_id, {}).get(output)
 
-    def by_id(self, attempt_id: UUID) -> Attempt | None:
+    def by_id(self, attempt_id: UUID) -> OutputAttempt | None:
         """An attempt that counts."""
         return self._by_id.get(attempt_id)
 
-    def of_event(self, event: LogEvent) -> Iterator[Attempt]:
+    def of_event(self, event: LogEvent) -> Iterator[OutputAttempt]:
         """Those of an event, by the graph that it takes."""
         for output, attempt in self._of_event.get(event.event_id, {}).items():
             if output.graph_id == event.graph_id:
                 yield attempt
 
-    def building(self) -> list[Attempt]:
+    def building(self) -> list[OutputAttempt]:
         """Those that are being made."""
         return [attempt for attempt in self._building.values() if attempt.is_building]
 
-    def in_hand(self) -> list[Attempt]:
+    def in_hand(self) -> list[OutputAttempt]:
         """Those that their workers are at."""
         return [attempt for attempt in self._building.values() if attempt.is_in_hand]
 
-    def is_ready(self, output: Output) -> bool:
+    def is_ready(self, output: WantedOutput) -> bool:
         """Whether an output is there."""
         attempt = self.get(output)
         return attempt is not None and attempt.state is AttemptState.READY
 
-    async def begin(self, output: Output, envelope_id: UUID, role_id: int, event_items: int) -> Attempt | None:
+    async def begin(
+        self, output: WantedOutput, envelope_id: UUID, role_id: int, event_items: int
+    ) -> OutputAttempt | None:
         """Have it durable that a worker is about to be asked; None where another attempt of the output counts.
 
         Raises:
@@ -122,7 +124,7 @@ class Attempts:
             await self.load()
             return None
         began = self._clock.monotonic()
-        attempt = Attempt(
+        attempt = OutputAttempt(
             attempt_id,
             output,
             envelope_id,
@@ -136,7 +138,7 @@ class Attempts:
         self._add(attempt)
         return attempt
 
-    def renew(self, attempt: Attempt, progress: float) -> None:
+    def renew(self, attempt: OutputAttempt, progress: float) -> None:
         """Note a sign of life; it is written down soon, and nobody need wait for that."""
         attempt.deadline = self._clock.monotonic() + self.lease
         attempt.progress = progress
@@ -150,7 +152,7 @@ class Attempts:
 
     async def end(
         self,
-        attempt: Attempt,
+        attempt: OutputAttempt,
         state: AttemptState,
         *,
         code: str | None = None,
@@ -183,11 +185,11 @@ class Attempts:
         attempt.over.set()
         return was_building
 
-    def _taken_up(self, live: LiveAttempt) -> Attempt:
+    def _taken_up(self, live: LiveAttempt) -> OutputAttempt:
         # Its worker could not renew it while the broker was away.
         left = max((live.lease_until - self._clock.now()).total_seconds(), self.lease)
-        output = Output(live.event_id, live.graph_id, live.node)
-        return Attempt(
+        output = WantedOutput(live.event_id, live.graph_id, live.node)
+        return OutputAttempt(
             live.attempt_id,
             output,
             live.envelope_id,
@@ -200,13 +202,13 @@ class Attempts:
             items=live.items,
         )
 
-    def _add(self, attempt: Attempt) -> None:
+    def _add(self, attempt: OutputAttempt) -> None:
         self._by_id[attempt.id] = attempt
         if attempt.state is AttemptState.BUILDING:
             self._building[attempt.id] = attempt
         self._of_event[attempt.output.event_id][attempt.output] = attempt
 
-    def _drop(self, attempt: Attempt) -> None:
+    def _drop(self, attempt: OutputAttempt) -> None:
         self._by_id.pop(attempt.id, None)
         of_event = self._of_event[attempt.output.event_id]
         if of_event.get(attempt.output) is attempt:

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from xbus.broker.back.bulk.attempt import Output
-from xbus.broker.back.bulk.attempts import Attempts
-from xbus.broker.back.bulk.outputs import Outputs
-from xbus.broker.back.bulk.waiting import Awaiting
+from xbus.broker.back.bulk.attempt import WantedOutput
+from xbus.broker.back.bulk.attempts import OutputAttempts
+from xbus.broker.back.bulk.outputs import BulkOutputs
+from xbus.broker.back.bulk.waiting import WaitingDeliveries
 from xbus.broker.back.recipients.failures import no_output
 from xbus.clock import Clock
 
@@ -29,12 +29,14 @@ class Leases:
         clock: measures leases.
     """
 
-    def __init__(self, attempts: Attempts, awaiting: Awaiting, outputs: Outputs, clock: Clock) -> None:
+    def __init__(
+        self, attempts: OutputAttempts, awaiting: WaitingDeliveries, outputs: BulkOutputs, clock: Clock
+    ) -> None:
         self._attempts = attempts
         self._awaiting = awaiting
         self._outputs = outputs
         self._clock = clock
-        self._unwanted: dict[Output, float] = {}
+        self._unwanted: dict[WantedOutput, float] = {}
 
     async def watch(self) -> None:
         """For ever: look at all that is being made."""

@@ -6,14 +6,14 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from xbus.broker.back.bulk.attempt import Attempt, Output
-from xbus.broker.back.bulk.attempts import Attempts
-from xbus.broker.back.bulk.handing_over import HandingOver
-from xbus.broker.back.bulk.waiting import Awaiting
-from xbus.broker.back.bulk.workers import Makers
-from xbus.broker.back.log.reader import Log
+from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
+from xbus.broker.back.bulk.attempts import OutputAttempts
+from xbus.broker.back.bulk.job_sender import BulkJobSender
+from xbus.broker.back.bulk.waiting import WaitingDeliveries
+from xbus.broker.back.bulk.workers import BulkWorkerPool
+from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed, no_output, own_fault
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Absent
 from xbus.broker.journal.bulk.cleaning import LOST
@@ -23,7 +23,7 @@ from xbus.states import AttemptState
 log = logging.getLogger(__name__)
 
 
-class Outputs:
+class BulkOutputs:
     """The outputs of bulk workers: who is asked for them, and what becomes of those that come to nothing.
 
     Args:
@@ -38,11 +38,11 @@ class Outputs:
 
     def __init__(
         self,
-        attempts: Attempts,
-        awaiting: Awaiting,
-        makers: Makers,
-        handing_over: HandingOver,
-        log: Log,
+        attempts: OutputAttempts,
+        awaiting: WaitingDeliveries,
+        makers: BulkWorkerPool,
+        handing_over: BulkJobSender,
+        log: LogReader,
         registry: Registry,
         tasks: asyncio.TaskGroup,
     ) -> None:
@@ -53,13 +53,13 @@ class Outputs:
         self._log = log
         self._registry = registry
         self._tasks = tasks
-        self._making: dict[Output, asyncio.Task[None]] = {}
-        self._failing: set[Output] = set()
+        self._making: dict[WantedOutput, asyncio.Task[None]] = {}
+        self._failing: set[WantedOutput] = set()
         self._running: set[asyncio.Task[None]] = set()
 
     # -- who comes and goes ----------------------------------------------------------------------------------------
 
-    def arrived(self, recipient: Recipient) -> None:
+    def arrived(self, recipient: RecipientProxy) -> None:
         """A bulk worker goes on with what it makes; what it has forgotten is to be made anew."""
         if not self._makers.add(recipient):
             return
@@ -73,17 +73,17 @@ class Outputs:
             else:
                 self.spawn(self._makers.hold(recipient, attempt), "slot of an output")
 
-    def left(self, recipient: Recipient) -> None:
+    def left(self, recipient: RecipientProxy) -> None:
         """It may come back and go on: what it makes is lost only when its lease is over."""
         self._makers.remove(recipient)
 
-    def made_by(self, recipient: Recipient) -> list[Attempt]:
+    def made_by(self, recipient: RecipientProxy) -> list[OutputAttempt]:
         """What a recipient makes just now."""
         return [attempt for attempt in self._attempts.building() if attempt.role_id == recipient.role.id]
 
     # -- having them made ------------------------------------------------------------------------------------------
 
-    def make(self, envelope: LogEnvelope, wanted: Sequence[tuple[LogEvent, Output]]) -> None:
+    def make(self, envelope: LogEnvelope, wanted: Sequence[tuple[LogEvent, WantedOutput]]) -> None:
         """Have outputs made for which deliveries wait now, where nobody makes them yet."""
         for event, output in wanted:
             attempt = self._attempts.get(output)
@@ -94,7 +94,7 @@ class Outputs:
                 self._making[output] = task
                 task.add_done_callback(partial(self._made, output))
 
-    async def _make(self, envelope: LogEnvelope, event: LogEvent, output: Output) -> None:
+    async def _make(self, envelope: LogEnvelope, event: LogEvent, output: WantedOutput) -> None:
         try:
             graph = await self._log.graph(output.graph_id)
             worker = await self._makers.take(event, graph.nodes[output.node].service)
@@ -118,7 +118,7 @@ class Outputs:
         finally:
             self._makers.free(worker)
 
-    def _made(self, output: Output, task: "asyncio.Task[None]") -> None:
+    def _made(self, output: WantedOutput, task: "asyncio.Task[None]") -> None:
         """Nobody sees to an output any more; who has come to wait for it meanwhile is looked at anew."""
         if self._making.get(output) is task:
             del self._making[output]
@@ -128,7 +128,7 @@ class Outputs:
     # -- what comes to nothing -------------------------------------------------------------------------------------
 
     async def fail(
-        self, attempt: Attempt, failure: RecipientFailed, state: AttemptState = AttemptState.ABANDONED
+        self, attempt: OutputAttempt, failure: RecipientFailed, state: AttemptState = AttemptState.ABANDONED
     ) -> bool:
         """Note that an attempt came to nothing, and decide what becomes of what waits for it.
 
@@ -146,7 +146,7 @@ class Outputs:
             self._failing.discard(output)
             self._look_again(output)
 
-    async def _fail(self, attempt: Attempt, failure: RecipientFailed, state: AttemptState) -> bool:
+    async def _fail(self, attempt: OutputAttempt, failure: RecipientFailed, state: AttemptState) -> bool:
         if not await self._attempts.end(attempt, state, code=failure.code, cause=failure.cause):
             return False
         log.warning(
@@ -160,11 +160,11 @@ class Outputs:
         await self._awaiting.failed(attempt.output, failure)
         return True
 
-    def unfinished(self) -> set[Output]:
+    def unfinished(self) -> set[WantedOutput]:
         """The outputs that workers are asked for, or are to be."""
         return {*(attempt.output for attempt in self._attempts.in_hand()), *self._making}
 
-    async def give_up(self, output: Output) -> None:
+    async def give_up(self, output: WantedOutput) -> None:
         """Break off what nobody wants; who comes to wait for it from now on has it made anew."""
         attempt = self._attempts.get(output)
         if attempt is None:
@@ -178,13 +178,13 @@ class Outputs:
             self._stop_worker(attempt)
             self._look_again(output)
 
-    def _stop_worker(self, attempt: Attempt) -> None:
+    def _stop_worker(self, attempt: OutputAttempt) -> None:
         """Tell a worker that nobody waits for an attempt any more."""
         worker = self._registry.get(attempt.role_id)
         if worker is not None and worker.abilities.bulk_items is not None:
             worker.stop_output_soon(attempt.id)
 
-    def _look_again(self, output: Output) -> None:
+    def _look_again(self, output: WantedOutput) -> None:
         """Let go on who has come to wait for an output just when nobody was to make it any more."""
         if output not in self._failing and output not in self._making and self._attempts.get(output) is None:
             self._awaiting.wake(output)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.bulk.attempt import Attempt
-from xbus.broker.back.bulk.attempts import Attempts
-from xbus.broker.back.bulk.outputs import Outputs
+from xbus.broker.back.bulk.attempt import OutputAttempt
+from xbus.broker.back.bulk.attempts import OutputAttempts
+from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.recipients.failures import RecipientFailed, failure_of_report, no_output
 from xbus.broker.journal.bulk.adoption import Adoption
 from xbus.broker.journal.bulk.attempts import check_output
@@ -36,9 +36,9 @@ class OutputReports:
     def __init__(
         self,
         journal: Journal,
-        attempts: Attempts,
-        outputs: Outputs,
-        on_ready: Callable[[Attempt], None],
+        attempts: OutputAttempts,
+        outputs: BulkOutputs,
+        on_ready: Callable[[OutputAttempt], None],
     ) -> None:
         self._journal = journal
         self._attempts = attempts
@@ -81,7 +81,7 @@ class OutputReports:
         failure = failure_of_report(role_id, attempt.output.event_id, told)
         return await self._outputs.fail(attempt, failure, AttemptState.FAILED)
 
-    async def _check(self, attempt: Attempt, announced: Totals) -> bool | XbusError:
+    async def _check(self, attempt: OutputAttempt, announced: Totals) -> bool | XbusError:
         """What is found is returned and not raised: an error of a task ends the broker."""
         try:
             return await self._take_over(attempt, announced)
@@ -93,7 +93,7 @@ class OutputReports:
         finally:
             attempt.report = None
 
-    async def _take_over(self, attempt: Attempt, announced: Totals) -> bool:
+    async def _take_over(self, attempt: OutputAttempt, announced: Totals) -> bool:
         adoption = Adoption(attempt.id)
         while await self._journal.run(adoption.step):
             pass
@@ -117,12 +117,12 @@ class OutputReports:
             self._on_ready(attempt)
         return is_ready
 
-    async def _mismatch(self, attempt: Attempt, cause: str) -> bool:
+    async def _mismatch(self, attempt: OutputAttempt, cause: str) -> bool:
         failure: RecipientFailed = no_output(attempt.role_id, attempt.output.event_id, MISMATCH, cause)
         await self._outputs.fail(attempt, failure, AttemptState.FAILED)
         return False
 
-    def _found(self, role_id: int, attempt_id: str) -> Attempt | None:
+    def _found(self, role_id: int, attempt_id: str) -> OutputAttempt | None:
         """An attempt that counts, of this role."""
         try:
             attempt = self._attempts.by_id(UUID(attempt_id))

@@ -3,19 +3,19 @@
 from collections.abc import Callable, Collection
 from uuid import UUID
 
-from xbus.broker.back.bulk.attempt import Output
-from xbus.broker.back.bulk.attempts import Attempts
-from xbus.broker.back.log.reader import Log
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.bulk.attempt import WantedOutput
+from xbus.broker.back.bulk.attempts import OutputAttempts
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import AnyOf, Slots
-from xbus.broker.back.run.plan import Course, bulk_nodes
+from xbus.broker.back.run.plan import EventPlan, bulk_nodes
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph, Node
 from xbus.states import AttemptState
 
 
-class OutputNeeds:
+class OutputRequirements:
     """Asked before each run; of most events it knows at once that there is nothing.
 
     Args:
@@ -25,32 +25,34 @@ class OutputNeeds:
         catalog: the configuration as it is now.
     """
 
-    def __init__(self, attempts: Attempts, log: Log, slots: Slots[Recipient], catalog: Callable[[], Catalog]) -> None:
+    def __init__(
+        self, attempts: OutputAttempts, log: LogReader, slots: Slots[RecipientProxy], catalog: Callable[[], Catalog]
+    ) -> None:
         self._attempts = attempts
         self._log = log
         self._slots = slots
         self._catalog = catalog
-        self._bulk: set[Recipient] = set()
+        self._bulk: set[RecipientProxy] = set()
 
-    def arrived(self, recipient: Recipient) -> None:
+    def arrived(self, recipient: RecipientProxy) -> None:
         """There may be a bulk worker more."""
         if recipient.role.worker and recipient.abilities.bulk_items is not None:
             self._bulk.add(recipient)
 
-    def left(self, recipient: Recipient) -> None:
+    def left(self, recipient: RecipientProxy) -> None:
         """There may be one less."""
         self._bulk.discard(recipient)
 
     async def lacking(
         self, envelope: LogEnvelope, service: str, overlaid: Collection[UUID] = ()
-    ) -> list[tuple[LogEvent, Output]]:
+    ) -> list[tuple[LogEvent, WantedOutput]]:
         """The outputs that a consumer service needs of an envelope and that are not ready, as far as they can be made
         now: those behind them are lacking as soon as they are ready.
 
         Args:
             overlaid: the events that it is to get otherwise than they were sent: they take the ordinary path.
         """
-        found: list[tuple[LogEvent, Output]] = []
+        found: list[tuple[LogEvent, WantedOutput]] = []
         for event in envelope.events:
             if event.event_id not in overlaid and self._may_be_bulk(event):
                 graph = await self._log.graph(event.graph_id)
@@ -70,9 +72,9 @@ class OutputNeeds:
         event_type = self._catalog().event_types.get(event.type_name)
         return event_type is None or not event_type.immediate_reply
 
-    def _lacking(self, event: LogEvent, graph: Graph) -> list[Output]:
+    def _lacking(self, event: LogEvent, graph: Graph) -> list[WantedOutput]:
         outputs = {
-            name: Output(event.event_id, event.graph_id, name)
+            name: WantedOutput(event.event_id, event.graph_id, name)
             for name in bulk_nodes(graph, lambda node: self._is_bulk(event, node))
         }
         return [
@@ -83,10 +85,10 @@ class OutputNeeds:
         ]
 
     def _is_bulk(self, event: LogEvent, node: Node) -> bool:
-        known = self._attempts.get(Output(event.event_id, event.graph_id, node.name))
+        known = self._attempts.get(WantedOutput(event.event_id, event.graph_id, node.name))
         return known is not None or self._slots.is_present(worker_for(event, node.service))
 
-    def course(self, event: LogEvent, graph: Graph) -> Course:
+    def course(self, event: LogEvent, graph: Graph) -> EventPlan:
         """What is left of a part of an event's graph behind the outputs that are ready."""
         return self._behind(event, graph, AttemptState.READY)
 
@@ -95,9 +97,9 @@ class OutputNeeds:
         there, nor that which makes it."""
         return self._behind(event, graph, AttemptState.READY, AttemptState.BUILDING).graph.worker_services
 
-    def _behind(self, event: LogEvent, graph: Graph, *states: AttemptState) -> Course:
+    def _behind(self, event: LogEvent, graph: Graph, *states: AttemptState) -> EventPlan:
         known = [attempt for attempt in self._attempts.of_event(event) if attempt.state in states]
-        return Course.behind(graph, {attempt.output.node: attempt.id for attempt in known})
+        return EventPlan.behind(graph, {attempt.output.node: attempt.id for attempt in known})
 
 
 def worker_for(event: LogEvent, service: str) -> AnyOf:

@@ -4,37 +4,37 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from xbus.broker.back.bulk.attempt import Output
-from xbus.broker.back.bulk.attempts import Attempts
-from xbus.broker.back.log.reader import Log
+from xbus.broker.back.bulk.attempt import WantedOutput
+from xbus.broker.back.bulk.attempts import OutputAttempts
+from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.blocked_keys import Order
-from xbus.broker.back.progress.isolating import Isolating
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.progress.results import Outcomes, Serving
+from xbus.broker.back.progress.bad_item_search import BadItems
+from xbus.broker.back.progress.blocked_keys import BlockedKeys
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.progress.results import RunResults, Serving
 from xbus.broker.back.recipients.failures import RecipientFailed
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.journal.bulk.status import read_awaiting
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 
 
 @dataclass(frozen=True, slots=True)
-class _Away:
+class _AbsentConsumer:
     """A consumer whose recipient is not there: what waits for it is decided all the same."""
 
     role: RoleEntry
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    row: Delivery
+class _WaitingDelivery:
+    row: DeliveryRow
     envelope: LogEnvelope
-    outputs: frozenset[Output]
+    outputs: frozenset[WantedOutput]
 
 
-class Awaiting:
+class WaitingDeliveries:
     """The deliveries in state ``waiting`` whose outputs are not ready, each until its row is moved.
 
     Args:
@@ -48,11 +48,11 @@ class Awaiting:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: DeliveryLedger,
         registry: Registry,
-        outcomes: Outcomes,
-        order: Order,
-        isolating: Isolating,
+        outcomes: RunResults,
+        order: BlockedKeys,
+        isolating: BadItems,
         catalog: Callable[[], Catalog],
     ) -> None:
         self._ledger = ledger
@@ -61,11 +61,11 @@ class Awaiting:
         self._order = order
         self._isolating = isolating
         self._catalog = catalog
-        self._waiting: dict[tuple[int, UUID], _Waiting] = {}
+        self._waiting: dict[tuple[int, UUID], _WaitingDelivery] = {}
         self.on_retry: Callable[[int], None] = lambda role_id: None
         """Told of a role for which there is a row that may go on."""
 
-    async def recover(self, log: Log, attempts: Attempts) -> None:
+    async def recover(self, log: LogReader, attempts: OutputAttempts) -> None:
         """Take up the deliveries that the last run of the broker left waiting.
 
         Args:
@@ -86,7 +86,7 @@ class Awaiting:
                 self.let_go(envelope, row)
 
     def set_aside(
-        self, envelope: LogEnvelope, old: Delivery | None, new: Delivery, outputs: Collection[Output]
+        self, envelope: LogEnvelope, old: DeliveryRow | None, new: DeliveryRow, outputs: Collection[WantedOutput]
     ) -> None:
         """Have a delivery wait.
 
@@ -99,11 +99,11 @@ class Awaiting:
         self._ledger.move(old, row)
         self.take_up(envelope, row, outputs)
 
-    def take_up(self, envelope: LogEnvelope, row: Delivery, outputs: Collection[Output]) -> None:
+    def take_up(self, envelope: LogEnvelope, row: DeliveryRow, outputs: Collection[WantedOutput]) -> None:
         """Note a delivery that waits already."""
-        self._waiting[row.role_id, row.envelope_id] = _Waiting(row, envelope, frozenset(outputs))
+        self._waiting[row.role_id, row.envelope_id] = _WaitingDelivery(row, envelope, frozenset(outputs))
 
-    def note(self, row: Delivery) -> None:
+    def note(self, row: DeliveryRow) -> None:
         """Take notice of a delivery's new row: it waits no longer, or is set aside anew."""
         self._waiting.pop((row.role_id, row.envelope_id), None)
 
@@ -112,22 +112,22 @@ class Awaiting:
         for key in [key for key in self._waiting if key[0] not in role_ids]:
             del self._waiting[key]
 
-    def is_wanted(self, output: Output) -> bool:
+    def is_wanted(self, output: WantedOutput) -> bool:
         """Whether any delivery waits for an output."""
         return any(output in waiting.outputs for waiting in self._waiting.values())
 
-    def wake(self, output: Output) -> None:
+    def wake(self, output: WantedOutput) -> None:
         """Let go on what waits for an output: it is ready, or others are to be asked."""
         for waiting in self._for(output):
             self.let_go(waiting.envelope, waiting.row)
 
-    def let_go(self, envelope: LogEnvelope, row: Delivery) -> None:
+    def let_go(self, envelope: LogEnvelope, row: DeliveryRow) -> None:
         """Have a delivery that waits come again: what it still needs is found out then."""
         # Whether its role wants order may have changed while it waited.
         self._ledger.move(row, transitions.after_output(self._order.keyed(row, envelope)))
         self.on_retry(row.role_id)
 
-    async def failed(self, output: Output, failure: RecipientFailed) -> None:
+    async def failed(self, output: WantedOutput, failure: RecipientFailed) -> None:
         """Decide what becomes of what waits for an output that was not made."""
         found = self._for(output)
         if not found:
@@ -143,19 +143,21 @@ class Awaiting:
         for role_id in self._outcomes.failed(envelope, consumers, attempts, why, bad_items):
             self.on_retry(role_id)
 
-    def _for(self, output: Output) -> list[_Waiting]:
+    def _for(self, output: WantedOutput) -> list[_WaitingDelivery]:
         return [waiting for waiting in self._waiting.values() if output in waiting.outputs]
 
-    def _consumers(self, found: Sequence[_Waiting]) -> list[Serving]:
+    def _consumers(self, found: Sequence[_WaitingDelivery]) -> list[Serving]:
         """Whom they are for; a role that was removed is left to the decision about what it was owed."""
         roles = self._catalog().roles
         wanted = [waiting.row.role_id for waiting in found if waiting.row.role_id in roles]
-        return [self._registry.get(role_id) or _Away(roles[role_id]) for role_id in wanted]
+        return [self._registry.get(role_id) or _AbsentConsumer(roles[role_id]) for role_id in wanted]
 
 
-async def _building(log: Log, attempts: Attempts, envelope: LogEnvelope, service: str) -> list[Output]:
+async def _building(
+    log: LogReader, attempts: OutputAttempts, envelope: LogEnvelope, service: str
+) -> list[WantedOutput]:
     """The outputs on an envelope's way to a service that are being made."""
-    found: list[Output] = []
+    found: list[WantedOutput] = []
     for event in envelope.events:
         part = (await log.graph(event.graph_id)).leading_to({service})
         building = [attempt.output for attempt in attempts.of_event(event) if attempt.is_building]

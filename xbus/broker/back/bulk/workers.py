@@ -2,14 +2,14 @@
 
 from contextlib import suppress
 
-from xbus.broker.back.bulk.attempt import Attempt
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.bulk.attempt import OutputAttempt
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.clock import Clock
 
 
-class Makers:
+class BulkWorkerPool:
     """Bulk workers, each of which makes as many outputs at once as it takes envelopes.
 
     Args:
@@ -18,43 +18,43 @@ class Makers:
         register_timeout: how long a recipient may take to introduce itself, in seconds.
     """
 
-    def __init__(self, slots: Slots[Recipient], clock: Clock, register_timeout: float) -> None:
+    def __init__(self, slots: Slots[RecipientProxy], clock: Clock, register_timeout: float) -> None:
         self._slots = slots
         self._clock = clock
         self._register_timeout = register_timeout
         # Apart from the slots for events that are sent, whose runs hold consumers: a long job must not keep those.
-        self._places: Slots[Recipient] = Slots()
+        self._places: Slots[RecipientProxy] = Slots()
 
-    def add(self, recipient: Recipient) -> bool:
+    def add(self, recipient: RecipientProxy) -> bool:
         """Let a recipient make outputs; whether it is one that does."""
         if recipient.abilities.bulk_items is None or not recipient.role.worker:
             return False
         self._places.add(recipient, recipient.role.service, recipient.abilities.envelopes)
         return True
 
-    def remove(self, recipient: Recipient) -> None:
+    def remove(self, recipient: RecipientProxy) -> None:
         """Have it make nothing more."""
         self._places.remove(recipient)
 
-    async def take(self, event: LogEvent, service: str) -> Recipient:
+    async def take(self, event: LogEvent, service: str) -> RecipientProxy:
         """Wait for a worker of a service that is free to make an output of an event; give it back with ``free``.
 
         Raises:
             Absent: nobody is there who could.
         """
 
-        def fits(worker: Recipient) -> bool:
+        def fits(worker: RecipientProxy) -> bool:
             # Of one in trouble nothing is wanted but what it is probed with.
             return worker.abilities.takes_whole(event.items) and self._slots.is_present(This(worker))
 
         (worker,) = await self._places.take([AnyOf(service, fits)])
         return worker
 
-    def free(self, worker: Recipient) -> None:
+    def free(self, worker: RecipientProxy) -> None:
         """Give a worker back that was taken."""
         self._places.free(worker)
 
-    async def hold(self, worker: Recipient, attempt: Attempt) -> None:
+    async def hold(self, worker: RecipientProxy, attempt: OutputAttempt) -> None:
         """Have a worker that goes on with an attempt count as taken until that is over."""
         with suppress(Absent):
             await self._places.take([This(worker)])
@@ -63,7 +63,7 @@ class Makers:
             finally:
                 self._places.free(worker)
 
-    def has_forgotten(self, worker: Recipient, attempt: Attempt) -> bool:
+    def has_forgotten(self, worker: RecipientProxy, attempt: OutputAttempt) -> bool:
         """Whether a worker that has just come does not know any more of an attempt that it was asked for."""
         told = worker.abilities.bulk_attempts
         if told is None or str(attempt.id) in told:

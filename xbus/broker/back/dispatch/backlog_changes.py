@@ -12,11 +12,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
 
-from xbus.broker.back.dispatch.change_step import Step, Ways
-from xbus.broker.back.log.reader import Log
-from xbus.broker.back.progress.in_flight import UnderWay
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.journal.log.backlog_changes import Concerned, Decision, is_open, read_concerned, read_decisions
+from xbus.broker.back.dispatch.change_step import ChangeStep, Ways
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.journal.log.backlog_changes import BacklogChange, Concerned, is_open, read_concerned, read_decisions
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.writes import Decided
 from xbus.clock import Clock
@@ -33,7 +33,7 @@ LATE_SECONDS = 60.0
 """For how long a front may start events with a graph that was replaced: it reads the configuration every second."""
 
 
-class Decisions:
+class BacklogChanges:
     """All that is decided and not yet carried out.
 
     Args:
@@ -45,7 +45,7 @@ class Decisions:
     """
 
     def __init__(
-        self, log: Log, ledger: Ledger, under_way: UnderWay, clock: Clock, on_rows: Callable[[int], None]
+        self, log: LogReader, ledger: DeliveryLedger, under_way: InFlight, clock: Clock, on_rows: Callable[[int], None]
     ) -> None:
         self._log = log
         self._ledger = ledger
@@ -73,7 +73,7 @@ class Decisions:
                 await self._work(decision)
             self._ledger.unwatch()
 
-    async def _work(self, decision: Decision) -> None:
+    async def _work(self, decision: BacklogChange) -> None:
         """Carry a decision out as far as the log is known, and as nothing is under way."""
         position = decision.position
         while position < (end := self._end(decision)):
@@ -90,23 +90,23 @@ class Decisions:
             await self._ledger.room()
         await self._finish(decision, position)
 
-    def _end(self, decision: Decision) -> int:
+    def _end(self, decision: BacklogChange) -> int:
         """The last position that is known and that a decision is about."""
         head = self._log.head
         return head if decision.until is None else min(decision.until, head)
 
-    async def _ways(self, decision: Decision, concerned: Concerned) -> Ways:
+    async def _ways(self, decision: BacklogChange, concerned: Concerned) -> Ways:
         """The consumer services that each graph leads to."""
         graphs = {event.graph_id for envelope in concerned.envelopes for event in envelope.events}
         graphs |= set() if decision.graph_id is None else {decision.graph_id}
         return {graph_id: (await self._log.graph(graph_id)).consumer_services for graph_id in graphs}
 
     def _step(
-        self, decision: Decision, after: int, concerned: Concerned, ways: Ways, moved: set[tuple[int, UUID]]
+        self, decision: BacklogChange, after: int, concerned: Concerned, ways: Ways, moved: set[tuple[int, UUID]]
     ) -> int:
         """Do it for some envelopes, up to one that is under way; returns how far it came."""
         upto = concerned.upto
-        step = Step(self._ledger, self._under_way, decision, concerned, ways, moved)
+        step = ChangeStep(self._ledger, self._under_way, decision, concerned, ways, moved)
         for envelope in concerned.envelopes:
             if step.is_under_way(envelope):
                 upto = envelope.position - 1
@@ -127,7 +127,7 @@ class Decisions:
             )
         return upto
 
-    async def _finish(self, decision: Decision, position: int) -> None:
+    async def _finish(self, decision: BacklogChange, position: int) -> None:
         """Take the decision away, once nothing more can turn up that it is about."""
         if decision.until is None:
             is_young = self._clock.now() - decision.at < timedelta(seconds=LATE_SECONDS)

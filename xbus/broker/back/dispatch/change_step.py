@@ -4,20 +4,20 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from xbus.broker.back.progress.in_flight import UnderWay
-from xbus.broker.back.progress.ledger import Ledger
+from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.transitions import before_its_turn, settled
-from xbus.broker.journal.log.backlog_changes import FIRST_GRAPH, Concerned, Decision
+from xbus.broker.journal.log.backlog_changes import FIRST_GRAPH, BacklogChange, Concerned
 from xbus.broker.journal.log.event_states import DROPPED, REROUTED
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState
 
 Ways = Mapping[int, frozenset[str]]
 """The consumer services that versions of graphs lead to, by the id of the version."""
 
 
-class Step:
+class ChangeStep:
     """One step of a decision: what it comes to for one envelope after the other, noted at once.
 
     Nothing is awaited here: what is under way, where cursors stand and what is noted are one picture.
@@ -25,9 +25,9 @@ class Step:
 
     def __init__(
         self,
-        ledger: Ledger,
-        under_way: UnderWay,
-        decision: Decision,
+        ledger: DeliveryLedger,
+        under_way: InFlight,
+        decision: BacklogChange,
         concerned: Concerned,
         ways: Ways,
         moved: Collection[tuple[int, UUID]],
@@ -106,7 +106,7 @@ class Step:
             elif self._roles[role_id].service not in before or not cursor.is_settled(envelope.position):
                 self._give(role_id, envelope)
 
-    def _bring_anew(self, row: Delivery) -> None:
+    def _bring_anew(self, row: DeliveryRow) -> None:
         """What waits for its next attempt goes the new way, though it may have been read already."""
         if row.state is DeliveryState.WAITING:
             # The worker that it waits for may be none of the new way.
@@ -127,7 +127,7 @@ class Step:
     def _led_to(self, events: Iterable[LogEvent]) -> frozenset[str]:
         return frozenset[str]().union(*(self._ways[event.graph_id] for event in events))
 
-    def _row(self, role_id: int, envelope: LogEnvelope) -> Delivery | None:
+    def _row(self, role_id: int, envelope: LogEnvelope) -> DeliveryRow | None:
         return self._rows.get((role_id, envelope.envelope_id))
 
     def _is_or_was_owed(self, role_id: int, envelope: LogEnvelope) -> bool:

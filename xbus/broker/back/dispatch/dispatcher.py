@@ -3,31 +3,31 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from xbus.broker.back.bulk.attempt import Output
-from xbus.broker.back.bulk.outputs import Outputs
-from xbus.broker.back.bulk.requirements import OutputNeeds
-from xbus.broker.back.bulk.waiting import Awaiting
-from xbus.broker.back.dispatch.run_executor import Runs
-from xbus.broker.back.log.reader import Log
+from xbus.broker.back.bulk.attempt import WantedOutput
+from xbus.broker.back.bulk.outputs import BulkOutputs
+from xbus.broker.back.bulk.requirements import OutputRequirements
+from xbus.broker.back.bulk.waiting import WaitingDeliveries
+from xbus.broker.back.dispatch.run_executor import RunExecutor
+from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.blocked_keys import Order
-from xbus.broker.back.progress.in_flight import UnderWay
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.progress.open_replies import Holds
-from xbus.broker.back.progress.results import Outcomes
-from xbus.broker.back.recipients.gathering import Muster
-from xbus.broker.back.recipients.probing import Probing
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.progress.blocked_keys import BlockedKeys
+from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.progress.open_replies import OpenReplies
+from xbus.broker.back.progress.results import RunResults
+from xbus.broker.back.recipients.gathering import ConsumerGathering
+from xbus.broker.back.recipients.probing import BreakerProbes
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.run.context import Supplies
+from xbus.broker.back.run.context import BackRunContext
 from xbus.broker.back.run.run import Run
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState
 
 
-class Deliveries:
+class Dispatcher:
     """The rules of who is in a run.
 
     Args:
@@ -50,20 +50,20 @@ class Deliveries:
 
     def __init__(
         self,
-        log: Log,
-        ledger: Ledger,
+        log: LogReader,
+        ledger: DeliveryLedger,
         registry: Registry,
-        supplies: Supplies,
-        muster: Muster,
-        holds: Holds,
-        outcomes: Outcomes,
-        probing: Probing,
-        order: Order,
-        runs: Runs,
-        under_way: UnderWay,
-        needs: OutputNeeds,
-        outputs: Outputs,
-        awaiting: Awaiting,
+        supplies: BackRunContext,
+        muster: ConsumerGathering,
+        holds: OpenReplies,
+        outcomes: RunResults,
+        probing: BreakerProbes,
+        order: BlockedKeys,
+        runs: RunExecutor,
+        under_way: InFlight,
+        needs: OutputRequirements,
+        outputs: BulkOutputs,
+        awaiting: WaitingDeliveries,
         *,
         worker_grace: float,
     ) -> None:
@@ -83,7 +83,7 @@ class Deliveries:
         self._awaiting = awaiting
         self._worker_grace = worker_grace
 
-    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> Sequence[Recipient]:
+    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> Sequence[RecipientProxy]:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
         aside for those whose workers are absent or have something to make first.
 
@@ -94,7 +94,7 @@ class Deliveries:
         wanted = list(recipients)
         self._hold_behind(envelope, wanted)
         recipients = [recipient for recipient in wanted if self._may_get_in_turn(recipient, envelope)]
-        going: list[Recipient] = []
+        going: list[RecipientProxy] = []
         # All at once: the grace is for the envelope, not for each of its recipients.
         found = await asyncio.gather(*(self._missing_worker(envelope, recipient) for recipient in recipients))
         for recipient, missing in zip(recipients, found, strict=True):
@@ -111,7 +111,7 @@ class Deliveries:
         await self._launch(envelope, going)
         return [recipient for recipient in wanted if self._may_get_in_turn(recipient, envelope)]
 
-    def carry_on(self, envelope: LogEnvelope, recipient: Recipient) -> bool:
+    def carry_on(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
         """Carry on what a recipient holds open since it gave an immediate reply; false where that is nothing.
 
         It may be far ahead of its turn, so it gets a row of its own.
@@ -124,7 +124,7 @@ class Deliveries:
         self._runs.begin(envelope, [recipient], {recipient.role.id: row}, hold.run)
         return True
 
-    async def _missing_worker(self, envelope: LogEnvelope, recipient: Recipient) -> str | None:
+    async def _missing_worker(self, envelope: LogEnvelope, recipient: RecipientProxy) -> str | None:
         """A worker service that a recipient can't get this envelope without, absent for longer than the grace."""
         for service in await self.workers_for(envelope, recipient):
             while (absent_for := self._registry.absent_for(service)) < self._worker_grace:
@@ -138,15 +138,15 @@ class Deliveries:
     def _have_made(
         self,
         envelope: LogEnvelope,
-        lacking: Sequence[tuple[LogEvent, Output]],
-        old: Delivery | None,
-        new: Delivery,
+        lacking: Sequence[tuple[LogEvent, WantedOutput]],
+        old: DeliveryRow | None,
+        new: DeliveryRow,
     ) -> None:
         """Have what a delivery lacks made; it waits for that, and holds nobody."""
         self._awaiting.set_aside(envelope, old, new, [output for _, output in lacking])
         self._outputs.make(envelope, lacking)
 
-    async def workers_for(self, envelope: LogEnvelope, recipient: Recipient) -> list[str]:
+    async def workers_for(self, envelope: LogEnvelope, recipient: RecipientProxy) -> list[str]:
         """The worker services between an envelope's emitter and a recipient, but for those that have done their work or
         are at it."""
         wanted = {recipient.role.service}
@@ -165,7 +165,7 @@ class Deliveries:
             if hold.envelope_id == envelope.envelope_id:
                 self.carry_on(envelope, hold.recipient)
 
-    async def _launch(self, envelope: LogEnvelope, recipients: Sequence[Recipient]) -> None:
+    async def _launch(self, envelope: LogEnvelope, recipients: Sequence[RecipientProxy]) -> None:
         """Start a run as soon as all of its consumers have a free slot; those that go meanwhile are left out."""
         self._carry_on_holds(envelope)
         for recipient in recipients:
@@ -176,7 +176,9 @@ class Deliveries:
             again = self._holds.is_doubtful(envelope.envelope_id, present)
             self._runs.begin(envelope, present, {}, Run(envelope.envelope_id, present, self._supplies, again=again))
 
-    async def bring(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery) -> "asyncio.Task[None] | None":
+    async def bring(
+        self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow
+    ) -> "asyncio.Task[None] | None":
         """Bring an envelope that has a row of its own to its role alone, as soon as that has a free slot.
 
         The attempt is counted when it has one and before anything is handed over; to a role in trouble it is none. What
@@ -214,7 +216,7 @@ class Deliveries:
         run = Run(envelope.envelope_id, [recipient], supplies, again=again)
         return self._runs.begin(envelope, [recipient], {recipient.role.id: attempt}, run)
 
-    async def _count(self, row: Delivery, attempt: Delivery, recipient: Recipient) -> None:
+    async def _count(self, row: DeliveryRow, attempt: DeliveryRow, recipient: RecipientProxy) -> None:
         """Have it durable that a recipient whose slot is taken is about to get an envelope."""
         self._ledger.move(row, attempt)
         try:
@@ -223,36 +225,36 @@ class Deliveries:
             self._supplies.give_back(recipient)
             raise
 
-    async def _supplies_for(self, envelope: LogEnvelope, recipient: Recipient) -> Supplies:
+    async def _supplies_for(self, envelope: LogEnvelope, recipient: RecipientProxy) -> BackRunContext:
         """What a run lives on: only a role that gets an envelope on its own may get it otherwise than it was sent."""
         overlays = await self._log.read(read_overlays, recipient.role.id, envelope.envelope_id)
         return self._supplies.overlaid(overlays)
 
-    async def predecessor_over(self, recipient: Recipient) -> None:
+    async def predecessor_over(self, recipient: RecipientProxy) -> None:
         """Wait until it is known what has become of what was brought to the recipient before this one, of a role that
         wants order."""
         if self._order.is_wanted_by(recipient.role.id):
             await self._runs.predecessor_over(recipient)
 
-    def _may_get(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
+    def _may_get(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         role_id = recipient.role.id
         is_present = self._registry.get(role_id) is recipient
         return is_present and envelope.position not in self._under_way.to(role_id)
 
-    def _may_get_by_row(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
+    def _may_get_by_row(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         is_outdated = self._under_way.is_outdated(recipient.role.id, envelope.position)
         return self._may_get(recipient, envelope) and not is_outdated
 
-    def _may_get_in_turn(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
+    def _may_get_in_turn(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         is_kept = self._probing.is_troubled(recipient.role.id) or self._order.holds(recipient.role.id, envelope)
         return self._is_due(recipient, envelope) and not is_kept and self._may_get(recipient, envelope)
 
-    def _is_due(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
+    def _is_due(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         """Whether nothing has become of it for its role yet."""
         cursor = self._ledger.cursor(recipient.role.id)
         return cursor is not None and not cursor.is_settled(envelope.position)
 
-    def _hold_behind(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> None:
+    def _hold_behind(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> None:
         """Have an envelope wait for an earlier one of its ordering key, where roles want that."""
         for recipient in recipients:
             is_held = self._order.holds(recipient.role.id, envelope)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from xbus.broker.back.log.reader import Log
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.journal.log.reading import LogEnvelope
 
 GATHER_SECONDS = 0.2
@@ -22,7 +22,7 @@ up lets them go first. Runs of one envelope come one after the other, so ahead o
 class Deliverer(Protocol):
     """What brings an envelope to recipients."""
 
-    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> Collection[Recipient]:
+    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> Collection[RecipientProxy]:
         """See to it that these recipients get an envelope; returns as soon as it is on its way, or set aside, with
         those that were left out."""
 
@@ -31,7 +31,7 @@ class Deliverer(Protocol):
 class _Lane:
     position: int
     """All envelopes up to here were dealt with."""
-    recipients: list[Recipient]
+    recipients: list[RecipientProxy]
     """In the order in which they came."""
     joinable: bool = True
     """Whether it stands still between two envelopes, so that others at the same place may join."""
@@ -48,18 +48,18 @@ class Lanes:
         tasks: where they run.
     """
 
-    def __init__(self, log: Log, ledger: Ledger, deliverer: Deliverer, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, log: LogReader, ledger: DeliveryLedger, deliverer: Deliverer, tasks: asyncio.TaskGroup) -> None:
         self._log = log
         self._ledger = ledger
         self._deliverer = deliverer
         self._tasks = tasks
         self._lanes: list[_Lane] = []
-        self.on_caught_up: Callable[[Recipient], None] = lambda recipient: None
+        self.on_caught_up: Callable[[RecipientProxy], None] = lambda recipient: None
         """Told of each recipient that goes on together with others again."""
         self.is_paused: Callable[[int], bool] = lambda role_id: False
         """Whether a role gets nothing in its turn for now; ``arrived`` is called again when it does."""
 
-    def arrived(self, recipient: Recipient) -> None:
+    def arrived(self, recipient: RecipientProxy) -> None:
         """Read on for a consumer from where its role stands."""
         cursor = self._ledger.cursor(recipient.role.id)
         if recipient.role.worker or cursor is None or self.is_paused(recipient.role.id) or self._lanes_of(recipient):
@@ -70,19 +70,19 @@ class Lanes:
         else:
             lane.recipients.append(recipient)
 
-    def _begin(self, position: int, recipient: Recipient, *, joinable: bool) -> None:
+    def _begin(self, position: int, recipient: RecipientProxy, *, joinable: bool) -> None:
         lane = _Lane(position, [recipient], joinable)
         self._lanes.append(lane)
         lane.task = self._tasks.create_task(self._read(lane, GATHER_SECONDS), name=f"lane from {position}")
 
-    def left(self, recipient: Recipient) -> None:
+    def left(self, recipient: RecipientProxy) -> None:
         """Read no longer for a recipient."""
         for lane in self._lanes_of(recipient):
             lane.recipients.remove(recipient)
             if not lane.recipients:
                 self._end(lane)
 
-    def split(self, recipient: Recipient) -> None:
+    def split(self, recipient: RecipientProxy) -> None:
         """Let a recipient that holds others up go on at its own pace; at the end of the log it joins them again."""
         for lane in self._lanes_of(recipient):
             if len(lane.recipients) > 1:
@@ -99,7 +99,7 @@ class Lanes:
         if lane.task is not None:
             lane.task.cancel()
 
-    def _lanes_of(self, recipient: Recipient) -> list[_Lane]:
+    def _lanes_of(self, recipient: RecipientProxy) -> list[_Lane]:
         return [lane for lane in self._lanes if recipient in lane.recipients]
 
     def _joinable_at(self, position: int) -> _Lane | None:
@@ -143,7 +143,7 @@ class Lanes:
             owed = [recipient for recipient in owed if recipient in left_out and recipient in lane.recipients]
         lane.position = envelope.position
 
-    async def _is_owed(self, recipient: Recipient, envelope: LogEnvelope) -> bool:
+    async def _is_owed(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         cursor = self._ledger.cursor(recipient.role.id)
         if cursor is None or cursor.is_settled(envelope.position):
             return False

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from itertools import takewhile
 from typing import Protocol, TypeAlias
 
-from xbus.broker.back.log.reader import Log
-from xbus.broker.back.progress.blocked_keys import First, Order
-from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, Ledger
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.blocked_keys import BlockedKeys, First
+from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.journal.log.ordered import HeldKey, read_key_rows, read_states
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.clock import Clock
 from xbus.states import DeliveryState
 
@@ -21,7 +21,7 @@ CHECK_SECONDS = 5.0
 PAGE_ROWS = RESERVE_POSITIONS
 """How much is read at once, and handed over before the first of it is known to be settled after a crash."""
 
-Due: TypeAlias = Callable[[Sequence[int]], Awaitable[Sequence[Delivery]]]
+Due: TypeAlias = Callable[[Sequence[int]], Awaitable[Sequence[DeliveryRow]]]
 """Those of the rows at some positions that could be handed over now."""
 
 
@@ -32,12 +32,12 @@ class HandOver(Protocol):
     """Begins to bring an envelope to a recipient."""
 
     def __call__(
-        self, recipient: Recipient, row: Delivery, envelope: LogEnvelope | None = None
+        self, recipient: RecipientProxy, row: DeliveryRow, envelope: LogEnvelope | None = None
     ) -> Awaitable["asyncio.Task[None] | None"]:
         """The run, or None where there is none; ``envelope`` is that of the row, where it has been read."""
 
 
-class InOrder:
+class OrderedQueue:
     """What ``DueRows`` asks about roles that want order.
 
     Args:
@@ -47,14 +47,14 @@ class InOrder:
         clock: measures when a look is due.
     """
 
-    def __init__(self, order: Order, log: Log, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, order: BlockedKeys, log: LogReader, ledger: DeliveryLedger, clock: Clock) -> None:
         self._order = order
         self._log = log
         self._ledger = ledger
         self._clock = clock
         self._checked: dict[int, float] = {}
 
-    def concerns(self, recipient: Recipient) -> bool:
+    def concerns(self, recipient: RecipientProxy) -> bool:
         """Whether a recipient's role wants order."""
         return self._order.is_wanted_by(recipient.role.id)
 
@@ -62,7 +62,7 @@ class InOrder:
         """The positions of the first rows of a role that may come by themselves now; None where it wants no order."""
         return self._order.coming(role_id, served)[:PAGE_ROWS] if self._order.is_wanted_by(role_id) else None
 
-    async def deliver(self, recipient: Recipient, served: Collection[str], due: Due, hand_over: HandOver) -> bool:
+    async def deliver(self, recipient: RecipientProxy, served: Collection[str], due: Due, hand_over: HandOver) -> bool:
         """Bring a recipient what of its rows could go now, one after another; false where that is nothing.
 
         Args:
@@ -82,7 +82,7 @@ class InOrder:
                 await _until_over(await hand_over(recipient, row))
         return found_some
 
-    async def _deliver_key(self, recipient: Recipient, key: HeldKey, hand_over: HandOver) -> bool:
+    async def _deliver_key(self, recipient: RecipientProxy, key: HeldKey, hand_over: HandOver) -> bool:
         """Bring what was held of a key and is free; false where its lowest row is not."""
         rows = await self._log.read(read_key_rows, key.role_id, key.ordering_key, PAGE_ROWS)
         self._order.found(key, rows[0] if rows else None)

@@ -5,17 +5,17 @@ import contextlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from xbus.broker.back.dispatch.dispatcher import Deliveries
-from xbus.broker.back.dispatch.ordered_queue import InOrder
-from xbus.broker.back.log.reader import Log
+from xbus.broker.back.dispatch.dispatcher import Dispatcher
+from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
+from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.in_flight import UnderWay
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.recipients.probing import Probing
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.recipients.probing import BreakerProbes
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.journal.log.deliveries import read_due_deliveries, read_next_due
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.clock import Clock
 
 POLL_SECONDS = 5.0
@@ -27,7 +27,7 @@ ANY_TIME = datetime.max.replace(tzinfo=UTC)
 """All rows are due then."""
 
 
-class DueRows:
+class RetryQueue:
     """Brings each role what waits for it in rows, oldest first, as far as it can get it now.
 
     Args:
@@ -43,12 +43,12 @@ class DueRows:
 
     def __init__(
         self,
-        log: Log,
-        ledger: Ledger,
-        deliveries: Deliveries,
-        under_way: UnderWay,
-        probing: Probing,
-        in_order: InOrder,
+        log: LogReader,
+        ledger: DeliveryLedger,
+        deliveries: Dispatcher,
+        under_way: InFlight,
+        probing: BreakerProbes,
+        in_order: OrderedQueue,
         clock: Clock,
         tasks: asyncio.TaskGroup,
     ) -> None:
@@ -62,7 +62,7 @@ class DueRows:
         self._tasks = tasks
         self._readers: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
-    def arrived(self, recipient: Recipient) -> None:
+    def arrived(self, recipient: RecipientProxy) -> None:
         """Read the rows of a consumer that has come; look again where a worker has that others may wait for."""
         if recipient.role.worker:
             self.wake_all()
@@ -71,7 +71,7 @@ class DueRows:
         task = self._tasks.create_task(self._read(recipient, wake), name=f"rows of {recipient.role.login}")
         self._readers[recipient.role.id] = (task, wake)
 
-    def left(self, recipient: Recipient) -> None:
+    def left(self, recipient: RecipientProxy) -> None:
         """Read its rows no longer."""
         task, _ = self._readers.pop(recipient.role.id, (None, None))
         if task is not None:
@@ -92,7 +92,7 @@ class DueRows:
         for task, _ in self._readers.values():
             task.cancel()
 
-    async def _read(self, recipient: Recipient, wake: asyncio.Event) -> None:
+    async def _read(self, recipient: RecipientProxy, wake: asyncio.Event) -> None:
         arrived_at = self._clock.now()
         while True:
             wake.clear()
@@ -110,7 +110,7 @@ class DueRows:
         waits = [(due_at - now).total_seconds() if due_at else None, self._probing.seconds_to_probe(role_id)]
         return min([POLL_SECONDS, *filter(None, waits)])
 
-    async def _deliver_some(self, recipient: Recipient, arrived_at: datetime) -> bool:
+    async def _deliver_some(self, recipient: RecipientProxy, arrived_at: datetime) -> bool:
         """Deliver what can be delivered now; false where that is nothing.
 
         Args:
@@ -136,11 +136,11 @@ class DueRows:
         return bool(due)
 
     async def _deliver_unless_troubled(
-        self, recipient: Recipient, row: Delivery, envelope: LogEnvelope | None = None
+        self, recipient: RecipientProxy, row: DeliveryRow, envelope: LogEnvelope | None = None
     ) -> "asyncio.Task[None] | None":
         return None if self._probing.is_troubled(recipient.role.id) else await self._deliver(recipient, row, envelope)
 
-    async def _probe(self, recipient: Recipient) -> None:
+    async def _probe(self, recipient: RecipientProxy) -> None:
         """Deliver one row to a consumer in trouble if it is time for that, and nothing else is on its way to it."""
         role_id = recipient.role.id
         if self._under_way.to(role_id) or not self._probing.is_time(role_id):
@@ -153,8 +153,8 @@ class DueRows:
             await self._deliver(recipient, rows[self._probing.probe(role_id, list(rows))])
 
     async def _due(
-        self, recipient: Recipient, now: datetime, well_since: datetime | None, among: Sequence[int] | None = None
-    ) -> list[Delivery]:
+        self, recipient: RecipientProxy, now: datetime, well_since: datetime | None, among: Sequence[int] | None = None
+    ) -> list[DeliveryRow]:
         """The oldest rows that are due and that no run is about to settle.
 
         Args:
@@ -168,7 +168,7 @@ class DueRows:
         return [row for row in rows if row.position not in outdated | self._under_way.to(row.role_id)]
 
     async def _deliver(
-        self, recipient: Recipient, row: Delivery, envelope: LogEnvelope | None = None
+        self, recipient: RecipientProxy, row: DeliveryRow, envelope: LogEnvelope | None = None
     ) -> "asyncio.Task[None] | None":
         if envelope is None:
             (envelope,) = await self._log.at([row.position])

@@ -6,24 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from xbus.broker.back.progress.blocked_keys import Order
-from xbus.broker.back.progress.in_flight import UnderWay
-from xbus.broker.back.progress.isolating import Isolating
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.progress.results import Outcomes
+from xbus.broker.back.progress.bad_item_search import BadItems
+from xbus.broker.back.progress.blocked_keys import BlockedKeys
+from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.recipients.failures import own_fault
-from xbus.broker.back.recipients.gathering import Muster
-from xbus.broker.back.recipients.recipient import Recipient
-from xbus.broker.back.run.context import Supplies
+from xbus.broker.back.recipients.gathering import ConsumerGathering
+from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.run.context import BackRunContext
 from xbus.broker.back.run.run import Run
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import Delivery, IsolatedItem
+from xbus.broker.journal.writes import DeliveryRow, IsolatedItem
 from xbus.states import DeliveryState
 
 log = logging.getLogger(__name__)
 
 
-class Runs:
+class RunExecutor:
     """Brings envelopes to consumers whose slots are taken, and sees to it that what comes of it is noted.
 
     Args:
@@ -39,13 +39,13 @@ class Runs:
 
     def __init__(
         self,
-        ledger: Ledger,
-        supplies: Supplies,
-        muster: Muster,
-        outcomes: Outcomes,
-        order: Order,
-        isolating: Isolating,
-        under_way: UnderWay,
+        ledger: DeliveryLedger,
+        supplies: BackRunContext,
+        muster: ConsumerGathering,
+        outcomes: RunResults,
+        order: BlockedKeys,
+        isolating: BadItems,
+        under_way: InFlight,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._ledger = ledger
@@ -57,13 +57,13 @@ class Runs:
         self._under_way = under_way
         self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
-        self._last: dict[int, tuple[Recipient, asyncio.Task[None]]] = {}
+        self._last: dict[int, tuple[RecipientProxy, asyncio.Task[None]]] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
         self.on_retry: Callable[[int], None] = lambda role_id: None
         """Told of a role for which an envelope was set aside that comes again."""
 
     def begin(
-        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery], run: Run
+        self, envelope: LogEnvelope, recipients: Sequence[RecipientProxy], rows: Mapping[int, DeliveryRow], run: Run
     ) -> "asyncio.Task[None]":
         """Begin a run.
 
@@ -86,7 +86,7 @@ class Runs:
             self._last[recipient.role.id] = (recipient, task)
         return task
 
-    async def predecessor_over(self, recipient: Recipient) -> None:
+    async def predecessor_over(self, recipient: RecipientProxy) -> None:
         """Wait until it is known what has become of what was brought to the recipient that had this one's role before
         it."""
         last, run = self._last.get(recipient.role.id, (recipient, None))
@@ -94,9 +94,9 @@ class Runs:
             await asyncio.wait([run])
 
     async def _carry_out(
-        self, envelope: LogEnvelope, recipients: Sequence[Recipient], rows: Mapping[int, Delivery], run: Run
+        self, envelope: LogEnvelope, recipients: Sequence[RecipientProxy], rows: Mapping[int, DeliveryRow], run: Run
     ) -> None:
-        def settled(recipient: Recipient) -> None:
+        def settled(recipient: RecipientProxy) -> None:
             self._outcomes.settled(envelope, recipient, rows.get(recipient.role.id))
 
         in_turn = [recipient.role.id for recipient in recipients if recipient.role.id not in rows]

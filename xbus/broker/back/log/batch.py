@@ -12,7 +12,7 @@ from xbus.rpc.codec import pack_items, unpack_items
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RunBatch:
     """A run of items between two recipients.
 
     Args:
@@ -41,18 +41,18 @@ class Batch:
         return (self.first_index, self.items, self.data, self.indices)
 
     @classmethod
-    def of_segment(cls, segment: Segment) -> "Batch":
+    def of_segment(cls, segment: Segment) -> "RunBatch":
         return cls(segment.first_index, segment.items, segment.data, segment.indices)
 
     @classmethod
-    def of_output(cls, segment: OutputSegment) -> "Batch":
+    def of_output(cls, segment: OutputSegment) -> "RunBatch":
         if segment.sources is None:
             return cls(segment.first_index, segment.items, segment.data)
         sources = struct.unpack(f"<{segment.items}q", segment.sources)
         return cls(0, segment.items, segment.data, [[] if source < 0 else [source] for source in sources])
 
     @classmethod
-    def of_single(cls, singles: Iterable[tuple[list[int], bytes]]) -> "Batch":
+    def of_single(cls, singles: Iterable[tuple[list[int], bytes]]) -> "RunBatch":
         """The batch of items that came one by one."""
         singles = list(singles)
         indices = [item_indices for item_indices, _ in singles]
@@ -62,7 +62,7 @@ class Batch:
         return cls(first_index, len(singles), data, None if counting_up else indices)
 
     @classmethod
-    def of_wire(cls, value: Any, known: int) -> "Batch":
+    def of_wire(cls, value: Any, known: int) -> "RunBatch":
         """A batch that a worker answered.
 
         Args:
@@ -115,7 +115,7 @@ def check_given(indices: Any, known: int) -> None:
 JOIN_BYTES = 256 * 1024
 
 
-def join_small(segments: Iterable[Segment]) -> Iterator[Batch]:
+def join_small(segments: Iterable[Segment]) -> Iterator[RunBatch]:
     """Batches of segments, small neighbours joined, so that what came item by item does not go on so."""
     held: list[Segment] = []
     size = 0
@@ -132,8 +132,8 @@ def join_small(segments: Iterable[Segment]) -> Iterator[Batch]:
         yield _joined(held)
 
 
-def _joined(segments: list[Segment]) -> Batch:
+def _joined(segments: list[Segment]) -> RunBatch:
     if len(segments) == 1:
-        return Batch.of_segment(segments[0])
+        return RunBatch.of_segment(segments[0])
     items = sum(segment.items for segment in segments)
-    return Batch(segments[0].first_index, items, b"".join(segment.data for segment in segments))
+    return RunBatch(segments[0].first_index, items, b"".join(segment.data for segment in segments))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from xbus.broker.back.log.batch import Batch, join_small
+from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.journal.bulk.attempts import BEGINNING, read_attempt, read_output
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import catalog
@@ -34,7 +34,7 @@ PAGE_BYTES = 4 * 1024 * 1024
 RETRY_SECONDS = 1.0
 
 
-class Log:
+class LogReader:
     """The sealed part of the journal, for those who deliver it.
 
     Every read waits for a database that is away: there is nothing that a deliverer could do without it.
@@ -101,7 +101,7 @@ class Log:
         """The graphs of an envelope's events."""
         return [await self.graph(graph_id) for graph_id in sorted({event.graph_id for event in envelope.events})]
 
-    async def items(self, event: LogEvent) -> AsyncIterator[Batch]:
+    async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """The items of an event, in index order, small neighbours joined."""
         index = 0
         while index < event.items:
@@ -112,7 +112,7 @@ class Log:
                 yield batch
             index = segments[-1].first_index + segments[-1].items
 
-    async def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
+    async def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
         """What an attempt of a bulk worker made, in the order of its segments.
 
         Raises:
@@ -122,7 +122,7 @@ class Log:
         items = 0
         while segments := await self.read(read_output, attempt_id, after, PAGE_BYTES):
             for segment in segments:
-                yield Batch.of_output(segment)
+                yield RunBatch.of_output(segment)
                 items += segment.items
             after = segments[-1].place
         attempt = await self.read(read_attempt, attempt_id)

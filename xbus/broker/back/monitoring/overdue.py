@@ -3,10 +3,10 @@
 import asyncio
 import logging
 
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.operations.roles import RoleStanding, list_roles
+from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable
 from xbus.supervision.health import Health
@@ -24,7 +24,7 @@ DAY_SECONDS = 86_400.0
 CODE = "owed_too_long"
 
 
-class Alarm:
+class OverdueBacklog:
     """Looks now and then for roles that are owed something too old.
 
     Args:
@@ -44,11 +44,11 @@ class Alarm:
         self._told: dict[str, float] = {}
         registry.watch(self)
 
-    def arrived(self, recipient: Recipient) -> None:
+    def arrived(self, recipient: RecipientProxy) -> None:
         """It will catch up now."""
         self._health.over(CODE, about=recipient.role.login)
 
-    def left(self, recipient: Recipient) -> None:
+    def left(self, recipient: RecipientProxy) -> None:
         """Nothing is too old at once."""
 
     async def watch(self) -> None:
@@ -77,7 +77,7 @@ class Alarm:
             else:
                 self._health.over(CODE, about=role.role)
 
-    def _raise(self, role: RoleStanding) -> None:
+    def _raise(self, role: RoleStatus) -> None:
         assert role.owed_since is not None, "it is owed something"
         cause = (
             f"the role {role.role} is away and has not got what was received on {role.owed_since:%Y-%m-%d} and after"

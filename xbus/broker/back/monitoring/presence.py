@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from xbus.broker.back.bulk.attempt import Attempt
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.bulk.attempt import OutputAttempt
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
@@ -59,9 +59,9 @@ class Presence:
         health: Health,
         clock: Clock,
         *,
-        is_silent: Callable[[Recipient], bool],
+        is_silent: Callable[[RecipientProxy], bool],
         is_troubled: Callable[[int], bool],
-        makes: Callable[[Recipient], Sequence[Attempt]] = lambda recipient: (),
+        makes: Callable[[RecipientProxy], Sequence[OutputAttempt]] = lambda recipient: (),
     ) -> None:
         self._journal = journal
         self._configuration = configuration
@@ -76,11 +76,11 @@ class Presence:
         self._change = asyncio.Event()
         registry.watch(self)
 
-    def arrived(self, recipient: Recipient) -> None:
+    def arrived(self, recipient: RecipientProxy) -> None:
         """Look soon."""
         self._change.set()
 
-    def left(self, recipient: Recipient) -> None:
+    def left(self, recipient: RecipientProxy) -> None:
         """Look soon."""
         self._change.set()
 
@@ -157,7 +157,7 @@ class Presence:
             self._health.over(TROUBLED, about=login)
         self._troubled = troubled
 
-    def _state(self, role: RoleEntry | None, recipient: Recipient | None) -> PresenceState:
+    def _state(self, role: RoleEntry | None, recipient: RecipientProxy | None) -> PresenceState:
         if role is not None and role.detached:
             return PresenceState.DETACHED
         if recipient is None:
@@ -175,7 +175,7 @@ class Presence:
         return row.seen_at - known.seen_at >= timedelta(seconds=SEEN_SECONDS)
 
 
-def _work(recipient: Recipient, now: datetime) -> list[dict[str, Any]]:
+def _work(recipient: RecipientProxy, now: datetime) -> list[dict[str, Any]]:
     """What is being brought to a recipient, and what it tells of it."""
     works: list[dict[str, Any]] = []
     for envelope_id, bringing in recipient.bringing.items():
@@ -191,7 +191,7 @@ def _work(recipient: Recipient, now: datetime) -> list[dict[str, Any]]:
     return works
 
 
-def _made(recipient: Recipient, attempts: Iterable[Attempt]) -> Iterator[dict[str, Any]]:
+def _made(recipient: RecipientProxy, attempts: Iterable[OutputAttempt]) -> Iterator[dict[str, Any]]:
     """The outputs that a recipient makes, and how far it is."""
     for attempt in attempts:
         told = recipient.vitals.work(attempt.id)

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from xbus.broker.journal.log.ordered import HeldKey
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState
 
 
@@ -39,7 +39,7 @@ class _Key:
     """The worker service that its lowest row waits for."""
 
 
-class Order:
+class BlockedKeys:
     """The keys of which ordered roles have rows: it grows with their number, not with that of the rows."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Order:
         """What stands as ordering key in the row of an envelope."""
         return (envelope.ordering_key or "") if self.is_wanted_by(role_id) else None
 
-    def keyed(self, row: Delivery, envelope: LogEnvelope) -> Delivery:
+    def keyed(self, row: DeliveryRow, envelope: LogEnvelope) -> DeliveryRow:
         """A delivery with the ordering key that its role wants now: that may have changed since its row was read."""
         return replace(row, ordering_key=self.key(row.role_id, envelope))
 
@@ -76,7 +76,7 @@ class Order:
         known = self._keys.get(role_id, {}).get(envelope.ordering_key or "")
         return known is not None and known.lowest < envelope.position
 
-    def is_next(self, row: Delivery) -> bool:
+    def is_next(self, row: DeliveryRow) -> bool:
         """Whether nothing is known that would have to go before a row."""
         known = self._known(row)
         if known is None or known.lowest == row.position:
@@ -111,7 +111,7 @@ class Order:
                 self._widen(found.role_id, found.ordering_key, found.lowest, found.highest)
                 self._doubt(found.role_id, found.ordering_key)
 
-    def note(self, row: Delivery) -> None:
+    def note(self, row: DeliveryRow) -> None:
         """Take notice of what has become of a delivery that has a row, or gets one."""
         if row.ordering_key is None or not self.is_wanted_by(row.role_id):
             return
@@ -122,7 +122,7 @@ class Order:
             if known.lowest == row.position:
                 self._take(row.role_id, row.ordering_key, row)
 
-    def found(self, asked: HeldKey, lowest: Delivery | None) -> None:
+    def found(self, asked: HeldKey, lowest: DeliveryRow | None) -> None:
         """Take notice of what the lowest row of a key was when it was read; whatever has changed meanwhile is newer.
 
         Args:
@@ -138,7 +138,7 @@ class Order:
         elif known.highest == asked.highest:
             self._drop(asked.role_id, asked.ordering_key)
 
-    def take_up(self, row: Delivery) -> bool:
+    def take_up(self, row: DeliveryRow) -> bool:
         """Whether a row that was held may be handed over now, as its key's lowest."""
         known = self._known(row)
         if known is None or row.ordering_key is None or not self.is_next(row):
@@ -158,7 +158,7 @@ class Order:
             if state is None or (known.first is First.PARKED and state is not DeliveryState.PARKED):
                 self._doubt(role_id, key)
 
-    def _known(self, row: Delivery) -> _Key | None:
+    def _known(self, row: DeliveryRow) -> _Key | None:
         return None if row.ordering_key is None else self._keys.get(row.role_id, {}).get(row.ordering_key)
 
     def _widen(self, role_id: int, key: str, lowest: int, highest: int) -> _Key:
@@ -167,7 +167,7 @@ class Order:
         known.highest = max(known.highest, highest)
         return known
 
-    def _take(self, role_id: int, key: str, lowest: Delivery) -> None:
+    def _take(self, role_id: int, key: str, lowest: DeliveryRow) -> None:
         if lowest.state is DeliveryState.HELD:
             self._doubt(role_id, key)
             self._keys[role_id][key].first = First.FREE
@@ -181,7 +181,7 @@ class Order:
         self._keys[role_id][key].first = First.UNKNOWN
         self._to_read[role_id][key] = None
 
-    def _lose(self, row: Delivery) -> None:
+    def _lose(self, row: DeliveryRow) -> None:
         known = self._known(row)
         if known is None or row.ordering_key is None or known.lowest != row.position:
             return

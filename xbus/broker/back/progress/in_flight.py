@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Set
 
 
-class UnderWay:
+class InFlight:
     """The positions of envelopes, by role."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from xbus.broker.back.recipients.failures import RecipientFailed
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import Decided, Delivery, DeliveryMove, Failure, IsolatedItem, Progress
+from xbus.broker.journal.writes import Decided, DeliveryMove, DeliveryRow, Failure, IsolatedItem, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
@@ -40,12 +40,12 @@ class _Page:
         answer: of the part that comes first.
     """
 
-    parts: list[Progress]
+    parts: list[ProgressUpdate]
     noted: int
     answer: "asyncio.Future[Any] | None" = None
 
 
-class Ledger:
+class DeliveryLedger:
     """Keeps what the back got done and writes it down, many changes in one transaction.
 
     A consumer that has committed is noted at once and written a moment later: a crash in between makes the envelope
@@ -71,7 +71,7 @@ class Ledger:
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
-        self.on_move: Callable[[Delivery], None] = lambda row: None
+        self.on_move: Callable[[DeliveryRow], None] = lambda row: None
         """Told of each delivery's new row."""
 
     def cursor(self, role_id: int) -> Cursor | None:
@@ -106,7 +106,7 @@ class Ledger:
         self._noted += 1
         self._wake.set()
 
-    def move(self, old: Delivery | None, new: Delivery, isolated: Sequence[IsolatedItem] = ()) -> None:
+    def move(self, old: DeliveryRow | None, new: DeliveryRow, isolated: Sequence[IsolatedItem] = ()) -> None:
         """Note what becomes of a delivery that goes its own way, and which items it is to go without; the cursor passes
         it."""
         self._moves.append(DeliveryMove(None if old is None else old.state, new, isolated))
@@ -181,7 +181,7 @@ class Ledger:
 
     def _new_page(self) -> "_Page":
         cursors = [copy.copy(self._cursors[role_id]) for role_id in self._dirty]
-        progress = Progress(self._clock.now(), cursors, self._moves, self._failures, self._decided)
+        progress = ProgressUpdate(self._clock.now(), cursors, self._moves, self._failures, self._decided)
         self._dirty, self._moves, self._failures, self._decided = set(), [], [], []
         return _Page([progress], self._noted)
 
@@ -218,10 +218,10 @@ class Ledger:
                 self._dirty.add(role_id)
 
 
-def _singly(progress: Progress, error: JournalError) -> list[Progress]:
+def _singly(progress: ProgressUpdate, error: JournalError) -> list[ProgressUpdate]:
     """A part that was refused, in pieces, the cursors last: an operator has changed a delivery meanwhile, whose row is
     then as they want it, and all else is to be written."""
-    nothing = Progress(progress.at)
+    nothing = ProgressUpdate(progress.at)
     pieces = [
         *(replace(nothing, deliveries=[move]) for move in progress.deliveries),
         *(replace(nothing, failures=[failure]) for failure in progress.failures),

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.run.run import Run
 
 
 @dataclass(eq=False, slots=True)
-class Hold:
+class OpenReply:
     """An envelope that a consumer holds open; its slot is taken.
 
     Args:
@@ -21,39 +21,39 @@ class Hold:
     """
 
     envelope_id: UUID
-    recipient: Recipient
+    recipient: RecipientProxy
     run: Run
     event_ids: list[UUID] = field(default_factory=list)
     expiry: asyncio.TimerHandle | None = None
     asking: bool = False
 
 
-class Holds:
+class OpenReplies:
     """All of them. A hold is taken by whoever ends it, so that it ends once."""
 
     def __init__(self) -> None:
-        self._holds: dict[tuple[UUID, int], Hold] = {}
+        self._holds: dict[tuple[UUID, int], OpenReply] = {}
         self._doubtful: set[tuple[UUID, int]] = set()
-        self.on_taken: Callable[[Hold], None] = lambda hold: None
+        self.on_taken: Callable[[OpenReply], None] = lambda hold: None
         """Told of each hold that ends while its recipient is there, whatever follows."""
 
     def __bool__(self) -> bool:
         return bool(self._holds)
 
-    def all(self) -> list[Hold]:
+    def all(self) -> list[OpenReply]:
         """Those that have not ended."""
         return list(self._holds.values())
 
-    def get(self, envelope_id: UUID, recipient: Recipient) -> Hold | None:
+    def get(self, envelope_id: UUID, recipient: RecipientProxy) -> OpenReply | None:
         """What a recipient holds open of an envelope."""
         hold = self._holds.get((envelope_id, recipient.role.id))
         return hold if hold is not None and hold.recipient is recipient else None
 
-    def add(self, hold: Hold) -> None:
+    def add(self, hold: OpenReply) -> None:
         """Begin one."""
         self._holds[hold.envelope_id, hold.recipient.role.id] = hold
 
-    def take(self, envelope_id: UUID, recipient: Recipient) -> Hold | None:
+    def take(self, envelope_id: UUID, recipient: RecipientProxy) -> OpenReply | None:
         """End what a recipient holds open of an envelope: what was begun, and the slot, are the caller's."""
         hold = self.get(envelope_id, recipient)
         if hold is not None:
@@ -61,7 +61,7 @@ class Holds:
             self.on_taken(hold)
         return hold
 
-    def lose(self, recipient: Recipient) -> list[Hold]:
+    def lose(self, recipient: RecipientProxy) -> list[OpenReply]:
         """End all that a recipient holds that has gone; its role may come back with all of it still open."""
         lost = [hold for hold in self._holds.values() if hold.recipient is recipient]
         for hold in lost:
@@ -77,6 +77,6 @@ class Holds:
         """Note that nothing is open of an envelope at a role any more."""
         self._doubtful.discard((envelope_id, role_id))
 
-    def is_doubtful(self, envelope_id: UUID, recipients: Iterable[Recipient]) -> bool:
+    def is_doubtful(self, envelope_id: UUID, recipients: Iterable[RecipientProxy]) -> bool:
         """Whether an envelope may be open at one of some recipients since they were here before."""
         return any((envelope_id, recipient.role.id) in self._doubtful for recipient in recipients)

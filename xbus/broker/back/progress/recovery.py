@@ -3,11 +3,11 @@
 from collections.abc import Collection, Sequence
 from itertools import takewhile
 
-from xbus.broker.back.log.reader import Log
+from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.blocked_keys import Order
-from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, Ledger
-from xbus.broker.back.progress.results import Outcomes
+from xbus.broker.back.progress.blocked_keys import BlockedKeys
+from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
+from xbus.broker.back.progress.results import RunResults
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors, read_role_services
 from xbus.broker.journal.log.ordered import read_free_keys, read_key_rows
@@ -26,7 +26,9 @@ class Recovery:
         outcomes: makes the rows of what comes again.
     """
 
-    def __init__(self, journal: Journal, log: Log, ledger: Ledger, order: Order, outcomes: Outcomes) -> None:
+    def __init__(
+        self, journal: Journal, log: LogReader, ledger: DeliveryLedger, order: BlockedKeys, outcomes: RunResults
+    ) -> None:
         self._journal = journal
         self._log = log
         self._ledger = ledger

@@ -8,18 +8,18 @@ from typing import Protocol
 
 from xbus.broker.back.progress import transitions
 from xbus.broker.back.progress.bad_items import in_words
-from xbus.broker.back.progress.blocked_keys import Order
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.progress.open_replies import Holds
+from xbus.broker.back.progress.blocked_keys import BlockedKeys
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.progress.open_replies import OpenReplies
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
-from xbus.broker.back.recipients.probing import Probing
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.probing import BreakerProbes
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Absent, AnyOf
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import Delivery, IsolatedItem
+from xbus.broker.journal.writes import DeliveryRow, IsolatedItem
 from xbus.clock import Clock
 from xbus.states import DeliveryState
 
@@ -34,7 +34,7 @@ class Serving(Protocol):
         """Which role it serves."""
 
 
-class Outcomes:
+class RunResults:
     """Notes for each consumer of a run whether it has got the envelope, and if not, when it is tried again.
 
     It is the policy of the consumer's service that counts, also where a worker before it failed: whose envelope it is
@@ -53,11 +53,11 @@ class Outcomes:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: DeliveryLedger,
         registry: Registry,
-        holds: Holds,
-        probing: Probing,
-        order: Order,
+        holds: OpenReplies,
+        probing: BreakerProbes,
+        order: BlockedKeys,
         policy: RetryPolicy,
         clock: Clock,
         random: Random,
@@ -71,11 +71,11 @@ class Outcomes:
         self._clock = clock
         self._random = random
 
-    def before_its_turn(self, envelope: LogEnvelope, role_id: int, *, attempts: int = 0) -> Delivery:
+    def before_its_turn(self, envelope: LogEnvelope, role_id: int, *, attempts: int = 0) -> DeliveryRow:
         """The delivery of an envelope that has no row for a role yet; see ``fate``."""
         return transitions.before_its_turn(role_id, envelope, self._order.key(role_id, envelope), attempts=attempts)
 
-    def settled(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery | None) -> None:
+    def settled(self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow | None) -> None:
         """Note that a consumer has committed.
 
         Args:
@@ -92,7 +92,7 @@ class Outcomes:
             extra={"action": "delivered", "envelope_id": envelope.envelope_id, "role": recipient.role.login},
         )
 
-    def worked(self, worker: Recipient) -> None:
+    def worked(self, worker: RecipientProxy) -> None:
         """Note that a worker has committed."""
         self._probing.went_well(worker.role.id)
 
@@ -100,7 +100,7 @@ class Outcomes:
         self,
         envelope: LogEnvelope,
         recipients: Sequence[Serving],
-        rows: Mapping[int, Delivery],
+        rows: Mapping[int, DeliveryRow],
         failures: Mapping[int, RecipientFailed | Absent],
         bad_items: Mapping[int, Sequence[IsolatedItem]],
     ) -> list[int]:
@@ -150,7 +150,7 @@ class Outcomes:
             )
         return retried
 
-    def _after(self, attempt: Delivery, recipient: Serving, why: RecipientFailed | Absent) -> Delivery:
+    def _after(self, attempt: DeliveryRow, recipient: Serving, why: RecipientFailed | Absent) -> DeliveryRow:
         if isinstance(why, Absent):
             return transitions.waiting_for(transitions.not_counted(attempt), _service(why))
         if why.failure_class is FailureClass.ABSENT:

@@ -9,7 +9,7 @@ from datetime import datetime
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
 from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY, RESUMED
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState
 
 ISOLATED = "isolated"
@@ -19,14 +19,14 @@ BEGUN_CODES = (RESUMED, ISOLATED)
 """Its recipient may have something left of it, though no attempt counts."""
 
 
-def before_its_turn(role_id: int, envelope: LogEnvelope, ordering_key: str | None, *, attempts: int) -> Delivery:
+def before_its_turn(role_id: int, envelope: LogEnvelope, ordering_key: str | None, *, attempts: int) -> DeliveryRow:
     """A delivery that has no row yet.
 
     Args:
         ordering_key: "" for none; None where the role wants no order.
         attempts: how often it was handed over: 0, or 1 where its turn has just gone wrong.
     """
-    return Delivery(
+    return DeliveryRow(
         role_id,
         envelope.envelope_id,
         envelope.position,
@@ -38,7 +38,7 @@ def before_its_turn(role_id: int, envelope: LogEnvelope, ordering_key: str | Non
     )
 
 
-def after_crash(delivery: Delivery, *, is_held: bool) -> Delivery:
+def after_crash(delivery: DeliveryRow, *, is_held: bool) -> DeliveryRow:
     """It may have been handed over when the broker went down: it comes again on its own.
 
     Args:
@@ -53,7 +53,7 @@ def after_crash(delivery: Delivery, *, is_held: bool) -> Delivery:
     )
 
 
-def after_reply(delivery: Delivery) -> Delivery:
+def after_reply(delivery: DeliveryRow) -> DeliveryRow:
     """Part of it was handed over ahead, for an immediate reply; the rest goes on its own."""
     return replace(
         delivery,
@@ -63,7 +63,7 @@ def after_reply(delivery: Delivery) -> Delivery:
     )
 
 
-def held(delivery: Delivery) -> Delivery:
+def held(delivery: DeliveryRow) -> DeliveryRow:
     """It waits until an earlier one of its ordering key is settled."""
     return replace(
         delivery,
@@ -73,29 +73,29 @@ def held(delivery: Delivery) -> Delivery:
     )
 
 
-def begun(delivery: Delivery) -> Delivery:
+def begun(delivery: DeliveryRow) -> DeliveryRow:
     """It was held and its turn has come: its row is not written before it is handed over, see ``in_doubt``."""
     return replace(delivery, attempts=delivery.attempts + 1)
 
 
-def in_doubt(delivery: Delivery) -> Delivery:
+def in_doubt(delivery: DeliveryRow) -> DeliveryRow:
     """It was held, and may have been handed over when the broker went down."""
     return replace(after_crash(delivery, is_held=True), attempts=max(delivery.attempts, 1))
 
 
-def waiting_for(delivery: Delivery, service: str) -> Delivery:
+def waiting_for(delivery: DeliveryRow, service: str) -> DeliveryRow:
     """It waits until a worker of ``service`` registers."""
     return _waiting(
         delivery, "worker_absent", f'no worker of service "{service}" is there, or each is in trouble', service
     )
 
 
-def waiting_for_output(delivery: Delivery, node: str) -> Delivery:
+def waiting_for_output(delivery: DeliveryRow, node: str) -> DeliveryRow:
     """It waits until a bulk worker has made the output of a node."""
     return _waiting(delivery, OUTPUT_NOT_READY, f'the output of node "{node}" is not made yet')
 
 
-def _waiting(delivery: Delivery, code: str, cause: str, service: str | None = None) -> Delivery:
+def _waiting(delivery: DeliveryRow, code: str, cause: str, service: str | None = None) -> DeliveryRow:
     return replace(
         delivery,
         # The code that tells of it is lost: what may have begun counts from here on.
@@ -108,7 +108,7 @@ def _waiting(delivery: Delivery, code: str, cause: str, service: str | None = No
     )
 
 
-def after_output(delivery: Delivery) -> Delivery:
+def after_output(delivery: DeliveryRow) -> DeliveryRow:
     """It waits no longer for an output: that is ready, or is to be asked for again."""
     return replace(
         delivery,
@@ -119,12 +119,12 @@ def after_output(delivery: Delivery) -> Delivery:
     )
 
 
-def next_attempt(delivery: Delivery) -> Delivery:
+def next_attempt(delivery: DeliveryRow) -> DeliveryRow:
     """It is about to be handed over once more: counted before, so that a crash can't lose count."""
     return replace(delivery, state=DeliveryState.RETRY, attempts=delivery.attempts + 1, service=None, due_at=None)
 
 
-def may_have_begun(attempt: Delivery) -> bool:
+def may_have_begun(attempt: DeliveryRow) -> bool:
     """Whether its recipient may have something left of an earlier attempt, which is to be forgotten first.
 
     Args:
@@ -133,17 +133,17 @@ def may_have_begun(attempt: Delivery) -> bool:
     return attempt.attempts > 1 or attempt.code in BEGUN_CODES
 
 
-def probe(delivery: Delivery) -> Delivery:
+def probe(delivery: DeliveryRow) -> DeliveryRow:
     """It is about to be handed over to a recipient in trouble: that is no attempt, though it may have begun then."""
     return replace(next_attempt(delivery), attempts=max(delivery.attempts, 1))
 
 
-def not_counted(attempt: Delivery) -> Delivery:
+def not_counted(attempt: DeliveryRow) -> DeliveryRow:
     """The attempt came to nothing for a reason that has nothing to do with the envelope."""
     return replace(attempt, attempts=max(attempt.attempts - 1, 1))
 
 
-def put_off(attempt: Delivery, failure: RecipientFailed, *, due_at: datetime | None) -> Delivery:
+def put_off(attempt: DeliveryRow, failure: RecipientFailed, *, due_at: datetime | None) -> DeliveryRow:
     """It comes again, as often as its recipient, or a worker before it, was about to go: that is no failed attempt.
 
     Args:
@@ -159,7 +159,7 @@ def put_off(attempt: Delivery, failure: RecipientFailed, *, due_at: datetime | N
     )
 
 
-def isolated(attempt: Delivery, cause: str) -> Delivery:
+def isolated(attempt: DeliveryRow, cause: str) -> DeliveryRow:
     """It comes again at once, as items were refused that are parked alone; the attempt does not count.
 
     Args:
@@ -177,8 +177,8 @@ def isolated(attempt: Delivery, cause: str) -> Delivery:
 
 
 def after_failure(
-    attempt: Delivery, failure: RecipientFailed, *, attempts: int | None, due_at: datetime | None
-) -> Delivery:
+    attempt: DeliveryRow, failure: RecipientFailed, *, attempts: int | None, due_at: datetime | None
+) -> DeliveryRow:
     """It comes again where that may help and not all attempts are used up; else it is parked.
 
     Args:
@@ -198,6 +198,6 @@ def after_failure(
     )
 
 
-def settled(delivery: Delivery) -> Delivery:
+def settled(delivery: DeliveryRow) -> DeliveryRow:
     """It was delivered: its row goes."""
     return replace(delivery, state=DeliveryState.SETTLED)

@@ -13,7 +13,7 @@ from xbus.clock import Clock
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _Breaker:
     since: datetime
     next_probe: float
     """When the next envelope may be tried, in monotonic seconds."""
@@ -21,7 +21,7 @@ class _Trouble:
     """The positions that were tried: they take turns, as one that is to blame itself must not stand in the way."""
 
 
-class Troubles:
+class CircuitBreakers:
     """Counts the envelopes that fail at each role, worker or consumer, for a reason that may pass.
 
     Args:
@@ -35,7 +35,7 @@ class Troubles:
         self._after = after
         self._interval = probe_interval
         self._failed: defaultdict[int, set[int]] = defaultdict(set)
-        self._troubles: dict[int, _Trouble] = {}
+        self._troubles: dict[int, _Breaker] = {}
         self._over: dict[int, datetime] = {}
 
     def is_troubled(self, role_id: int) -> bool:
@@ -64,7 +64,7 @@ class Troubles:
         if len(failed) < self._after:
             return False
         del self._failed[role_id]
-        self._troubles[role_id] = _Trouble(self._clock.now(), self._clock.monotonic() + self._interval)
+        self._troubles[role_id] = _Breaker(self._clock.now(), self._clock.monotonic() + self._interval)
         return True
 
     def went_well(self, role_id: int) -> bool:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from xbus.broker.back.recipients.pace import Pace
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import Absent, Slots, This
 from xbus.clock import Clock
 
@@ -15,12 +15,12 @@ log = logging.getLogger(__name__)
 class _HeldUp(Exception):
     """Some recipients kept others waiting for too long."""
 
-    def __init__(self, by: Sequence[Recipient]) -> None:
+    def __init__(self, by: Sequence[RecipientProxy]) -> None:
         super().__init__(f"held up by {[recipient.role.login for recipient in by]}")
         self.by = by
 
 
-class Muster:
+class ConsumerGathering:
     """Takes slots of consumers.
 
     Args:
@@ -29,14 +29,16 @@ class Muster:
         clock: measures for how long.
     """
 
-    def __init__(self, slots: Slots[Recipient], pace: Pace, clock: Clock) -> None:
+    def __init__(self, slots: Slots[RecipientProxy], pace: Pace, clock: Clock) -> None:
         self._slots = slots
         self._pace = pace
         self._clock = clock
-        self.on_behind: Callable[[Recipient], None] = lambda recipient: None
+        self.on_behind: Callable[[RecipientProxy], None] = lambda recipient: None
         """Told of a recipient that was left out because it holds the others up."""
 
-    async def take(self, recipients: Sequence[Recipient], may_go: Callable[[Recipient], bool]) -> list[Recipient]:
+    async def take(
+        self, recipients: Sequence[RecipientProxy], may_go: Callable[[RecipientProxy], bool]
+    ) -> list[RecipientProxy]:
         """Wait until all that may go have a free slot, and take it; those that go away meanwhile are left out.
 
         Args:
@@ -46,7 +48,7 @@ class Muster:
         Returns:
             Those whose slot was taken; give each back.
         """
-        left_behind: set[Recipient] = set()
+        left_behind: set[RecipientProxy] = set()
         while going := [recipient for recipient in recipients if may_go(recipient) and recipient not in left_behind]:
             try:
                 await self._take_all(going)
@@ -63,7 +65,7 @@ class Muster:
                 self._slots.free(recipient)
         return []
 
-    def note_run(self, busy: Mapping[Recipient, float]) -> None:
+    def note_run(self, busy: Mapping[RecipientProxy, float]) -> None:
         """Learn from a run who kept the others waiting in it: those that worked longer than the fastest.
 
         Args:
@@ -77,16 +79,16 @@ class Muster:
                 if not self._pace.allowance(recipient.role.id, now):
                     self._leave_behind(recipient)
 
-    def caught_up(self, recipient: Recipient) -> None:
+    def caught_up(self, recipient: RecipientProxy) -> None:
         """Let a recipient that goes on together with the others again begin anew."""
         log.info("recipient has caught up", extra={"action": "caught_up", "role": recipient.role.login})
         self._pace.forget(recipient.role.id)
 
-    def _leave_behind(self, recipient: Recipient) -> None:
+    def _leave_behind(self, recipient: RecipientProxy) -> None:
         log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
         self.on_behind(recipient)
 
-    async def _take_all(self, recipients: Sequence[Recipient]) -> None:
+    async def _take_all(self, recipients: Sequence[RecipientProxy]) -> None:
         """Take a slot of each; those that are free wait for the others, though not for ever.
 
         Raises:

@@ -21,7 +21,7 @@ MOST_LEVELS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Introduction:
+class Handshake:
     """What a recipient says of itself; JSON can hold its metadata and features.
 
     Args:
@@ -36,7 +36,7 @@ class Introduction:
     features: Mapping[str, Sequence[Any]]
 
 
-async def introduce(client: Client, seconds: float) -> Introduction:
+async def introduce(client: Client, seconds: float) -> Handshake:
     """Ask a recipient who it is and what it can do.
 
     Args:
@@ -66,7 +66,7 @@ async def introduce(client: Client, seconds: float) -> Introduction:
     _check_metadata(metadata)
     features = {"clearing": _clearing(clearing), "immediate_reply": _immediate_reply(immediate_reply)}
     has_reply, types = features["immediate_reply"]
-    return Introduction(Abilities.of_metadata(metadata, types if has_reply else ()), metadata, features)
+    return Handshake(Abilities.of_metadata(metadata, types if has_reply else ()), metadata, features)
 
 
 def _check_metadata(metadata: Any) -> None:

@@ -26,7 +26,7 @@ class Work:
     of: int | None
 
 
-class Vitals:
+class Heartbeats:
     """The heartbeats of one recipient.
 
     Args:

@@ -8,15 +8,15 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
-from xbus.broker.back.recipients.circuit_breaker import Troubles
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Slots
 
 log = logging.getLogger(__name__)
 
 
-class Probing:
+class BreakerProbes:
     """Takes notice of what fails and what goes well at recipients.
 
     Args:
@@ -25,23 +25,23 @@ class Probing:
         slots: who is free.
     """
 
-    def __init__(self, troubles: Troubles, registry: Registry, slots: Slots[Recipient]) -> None:
+    def __init__(self, troubles: CircuitBreakers, registry: Registry, slots: Slots[RecipientProxy]) -> None:
         self._troubles = troubles
         self._registry = registry
         self._slots = slots
         self._logins: dict[int, str] = {}
-        self.on_trouble: Callable[[Recipient], None] = lambda recipient: None
+        self.on_trouble: Callable[[RecipientProxy], None] = lambda recipient: None
         """Told of a consumer that is there and gets nothing in its turn any more."""
-        self.on_over: Callable[[Recipient], None] = lambda recipient: None
+        self.on_over: Callable[[RecipientProxy], None] = lambda recipient: None
         """Told of a recipient that is there and whose trouble is over."""
 
-    def arrived(self, recipient: Recipient) -> None:
+    def arrived(self, recipient: RecipientProxy) -> None:
         """A recipient has come: whether its role's trouble came with it shows by the first envelope."""
         self._troubles.came_back(recipient.role.id)
         if recipient.role.worker and self.is_troubled(recipient.role.id):
             self._slots.limit(recipient, 0)
 
-    def left(self, recipient: Recipient) -> None:
+    def left(self, recipient: RecipientProxy) -> None:
         """One that is gone stays in trouble until it is back and something goes well."""
 
     def is_troubled(self, role_id: int) -> bool:

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.log.batch import RunBatch
 from xbus.broker.back.recipients.failures import RecipientFailed, failure_of_call
-from xbus.broker.back.recipients.heartbeats import Vitals
-from xbus.broker.back.recipients.responses import Answers, End
+from xbus.broker.back.recipients.heartbeats import Heartbeats
+from xbus.broker.back.recipients.responses import EventResponse, Responses
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.errors import CallError, Failed
@@ -18,7 +18,7 @@ from xbus.rpc.client import Client
 
 
 @dataclass(frozen=True, slots=True)
-class Timeouts:
+class CallTimeouts:
     """How long a recipient may take for an answer, in seconds."""
 
     start_event: float
@@ -85,7 +85,7 @@ class Bringing:
     verb: str
 
 
-class Recipient:
+class RecipientProxy:
     """The calls of the recipient API, one method each; each raises ``RecipientFailed`` and nothing else.
 
     Args:
@@ -104,7 +104,7 @@ class Recipient:
         uri: str,
         client: Client,
         abilities: Abilities,
-        timeouts: Timeouts,
+        timeouts: CallTimeouts,
     ) -> None:
         self.role = role
         self.token_hash = token_hash
@@ -115,12 +115,12 @@ class Recipient:
         """Told when it says that it takes nothing more, though it is there still."""
         self._client = client
         self._timeouts = timeouts
-        self._answers = Answers(role.id, is_worker=role.worker, on_leaving=lambda: self.on_leaving())
+        self._answers = Responses(role.id, is_worker=role.worker, on_leaving=lambda: self.on_leaving())
         self._open: dict[UUID, Bringing] = {}
         self._now = asyncio.get_running_loop().time
         self.since = self._now()
         """Since when it is here, on the loop's clock."""
-        self.vitals = Vitals(self._now)
+        self.vitals = Heartbeats(self._now)
         self._unanswered = 0
         self._busy_since = 0.0
         self._was_busy = 0.0
@@ -137,7 +137,7 @@ class Recipient:
         )
         await self._answers.detail("start_event", event_id, call)
 
-    async def send(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
+    async def send(self, envelope_id: UUID, event_id: UUID, batch: RunBatch) -> list[RunBatch]:
         """Hand items over.
 
         Returns:
@@ -151,7 +151,7 @@ class Recipient:
         )
         return self._answers.batches("send_item", event_id, await self._answers.detail("send_item", event_id, call))
 
-    async def _send_singly(self, envelope_id: UUID, event_id: UUID, batch: Batch) -> list[Batch]:
+    async def _send_singly(self, envelope_id: UUID, event_id: UUID, batch: RunBatch) -> list[RunBatch]:
         made: list[tuple[list[int], bytes]] = []
         for indices, item in batch.singly():
             # Item by item: a worker can't have made anything of those that come later.
@@ -161,9 +161,9 @@ class Recipient:
             )
             answer = await self._answers.detail("send_item", event_id, call)
             made += self._answers.singles(event_id, answer)
-        return [Batch.of_single(made)] if made else []
+        return [RunBatch.of_single(made)] if made else []
 
-    async def end_event(self, envelope_id: UUID, event: LogEvent) -> End:
+    async def end_event(self, envelope_id: UUID, event: LogEvent) -> EventResponse:
         """Tell of an event that ends."""
         self._answers.note_all_given(event)
         verb = "xbus.end_event" if self.abilities.batches else "end_event"
@@ -171,7 +171,9 @@ class Recipient:
         parts = await self._answers.parts("end_event", event.event_id, call)
         return self._answers.end("end_event", event.event_id, parts if self.abilities.batches else parts[:1])
 
-    async def take_event(self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch], *, commit: bool) -> End:
+    async def take_event(
+        self, envelope_id: UUID, event: LogEvent, batches: Sequence[RunBatch], *, commit: bool
+    ) -> EventResponse:
         """Hand a whole small event over in one call.
 
         Args:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import AnyOf, Slots
 from xbus.clock import Clock
 
@@ -18,10 +18,10 @@ MOST_REMEMBERED = 1000
 class Watcher(Protocol):
     """Whoever follows the recipients that serve roles."""
 
-    def arrived(self, recipient: Recipient) -> None:
+    def arrived(self, recipient: RecipientProxy) -> None:
         """A recipient serves its role from now on."""
 
-    def left(self, recipient: Recipient) -> None:
+    def left(self, recipient: RecipientProxy) -> None:
         """It does so no longer: nothing more is begun with it."""
 
 
@@ -33,11 +33,11 @@ class Registry:
         clock: measures for how long a service has been absent.
     """
 
-    def __init__(self, slots: Slots[Recipient], clock: Clock) -> None:
+    def __init__(self, slots: Slots[RecipientProxy], clock: Clock) -> None:
         self._slots = slots
         self._clock = clock
-        self._recipients: dict[int, Recipient] = {}
-        self._leaving: dict[int, Recipient] = {}
+        self._recipients: dict[int, RecipientProxy] = {}
+        self._leaving: dict[int, RecipientProxy] = {}
         self._watchers: list[Watcher] = []
         self._left: dict[bytes, int] = {}
         self._began = clock.monotonic()
@@ -48,23 +48,23 @@ class Registry:
         """Tell ``watcher`` of all that come and go from now on."""
         self._watchers.append(watcher)
 
-    def all(self) -> list[Recipient]:
+    def all(self) -> list[RecipientProxy]:
         """Everyone who serves a role now."""
         return list(self._recipients.values())
 
-    def connected(self) -> list[Recipient]:
+    def connected(self) -> list[RecipientProxy]:
         """The same, and those that are about to go and end what they have begun."""
         return [*self._recipients.values(), *self._leaving.values()]
 
-    def get(self, role_id: int) -> Recipient | None:
+    def get(self, role_id: int) -> RecipientProxy | None:
         """The recipient that serves a role now."""
         return self._recipients.get(role_id)
 
-    def connected_for(self, role_id: int) -> Recipient | None:
+    def connected_for(self, role_id: int) -> RecipientProxy | None:
         """The same, or the one that is about to go."""
         return self._recipients.get(role_id) or self._leaving.get(role_id)
 
-    def add(self, recipient: Recipient) -> None:
+    def add(self, recipient: RecipientProxy) -> None:
         """Let a recipient serve its role; one that did so before is told off the list."""
         older = self.connected_for(recipient.role.id)
         if older is not None:
@@ -80,7 +80,7 @@ class Registry:
         self._arrival.set()
         self._arrival = asyncio.Event()
 
-    def remove(self, recipient: Recipient, reason: str) -> None:
+    def remove(self, recipient: RecipientProxy, reason: str) -> None:
         """Take a recipient off the list and call it no more; one that is not on it changes nothing."""
         if self.connected_for(recipient.role.id) is not recipient:
             return
@@ -96,7 +96,7 @@ class Registry:
         if is_serving:
             self._tell_left(recipient)
 
-    def _leave(self, recipient: Recipient) -> None:
+    def _leave(self, recipient: RecipientProxy) -> None:
         """Give a recipient nothing more that is about to go; what it has begun it may end until it does."""
         if self._recipients.get(recipient.role.id) is not recipient:
             return
@@ -105,7 +105,7 @@ class Registry:
         log.info("recipient is leaving", extra={"action": "leaving", "role": recipient.role.login})
         self._tell_left(recipient)
 
-    def _tell_left(self, recipient: Recipient) -> None:
+    def _tell_left(self, recipient: RecipientProxy) -> None:
         self._last_seen[recipient.role.service] = self._clock.monotonic()
         for watcher in self._watchers:
             watcher.left(recipient)

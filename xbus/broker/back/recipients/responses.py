@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.log.batch import Batch, check_given
+from xbus.broker.back.log.batch import RunBatch, check_given
 from xbus.broker.back.recipients.failures import LEAVING_CODES, failure_of_call, nonsense, refusal
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.errors import CallError, ProtocolError
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EventResponse:
     """What a recipient answers to the end of an event.
 
     Args:
@@ -22,10 +22,10 @@ class End:
     """
 
     reply: Any
-    made: Sequence[Batch] = ()
+    made: Sequence[RunBatch] = ()
 
 
-class Answers:
+class Responses:
     """Reads the answers of one recipient; each method raises ``RecipientFailed`` and nothing else.
 
     Args:
@@ -48,7 +48,7 @@ class Answers:
         """Keep nothing of an event that is over."""
         self._given.pop(event_id, None)
 
-    def note_given(self, event_id: UUID, batch: Batch) -> None:
+    def note_given(self, event_id: UUID, batch: RunBatch) -> None:
         """Note the items that are handed over: of these a worker may make others."""
         last = batch.first_index + batch.items - 1
         if batch.indices is not None:
@@ -87,19 +87,19 @@ class Answers:
         parts = await self.parts(verb, event_id, call)
         return parts[0] if parts else None
 
-    def end(self, verb: str, event_id: UUID, parts: Sequence[Any]) -> End:
+    def end(self, verb: str, event_id: UUID, parts: Sequence[Any]) -> EventResponse:
         """What is said by ``(reply, batches)``, of which either may be missing."""
         reply, batches, *_ = (*parts, None, None)
-        return End(reply, self.batches(verb, event_id, batches))
+        return EventResponse(reply, self.batches(verb, event_id, batches))
 
-    def batches(self, verb: str, event_id: UUID, answer: Any) -> list[Batch]:
+    def batches(self, verb: str, event_id: UUID, answer: Any) -> list[RunBatch]:
         """The batches of items that a worker made; a consumer makes none."""
         if not self._is_worker or answer is None:
             return []
         try:
             if not isinstance(answer, list):
                 raise ProtocolError("an answer is not a list of batches")
-            batches = [Batch.of_wire(value, self._given.get(event_id, 0)) for value in answer]
+            batches = [RunBatch.of_wire(value, self._given.get(event_id, 0)) for value in answer]
         except ProtocolError as error:
             raise nonsense(self._role_id, verb, event_id, error.cause) from error
         return [batch for batch in batches if batch.items]

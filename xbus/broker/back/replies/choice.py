@@ -1,6 +1,6 @@
 """Who is to give an immediate reply: decided when it is asked for, by who is there."""
 
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.graph import Graph
 
@@ -22,7 +22,7 @@ class NoReply(Exception):
         self.cause = cause
 
 
-async def replier(type_name: str, graph: Graph, registry: Registry) -> Recipient:
+async def replier(type_name: str, graph: Graph, registry: Registry) -> RecipientProxy:
     """The consumer that is to reply, as soon as it and the workers before it are there.
 
     Args:

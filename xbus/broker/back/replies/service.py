@@ -13,16 +13,16 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from xbus.broker.back.dispatch.dispatcher import Deliveries
-from xbus.broker.back.log.reader import Log
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.progress.open_replies import Hold, Holds
+from xbus.broker.back.dispatch.dispatcher import Dispatcher
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.progress.open_replies import OpenReplies, OpenReply
 from xbus.broker.back.recipients.failures import RecipientFailed, own_fault
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Absent
 from xbus.broker.back.replies.choice import NoReply, replier
-from xbus.broker.back.run.context import Supplies
+from xbus.broker.back.run.context import BackRunContext
 from xbus.broker.back.run.run import Run
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_role_services
@@ -42,7 +42,7 @@ MAX_TOLD = 10
 """How many of a recipient's errors its emitter is told; all are kept as failures."""
 
 
-class Replies:
+class ReplyService:
     """Answers what the front asks for.
 
     Args:
@@ -63,12 +63,12 @@ class Replies:
     def __init__(
         self,
         journal: Journal,
-        log: Log,
-        ledger: Ledger,
+        log: LogReader,
+        ledger: DeliveryLedger,
         registry: Registry,
-        supplies: Supplies,
-        deliveries: Deliveries,
-        holds: Holds,
+        supplies: BackRunContext,
+        deliveries: Dispatcher,
+        holds: OpenReplies,
         clock: Clock,
         tasks: asyncio.TaskGroup,
         *,
@@ -121,12 +121,12 @@ class Replies:
         if self._under_way or self._holds or self._expects():
             self._wake.set()
 
-    def arrived(self, recipient: Recipient) -> None:
+    def arrived(self, recipient: RecipientProxy) -> None:
         """Tell a consumer to forget what it may hold open since it was here before."""
         for envelope_id, moves in self._left_behind.pop(recipient.role.id, {}).items():
             self._tasks.create_task(self._have_forgotten(recipient, envelope_id, moves))
 
-    async def _have_forgotten(self, recipient: Recipient, envelope_id: UUID, moves: Sequence[MoveReply]) -> None:
+    async def _have_forgotten(self, recipient: RecipientProxy, envelope_id: UUID, moves: Sequence[MoveReply]) -> None:
         try:
             await recipient.stop_envelope(envelope_id)
         except RecipientFailed:
@@ -138,7 +138,7 @@ class Replies:
         for move in moves:
             await self._write(move)
 
-    def left(self, recipient: Recipient) -> None:
+    def left(self, recipient: RecipientProxy) -> None:
         """What it held open is lost with it, and comes again after the seal; it may come back with all of it open."""
         for hold in self._holds.lose(recipient):
             _forget_expiry(hold)
@@ -248,10 +248,10 @@ class Replies:
         elif self._is_open(hold):
             hold.expiry = asyncio.get_running_loop().call_later(self._hold_seconds, self._give_up, hold)
 
-    def _is_open(self, hold: Hold) -> bool:
+    def _is_open(self, hold: OpenReply) -> bool:
         return self._holds.get(hold.envelope_id, hold.recipient) is hold
 
-    async def _hold(self, ask: Ask) -> Hold:
+    async def _hold(self, ask: Ask) -> OpenReply:
         """What the consumer holds open of the envelope, begun now where that is nothing."""
         graph = await self._log.graph(ask.event.graph_id)
         while True:
@@ -265,11 +265,11 @@ class Replies:
                 # It has gone before it had a slot free: whoever comes in its place is asked.
                 continue
             again = self._holds.is_doubtful(ask.envelope_id, [recipient])
-            hold = Hold(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._supplies, again=again))
+            hold = OpenReply(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._supplies, again=again))
             self._holds.add(hold)
             return hold
 
-    async def _ask(self, hold: Hold, ask: Ask) -> Any:
+    async def _ask(self, hold: OpenReply, ask: Ask) -> Any:
         _forget_expiry(hold)
         hold.asking = True
         try:
@@ -285,13 +285,13 @@ class Replies:
 
     # -- the end of it ---------------------------------------------------------------------------------------------
 
-    def _give_up(self, hold: Hold) -> None:
+    def _give_up(self, hold: OpenReply) -> None:
         """Have forgotten what is held open, unless it has ended already."""
         if self._holds.take(hold.envelope_id, hold.recipient) is hold:
             hold.run.stop()
             self._supplies.give_back(hold.recipient)
 
-    def _let_go(self, hold: Hold) -> None:
+    def _let_go(self, hold: OpenReply) -> None:
         _forget_expiry(hold)
         work = self._note_given(hold)
         try:
@@ -300,7 +300,7 @@ class Replies:
             # The broker is ending: the next run finds it held, and tells the consumer once more to forget it.
             work.close()
 
-    async def _note_given(self, hold: Hold) -> None:
+    async def _note_given(self, hold: OpenReply) -> None:
         # Not before the row of a hold that is carried on: until then a crash leaves it to be stopped.
         await self._ledger.written()
         for move in _given(hold):
@@ -325,10 +325,10 @@ class Replies:
             log.warning("a reply is not moved: %s", error, extra={"action": "reply_unmoved"})
 
 
-def _forget_expiry(hold: Hold) -> None:
+def _forget_expiry(hold: OpenReply) -> None:
     if hold.expiry is not None:
         hold.expiry.cancel()
 
 
-def _given(hold: Hold) -> list[MoveReply]:
+def _given(hold: OpenReply) -> list[MoveReply]:
     return [MoveReply(event_id, hold.envelope_id, ReplyState.GIVEN) for event_id in hold.event_ids]

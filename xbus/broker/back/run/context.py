@@ -6,19 +6,19 @@ from copy import copy
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.log.batch import Batch
-from xbus.broker.back.log.reader import Log, OutputIncomplete
+from xbus.broker.back.log.batch import RunBatch
+from xbus.broker.back.log.reader import LogReader, OutputIncomplete
 from xbus.broker.back.recipients.failures import RecipientFailed
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import AnyOf, Slots, This
 from xbus.broker.back.run.overlaid import overlaid
-from xbus.broker.back.run.plan import Course
+from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.overlays import EventOverlay
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.graph import Graph
 
 
-class Supplies:
+class BackRunContext:
     """See ``run.Surroundings``.
 
     Args:
@@ -28,8 +28,10 @@ class Supplies:
         window_bytes: see ``EventStream``.
     """
 
-    def __init__(self, log: Log, slots: Slots[Recipient], tasks: asyncio.TaskGroup, window_bytes: int) -> None:
-        self.course_of: Callable[[LogEvent, Graph], Course] = lambda event, graph: Course.whole(graph)
+    def __init__(
+        self, log: LogReader, slots: Slots[RecipientProxy], tasks: asyncio.TaskGroup, window_bytes: int
+    ) -> None:
+        self.course_of: Callable[[LogEvent, Graph], EventPlan] = lambda event, graph: EventPlan.whole(graph)
         """What is left of a part of an event's graph behind the outputs that are ready."""
         self.on_output_lost: Callable[[UUID, str], Awaitable[RecipientFailed]]
         """Told of an attempt that was ready and lacks items, and why; says what that means to those who want them."""
@@ -39,7 +41,7 @@ class Supplies:
         self._overlays: Mapping[UUID, EventOverlay] = {}
         self.window_bytes = window_bytes
 
-    def overlaid(self, overlays: Mapping[UUID, EventOverlay]) -> "Supplies":
+    def overlaid(self, overlays: Mapping[UUID, EventOverlay]) -> "BackRunContext":
         """The same for a run that is to bring some events otherwise than they were sent, by event id."""
         if not overlays:
             return self
@@ -56,12 +58,12 @@ class Supplies:
         """A version of an event type's graph."""
         return await self._log.graph(graph_id)
 
-    def course(self, event: LogEvent, graph: Graph) -> Course:
+    def course(self, event: LogEvent, graph: Graph) -> EventPlan:
         """What is to be carried out of a part of an event's graph: what is brought otherwise than it was sent takes the
         whole of it."""
-        return Course.whole(graph) if event.event_id in self._overlays else self.course_of(event, graph)
+        return EventPlan.whole(graph) if event.event_id in self._overlays else self.course_of(event, graph)
 
-    async def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
+    async def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
         """What a bulk worker made of an event, in its order.
 
         Raises:
@@ -73,13 +75,13 @@ class Supplies:
         except OutputIncomplete as error:
             raise await self.on_output_lost(attempt_id, error.cause) from error
 
-    def items(self, event: LogEvent) -> AsyncIterator[Batch]:
+    def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """An event's items, in index order."""
         overlay = self._overlays.get(event.event_id)
         items = self._log.items(event)
         return items if overlay is None else overlaid(items, overlay)
 
-    async def hire(self, services: Sequence[str]) -> list[Recipient]:
+    async def hire(self, services: Sequence[str]) -> list[RecipientProxy]:
         """A free worker of each service, all at once.
 
         Raises:
@@ -87,12 +89,12 @@ class Supplies:
         """
         return await self._slots.take([AnyOf(service) for service in services])
 
-    def dismiss(self, worker: Recipient) -> None:
+    def dismiss(self, worker: RecipientProxy) -> None:
         """Give a hired worker back, as soon as it is ready for another event."""
         worker.end_work()
         self.spawn(self._free_when_ready(worker))
 
-    async def engage(self, consumer: Recipient) -> None:
+    async def engage(self, consumer: RecipientProxy) -> None:
         """Take a slot of a consumer, as soon as one is free.
 
         Raises:
@@ -100,15 +102,15 @@ class Supplies:
         """
         await self._slots.take([This(consumer)])
 
-    def give_back(self, consumer: Recipient) -> None:
+    def give_back(self, consumer: RecipientProxy) -> None:
         """Give a consumer's slot back."""
         self.spawn(self._free(consumer))
 
-    async def _free_when_ready(self, worker: Recipient) -> None:
+    async def _free_when_ready(self, worker: RecipientProxy) -> None:
         await worker.is_ready()
         await self._free(worker)
 
-    async def _free(self, recipient: Recipient) -> None:
+    async def _free(self, recipient: RecipientProxy) -> None:
         """Free a slot, though not before its recipient has answered everything: no attempt overlaps an earlier one."""
         await recipient.owes_nothing()
         self._slots.free(recipient)

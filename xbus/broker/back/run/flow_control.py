@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.log.batch import RunBatch
 from xbus.broker.back.recipients.failures import RecipientFailed
 
 
-class Inbox:
+class StageInbox:
     """What a recipient is to get next; several parents put into it, and what comes first goes first.
 
     One inbox for all parents, and never a wait for a certain one of them: with a queue for each, a merge behind a slow
@@ -23,12 +23,12 @@ class Inbox:
     def __init__(self, max_bytes: int, parents: int) -> None:
         self._max_bytes = max_bytes
         self._open_parents = parents
-        self._held: deque[tuple[str, Batch]] = deque()
+        self._held: deque[tuple[str, RunBatch]] = deque()
         self._bytes = 0
         self._abandoned = False
         self._changed = asyncio.Condition()
 
-    async def put(self, node: str, batch: Batch) -> None:
+    async def put(self, node: str, batch: RunBatch) -> None:
         """Add a batch for ``node``, as soon as there is room."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._abandoned or self._bytes <= self._max_bytes)
@@ -52,7 +52,7 @@ class Inbox:
             self._bytes = 0
             self._changed.notify_all()
 
-    async def whole(self, max_bytes: int) -> list[Batch] | None:
+    async def whole(self, max_bytes: int) -> list[RunBatch] | None:
         """Wait until all is there, and take it; None, and nothing taken, as soon as it is more than ``max_bytes``."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._open_parents == 0 or self._bytes > max_bytes)
@@ -63,7 +63,7 @@ class Inbox:
             self._bytes = 0
             return batches
 
-    async def __aiter__(self) -> AsyncIterator[tuple[str, Batch]]:
+    async def __aiter__(self) -> AsyncIterator[tuple[str, RunBatch]]:
         while True:
             async with self._changed:
                 await self._changed.wait_for(lambda: bool(self._held) or self._open_parents == 0)
@@ -75,7 +75,7 @@ class Inbox:
             yield node, batch
 
 
-class Window:
+class CallWindow:
     """How much may be on its way to a recipient without an answer.
 
     Args:

@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.log.batch import RunBatch
 from xbus.broker.journal.log.overlays import EventOverlay
 from xbus.rpc.codec import unpack_items
 
 
-async def overlaid(batches: AsyncIterator[Batch], overlay: EventOverlay) -> AsyncIterator[Batch]:
+async def overlaid(batches: AsyncIterator[RunBatch], overlay: EventOverlay) -> AsyncIterator[RunBatch]:
     """The items of an event, corrected and without those that are left out.
 
     Args:
@@ -22,9 +22,9 @@ async def overlaid(batches: AsyncIterator[Batch], overlay: EventOverlay) -> Asyn
             yield changed
 
 
-def _changed(batch: Batch, overlay: EventOverlay) -> Batch:
+def _changed(batch: RunBatch, overlay: EventOverlay) -> RunBatch:
     """Each item that is left keeps the index that its emitter gave it."""
     items = enumerate(unpack_items(batch.data, batch.items), batch.first_index)
-    return Batch.of_single(
+    return RunBatch.of_single(
         ([index], overlay.corrected.get(index, item)) for index, item in items if index not in overlay.left_out
     )

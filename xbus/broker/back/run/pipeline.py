@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.log.batch import RunBatch
 from xbus.broker.back.recipients.failures import RecipientFailed
-from xbus.broker.back.recipients.recipient import Recipient
-from xbus.broker.back.run.flow_control import Inbox, Window, together
-from xbus.broker.back.run.plan import Course
+from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.run.flow_control import CallWindow, StageInbox, together
+from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.graph import Node
 
@@ -31,8 +31,8 @@ class Members:
         consumers: for each consumer service of the graph its recipients.
     """
 
-    workers: Mapping[str, Recipient]
-    consumers: Mapping[str, Sequence[Recipient]]
+    workers: Mapping[str, RecipientProxy]
+    consumers: Mapping[str, Sequence[RecipientProxy]]
 
 
 class Stage:
@@ -48,8 +48,8 @@ class Stage:
 
     def __init__(
         self,
-        recipient: Recipient,
-        inbox: Inbox,
+        recipient: RecipientProxy,
+        inbox: StageInbox,
         window_bytes: int,
         children: "Mapping[str, Targets]",
         *,
@@ -62,9 +62,9 @@ class Stage:
         self._children = children
         self._may_commit = may_commit
         self._window_bytes = window_bytes
-        self._window = Window(WINDOW_CALLS if recipient.abilities.batches else 1, window_bytes)
-        self._calls: asyncio.Queue[_Call | None] = asyncio.Queue()
-        self._tasks: set[asyncio.Task[Sequence[Batch] | None]] = set()
+        self._window = CallWindow(WINDOW_CALLS if recipient.abilities.batches else 1, window_bytes)
+        self._calls: asyncio.Queue[_StageCall | None] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[Sequence[RunBatch] | None]] = set()
 
     async def run(self, envelope_id: UUID, event: LogEvent) -> None:
         """Hand all over, call behind call, and pass on what comes back in the same order.
@@ -89,7 +89,7 @@ class Stage:
             await self._ask_in_steps(envelope_id, event)
         self._calls.put_nowait(None)
 
-    async def _take_whole(self, envelope_id: UUID, event: LogEvent, batches: Sequence[Batch]) -> Sequence[Batch]:
+    async def _take_whole(self, envelope_id: UUID, event: LogEvent, batches: Sequence[RunBatch]) -> Sequence[RunBatch]:
         end = await self.recipient.take_event(envelope_id, event, batches, commit=self._may_commit)
         self.has_committed = self._may_commit
         self.reply = end.reply
@@ -102,12 +102,12 @@ class Stage:
             await self._call(node, batch.size, self.recipient.send(*ids, batch))
         await self._call(None, 0, self._end(envelope_id, event))
 
-    async def _end(self, envelope_id: UUID, event: LogEvent) -> Sequence[Batch]:
+    async def _end(self, envelope_id: UUID, event: LogEvent) -> Sequence[RunBatch]:
         end = await self.recipient.end_event(envelope_id, event)
         self.reply = end.reply
         return end.made
 
-    async def _call(self, node: str | None, size: int, call: Coroutine[Any, Any, Sequence[Batch] | None]) -> None:
+    async def _call(self, node: str | None, size: int, call: Coroutine[Any, Any, Sequence[RunBatch] | None]) -> None:
         try:
             await self._window.enter(size)
         except BaseException:
@@ -117,9 +117,9 @@ class Stage:
         task = asyncio.create_task(call)
         self._tasks.add(task)
         task.add_done_callback(self._answered)
-        self._calls.put_nowait(_Call(node, size, task))
+        self._calls.put_nowait(_StageCall(node, size, task))
 
-    def _answered(self, task: "asyncio.Task[Sequence[Batch] | None]") -> None:
+    def _answered(self, task: "asyncio.Task[Sequence[RunBatch] | None]") -> None:
         self._tasks.discard(task)
         # Behind the first failed call others may fail too, and nobody asks for their errors.
         if not task.cancelled():
@@ -132,14 +132,14 @@ class Stage:
             await self._window.leave(call.size)
         await close_all(target for targets in self._children.values() for target in targets)
 
-    async def _answer(self, call: "_Call", items: int) -> Sequence[Batch]:
+    async def _answer(self, call: "_StageCall", items: int) -> Sequence[RunBatch]:
         try:
             return await call.answer or ()
         except RecipientFailed as failure:
             failure.happened_at(tuple(self._children) if call.node is None else (call.node,), items)
             raise
 
-    async def _pass_on(self, node: str | None, batch: Batch) -> None:
+    async def _pass_on(self, node: str | None, batch: RunBatch) -> None:
         """Answers to items go to the children of their node; what a worker kept until the end goes to those of all."""
         nodes = self._children if node is None else (node,)
         for child, stage in dict.fromkeys(target for name in nodes for target in self._children[name]):
@@ -151,10 +151,10 @@ Targets: TypeAlias = Sequence[tuple[str, Stage]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _StageCall:
     node: str | None
     size: int
-    answer: "asyncio.Task[Sequence[Batch] | None]"
+    answer: "asyncio.Task[Sequence[RunBatch] | None]"
 
 
 async def close_all(targets: Iterable[tuple[str, Stage]]) -> None:
@@ -173,7 +173,7 @@ class EventStream:
         may_commit: whether this is all that there is to do before the commit, and there is one member only.
     """
 
-    def __init__(self, course: Course, members: Members, window_bytes: int, *, may_commit: bool) -> None:
+    def __init__(self, course: EventPlan, members: Members, window_bytes: int, *, may_commit: bool) -> None:
         self._course = course
         self._graph = course.graph
         self._members = members
@@ -204,14 +204,14 @@ class EventStream:
     def _make_stages(self, service: str) -> list[Stage]:
         nodes = self._nodes(service)
         children = {node.name: self._targets(node.children) for node in nodes}
-        recipients: Sequence[Recipient] = (
+        recipients: Sequence[RecipientProxy] = (
             [self._members.workers[service]] if nodes[0].worker else self._members.consumers[service]
         )
         parents = self._parents(nodes)
         return [
             Stage(
                 recipient,
-                Inbox(self._window_bytes, parents),
+                StageInbox(self._window_bytes, parents),
                 self._window_bytes,
                 children,
                 may_commit=self._may_commit,
@@ -228,11 +228,11 @@ class EventStream:
         return [(name, stage) for name in names for stage in self._stages[self._graph.nodes[name].service]]
 
     @property
-    def committed(self) -> list[Recipient]:
+    def committed(self) -> list[RecipientProxy]:
         """Who has committed the envelope together with the event."""
         return [stage.recipient for stages in self._stages.values() for stage in stages if stage.has_committed]
 
-    def reply_of(self, consumer: Recipient) -> Any:
+    def reply_of(self, consumer: RecipientProxy) -> Any:
         """What a consumer answered to the end of the event."""
         return next(stage.reply for stages in self._stages.values() for stage in stages if stage.recipient is consumer)
 
@@ -240,9 +240,9 @@ class EventStream:
         self,
         envelope_id: UUID,
         event: LogEvent,
-        items: AsyncIterator[Batch],
-        drop: Callable[[Recipient, RecipientFailed], Collection[Recipient]],
-        output: Callable[[UUID], AsyncIterator[Batch]] | None = None,
+        items: AsyncIterator[RunBatch],
+        drop: Callable[[RecipientProxy, RecipientFailed], Collection[RecipientProxy]],
+        output: Callable[[UUID], AsyncIterator[RunBatch]] | None = None,
     ) -> None:
         """Let the items flow until all recipients have ended the event.
 
@@ -255,10 +255,10 @@ class EventStream:
         Raises:
             RecipientFailed: a worker failed, or no consumer is left.
         """
-        consuming: dict[Recipient, asyncio.Task[None] | None] = {}
-        dismissed: set[Recipient] = set()
+        consuming: dict[RecipientProxy, asyncio.Task[None] | None] = {}
+        dismissed: set[RecipientProxy] = set()
 
-        async def feed(items: AsyncIterator[Batch], targets: Targets) -> None:
+        async def feed(items: AsyncIterator[RunBatch], targets: Targets) -> None:
             async for batch in items:
                 for node, stage in targets:
                     await stage.inbox.put(node, batch)

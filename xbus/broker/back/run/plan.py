@@ -33,7 +33,7 @@ def bulk_nodes(graph: Graph, is_bulk: Callable[[Node], bool]) -> dict[str, str |
 
 
 @dataclass(frozen=True)
-class Course:
+class EventPlan:
     """What of an event's graph recipients carry out, and where the items come in.
 
     Args:
@@ -47,12 +47,12 @@ class Course:
     fed: Mapping[UUID, tuple[str, ...]]
 
     @classmethod
-    def whole(cls, graph: Graph) -> "Course":
+    def whole(cls, graph: Graph) -> "EventPlan":
         """All of a graph."""
         return cls(graph, tuple(node.name for node in graph.start_nodes), {})
 
     @classmethod
-    def behind(cls, graph: Graph, outputs: Mapping[str, UUID]) -> "Course":
+    def behind(cls, graph: Graph, outputs: Mapping[str, UUID]) -> "EventPlan":
         """What is left of a graph behind outputs that are ready.
 
         Args:

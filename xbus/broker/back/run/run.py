@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from typing import Any, Protocol
 from uuid import UUID
 
-from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.log.batch import RunBatch
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import Absent
 from xbus.broker.back.run.flow_control import together
 from xbus.broker.back.run.pipeline import EventStream, Members
-from xbus.broker.back.run.plan import Course
+from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph
 
 
-class Surroundings(Protocol):
+class RunContext(Protocol):
     """What a run needs of the back."""
 
     @property
@@ -29,19 +29,19 @@ class Surroundings(Protocol):
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""
 
-    def course(self, event: LogEvent, graph: Graph) -> Course:
+    def course(self, event: LogEvent, graph: Graph) -> EventPlan:
         """What is to be carried out of a part of an event's graph: without what is made already."""
 
-    def items(self, event: LogEvent) -> AsyncIterator[Batch]:
+    def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """An event's items, in index order."""
 
-    def output(self, attempt_id: UUID) -> AsyncIterator[Batch]:
+    def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
         """What a bulk worker made of an event, in its order."""
 
-    async def hire(self, services: Sequence[str]) -> Sequence[Recipient]:
+    async def hire(self, services: Sequence[str]) -> Sequence[RecipientProxy]:
         """A free worker of each service, all at once. Raises Absent."""
 
-    def dismiss(self, worker: Recipient) -> None:
+    def dismiss(self, worker: RecipientProxy) -> None:
         """Give a hired worker back."""
 
 
@@ -55,18 +55,20 @@ class Run:
         again: whether some of them may have got it before: then each is told to forget it first.
     """
 
-    def __init__(self, envelope_id: UUID, consumers: Sequence[Recipient], around: Surroundings, *, again: bool) -> None:
+    def __init__(
+        self, envelope_id: UUID, consumers: Sequence[RecipientProxy], around: RunContext, *, again: bool
+    ) -> None:
         self._envelope_id = envelope_id
         self._around = around
         self._again = again
         self._consumers = {recipient.role.id: recipient for recipient in consumers}
-        self._workers: dict[int, Recipient] = {}
-        self._begun: dict[int, Recipient] = {}
+        self._workers: dict[int, RecipientProxy] = {}
+        self._begun: dict[int, RecipientProxy] = {}
         self._ahead: set[UUID] = set()
         self._stops: list[asyncio.Future[Any]] = []
         self.failures: dict[int, RecipientFailed | Absent] = {}
         """Why each consumer that has not committed could not, by role id."""
-        self.workers_done: list[Recipient] = []
+        self.workers_done: list[RecipientProxy] = []
         """The workers that have committed."""
 
     async def ask(self, event: LogEvent) -> Any:
@@ -86,7 +88,7 @@ class Run:
         self._ahead.add(event.event_id)
         return stream.reply_of(consumer)
 
-    async def carry_out(self, envelope: LogEnvelope, settled: Callable[[Recipient], None]) -> None:
+    async def carry_out(self, envelope: LogEnvelope, settled: Callable[[RecipientProxy], None]) -> None:
         """Deliver what was not delivered ahead, commit, and tell who could not to forget; cancelled, all that have not
         committed are told so.
 
@@ -127,10 +129,10 @@ class Run:
         if self._again and not self._begun:
             await self._forget_first(list(self._consumers.values()))
 
-    async def _forget_first(self, recipients: Sequence[Recipient]) -> None:
+    async def _forget_first(self, recipients: Sequence[RecipientProxy]) -> None:
         await together(*(recipient.stop_envelope(self._envelope_id) for recipient in recipients))
 
-    async def _deliver(self, event: LogEvent, settled: Callable[[Recipient], None], *, is_last: bool) -> None:
+    async def _deliver(self, event: LogEvent, settled: Callable[[RecipientProxy], None], *, is_last: bool) -> None:
         # A consumer that has lost an earlier event meanwhile must not commit the last one alone: it would pass for all.
         is_all = is_last and not self._begun and not self._ahead
         may_commit = is_all and not self._workers and len(self._consumers) == 1
@@ -161,7 +163,7 @@ class Run:
                 self._around.dismiss(worker)
         return stream
 
-    async def _hire(self, event: LogEvent, services: Sequence[str]) -> Sequence[Recipient]:
+    async def _hire(self, event: LogEvent, services: Sequence[str]) -> Sequence[RecipientProxy]:
         """Workers for an event, though not for ever for those that this run itself keeps from being ready.
 
         One that says so at the end of the envelope only would have the run wait for itself, and hold its consumers.
@@ -177,7 +179,7 @@ class Run:
         except TimeoutError:
             raise next(iter(unready)).failed_to_be_ready(event.event_id) from None
 
-    async def _greet(self, hired: Sequence[Recipient]) -> None:
+    async def _greet(self, hired: Sequence[RecipientProxy]) -> None:
         new = [worker for worker in hired if worker.role.id not in self._workers]
         if self._again:
             await self._forget_first(new)
@@ -186,13 +188,13 @@ class Run:
         self._workers |= {worker.role.id: worker for worker in new}
         self._begun |= {worker.role.id: worker for worker in new}
 
-    def _consumers_by_service(self, graph: Graph) -> Mapping[str, Sequence[Recipient]]:
+    def _consumers_by_service(self, graph: Graph) -> Mapping[str, Sequence[RecipientProxy]]:
         return {
             service: [recipient for recipient in self._consumers.values() if recipient.role.service == service]
             for service in graph.consumer_services
         }
 
-    def _drop(self, consumer: Recipient, failure: RecipientFailed) -> Collection[Recipient]:
+    def _drop(self, consumer: RecipientProxy, failure: RecipientFailed) -> Collection[RecipientProxy]:
         """A consumer that failed leaves the run; where it refused for good, all leave whose failures are shared.
 
         Returns:
@@ -210,24 +212,24 @@ class Run:
             raise failure
         return leavers
 
-    def _leave(self, consumer: Recipient, failure: RecipientFailed) -> None:
+    def _leave(self, consumer: RecipientProxy, failure: RecipientFailed) -> None:
         self.failures[consumer.role.id] = failure
         del self._consumers[consumer.role.id]
 
-    async def _commit(self, settled: Callable[[Recipient], None]) -> None:
+    async def _commit(self, settled: Callable[[RecipientProxy], None]) -> None:
         """Workers first: one that can't commit ends the attempt while no consumer has committed yet."""
         await together(*(self._end_worker(worker) for worker in self._workers.values()))
         await together(*(self._end_consumer(consumer, settled) for consumer in list(self._consumers.values())))
 
-    async def _end(self, recipient: Recipient) -> None:
+    async def _end(self, recipient: RecipientProxy) -> None:
         await recipient.end_envelope(self._envelope_id)
         self._begun.pop(recipient.role.id, None)
 
-    async def _end_worker(self, worker: Recipient) -> None:
+    async def _end_worker(self, worker: RecipientProxy) -> None:
         await self._end(worker)
         self.workers_done.append(worker)
 
-    async def _end_consumer(self, consumer: Recipient, settled: Callable[[Recipient], None]) -> None:
+    async def _end_consumer(self, consumer: RecipientProxy, settled: Callable[[RecipientProxy], None]) -> None:
         try:
             await self._end(consumer)
         except RecipientFailed as failure:
@@ -235,7 +237,7 @@ class Run:
         else:
             self._note_committed(consumer, settled)
 
-    def _note_committed(self, consumer: Recipient, settled: Callable[[Recipient], None]) -> None:
+    def _note_committed(self, consumer: RecipientProxy, settled: Callable[[RecipientProxy], None]) -> None:
         self._begun.pop(consumer.role.id, None)
         del self._consumers[consumer.role.id]
         settled(consumer)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.state import Limits, OpenEnvelope
+from xbus.broker.front.envelopes.state import EnvelopeLimits, OpenEnvelopeState
 from xbus.broker.journal.log.catalog import EventType
 from xbus.errors import ProtocolError, Refused
 from xbus.rpc.codec import unpack_items
@@ -29,7 +29,7 @@ class Checks:
         limits: how large things may be.
     """
 
-    def __init__(self, configuration: Configuration, limits: Limits) -> None:
+    def __init__(self, configuration: Configuration, limits: EnvelopeLimits) -> None:
         self._configuration = configuration
         self._limits = limits
 
@@ -112,4 +112,4 @@ class Checks:
         if len({event.event_id for event in events}) < len(events):
             raise Refused("two events have the same id", "make an id for each event", code="wrong_arguments")
         items, data_bytes = sum(event.items for event in events), sum(len(event.data) for event in events)
-        OpenEnvelope(envelope_id, emitter_id).check_room(items, data_bytes, self._limits)
+        OpenEnvelopeState(envelope_id, emitter_id).check_room(items, data_bytes, self._limits)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from xbus.broker.front.envelopes.closed import ClosedEnvelope
 from xbus.broker.front.envelopes.futures import pass_on
-from xbus.broker.front.envelopes.keyed import PrunedEnvelope, SealedEnvelope, key_reused, stored_digest
-from xbus.broker.front.envelopes.open import Answers, LiveEnvelope
+from xbus.broker.front.envelopes.keyed import PrunedKeyedEnvelope, SealedKeyedEnvelope, key_reused, stored_digest
+from xbus.broker.front.envelopes.open import OpenEnvelope, SlowAnswers
 from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
-from xbus.broker.front.envelopes.removed import RemovedEnvelope
-from xbus.broker.front.envelopes.replies import Replies
-from xbus.broker.front.envelopes.sealed import PastEnvelope
-from xbus.broker.front.envelopes.state import Limits, OpenEnvelope
+from xbus.broker.front.envelopes.pruned import PrunedEnvelope
+from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.state import EnvelopeLimits, OpenEnvelopeState
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
@@ -23,7 +23,7 @@ from xbus.broker.journal.writes import StartEnvelope
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, XbusError
 from xbus.ids import keyed_envelope_id
-from xbus.rpc.later import Later
+from xbus.rpc.deferred import Deferred
 from xbus.states import EnvelopeState
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ SETTLE_SECONDS = 0.5
 COMPARED = 256
 """How many envelopes whose content was removed may be compared at a time; one more, and the oldest begins anew."""
 
-Known: TypeAlias = LiveEnvelope | PastEnvelope | SealedEnvelope | PrunedEnvelope
+Known: TypeAlias = OpenEnvelope | ClosedEnvelope | SealedKeyedEnvelope | PrunedKeyedEnvelope
 Act: TypeAlias = Callable[[Known | None], Any]
 """What a call does with its envelope; None stands for one that there is not."""
 
@@ -46,7 +46,7 @@ class _Lookup:
     waiting: list[tuple[Act, "asyncio.Future[Any]"]] = field(default_factory=list)
 
 
-class KnownEnvelopes:
+class EnvelopeDirectory:
     """The envelopes by id.
 
     After a failed write an envelope is forgotten: what the journal has of it is then what is so.
@@ -65,22 +65,22 @@ class KnownEnvelopes:
         self,
         journal: Journal,
         clock: Clock,
-        limits: Limits,
+        limits: EnvelopeLimits,
         find_type: Callable[[int, str], EventType],
         wants_reply: Callable[[str], bool],
-        replies: Replies,
+        replies: ReplyRequests,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._journal = journal
         self._clock = clock
         self._limits = limits
         self._find_type = find_type
-        self._live: dict[UUID, LiveEnvelope] = {}
-        self._unsettled: dict[UUID, LiveEnvelope] = {}
+        self._live: dict[UUID, OpenEnvelope] = {}
+        self._unsettled: dict[UUID, OpenEnvelope] = {}
         self._lookups: dict[UUID, _Lookup] = {}
-        self._pruned: dict[UUID, PrunedEnvelope] = {}
+        self._pruned: dict[UUID, PrunedKeyedEnvelope] = {}
         self._tasks = tasks
-        self._answers = Answers(self.later, replies, wants_reply)
+        self._answers = SlowAnswers(self.later, replies, wants_reply)
         self.called: set[UUID] = set()
         """The envelopes that calls were made for, until somebody takes them out."""
 
@@ -93,9 +93,9 @@ class KnownEnvelopes:
         known = self._live.get(envelope_id) or self._pruned.get(envelope_id)
         return None if known is None else known.holder
 
-    def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeOptions = NO_OPTIONS) -> LiveEnvelope:
+    def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeOptions = NO_OPTIONS) -> OpenEnvelope:
         """Begin an envelope that there is not."""
-        envelope = self._keep(OpenEnvelope(envelope_id, emitter_id, key=options.key))
+        envelope = self._keep(OpenEnvelopeState(envelope_id, emitter_id, key=options.key))
         self.called.add(envelope_id)
         now = self._clock.now()
         envelope.write(StartEnvelope(envelope_id, emitter_id, now, options.ordering_key, options.key))
@@ -143,11 +143,11 @@ class KnownEnvelopes:
                 return act(envelope_id, known)
 
             outcome = self.with_envelope(envelope_id, try_to_act)
-            if isinstance(outcome, asyncio.Future | Later):
+            if isinstance(outcome, asyncio.Future | Deferred):
                 outcome = await outcome
             if not given_up:
                 return outcome
-            if isinstance(given_up[0], LiveEnvelope):
+            if isinstance(given_up[0], OpenEnvelope):
                 # A cancel may fail, and leave the envelope open: only what the journal says of it counts.
                 await given_up[0].settled()
             else:
@@ -197,29 +197,29 @@ class KnownEnvelopes:
                 digests = {
                     event.event_id: await stored_digest(self._journal, event.event_id) for event in stored.events
                 }
-            return self._keep(OpenEnvelope.of_stored(stored, digests))
-        past = PastEnvelope(stored, self._journal, self._answers.replies)
+            return self._keep(OpenEnvelopeState.of_stored(stored, digests))
+        past = ClosedEnvelope(stored, self._journal, self._answers.replies)
         if stored.state is EnvelopeState.CANCELLED:
             return past
         if stored.key is not None:
-            return self._compare(stored) if stored.pruned else SealedEnvelope(past, stored.key)
-        return RemovedEnvelope(stored, self._journal, self._answers.replies) if stored.pruned else past
+            return self._compare(stored) if stored.pruned else SealedKeyedEnvelope(past, stored.key)
+        return PrunedEnvelope(stored, self._journal, self._answers.replies) if stored.pruned else past
 
-    def _compare(self, stored: StoredEnvelope) -> PrunedEnvelope:
+    def _compare(self, stored: StoredEnvelope) -> PrunedKeyedEnvelope:
         pruned = self._pruned.get(stored.envelope_id)
         if pruned is None:
             if len(self._pruned) >= COMPARED:
                 del self._pruned[next(iter(self._pruned))]
-            pruned = self._pruned[stored.envelope_id] = PrunedEnvelope(stored, self._limits)
+            pruned = self._pruned[stored.envelope_id] = PrunedKeyedEnvelope(stored, self._limits)
         return pruned
 
-    def _keep(self, state: OpenEnvelope) -> LiveEnvelope:
+    def _keep(self, state: OpenEnvelopeState) -> OpenEnvelope:
         find_type = functools.partial(self._find_type, state.emitter_id)
-        envelope = LiveEnvelope(state, self._journal, self._clock, self._limits, find_type, self._forget, self._answers)
+        envelope = OpenEnvelope(state, self._journal, self._clock, self._limits, find_type, self._forget, self._answers)
         self._live[state.envelope_id] = envelope
         return envelope
 
-    def _forget(self, envelope: LiveEnvelope) -> None:
+    def _forget(self, envelope: OpenEnvelope) -> None:
         envelope_id = envelope.state.envelope_id
         if self._live.get(envelope_id) is envelope:
             del self._live[envelope_id]
@@ -227,7 +227,7 @@ class KnownEnvelopes:
                 self._unsettled[envelope_id] = envelope
                 self._spawn(self._let_go(envelope))
 
-    async def _let_go(self, envelope: LiveEnvelope) -> None:
+    async def _let_go(self, envelope: OpenEnvelope) -> None:
         await envelope.settled()
         if self._unsettled.get(envelope.state.envelope_id) is envelope:
             del self._unsettled[envelope.state.envelope_id]

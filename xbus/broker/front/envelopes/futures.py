@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from xbus.rpc.later import Later
+from xbus.rpc.deferred import Deferred
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ def done(value: T) -> "asyncio.Future[T]":
 
 def pass_on(outcome: Any, answer: "asyncio.Future[Any]") -> None:
     """Give ``answer`` an outcome, at once or when it is there."""
-    if not isinstance(outcome, Later | asyncio.Future):
+    if not isinstance(outcome, Deferred | asyncio.Future):
         answer.set_result(outcome)
         return
 
@@ -35,7 +35,7 @@ def pass_on(outcome: Any, answer: "asyncio.Future[Any]") -> None:
     outcome.add_done_callback(give)
 
 
-def unheard(answers: Iterable[Later[Any]]) -> None:
+def ignore(answers: Iterable[Deferred[Any]]) -> None:
     """Let nobody hear of these answers: what follows them tells as much."""
     for answer in answers:
         answer.add_done_callback(lambda outcome: outcome.cancelled() or outcome.exception())

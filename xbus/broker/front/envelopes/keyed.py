@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import UUID
 
+from xbus.broker.front.envelopes.closed import PAGE_BYTES, ClosedEnvelope
 from xbus.broker.front.envelopes.futures import done
-from xbus.broker.front.envelopes.sealed import PAGE_BYTES, PastEnvelope
-from xbus.broker.front.envelopes.state import Ended, Limits, OpenEnvelope, envelope_closed
+from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, OpenEnvelopeState, envelope_closed
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope
 from xbus.broker.journal.log.reading import digest_segments
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.rpc.codec import pack_items, unpack_items
-from xbus.rpc.later import Later
+from xbus.rpc.deferred import Deferred
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def key_reused(cause: str) -> Refused:
     return Refused(cause, "send it under another key; nothing of this was kept", code="key_reused")
 
 
-class SealedEnvelope:
+class SealedKeyedEnvelope:
     """A sealed envelope with a key, its content still here.
 
     Args:
@@ -36,7 +36,7 @@ class SealedEnvelope:
         key: its key.
     """
 
-    def __init__(self, past: PastEnvelope, key: str) -> None:
+    def __init__(self, past: ClosedEnvelope, key: str) -> None:
         self._past = past
         self.key = key
         self.emitter_id = past.emitter_id
@@ -49,19 +49,19 @@ class SealedEnvelope:
         """Raises Refused: key_reused."""
         return self._told(lambda: self._past.start_event(event_id, type_name, estimate))
 
-    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Later[int]:
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Deferred[int]:
         """Raises Refused, or its future does: key_reused."""
-        return self._told(lambda: self._past.append(event_id, first_index, items, data)).otherwise(self._retell)
+        return self._told(lambda: self._past.append(event_id, first_index, items, data)).recover(self._retell)
 
-    def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:
+    def end_event(self, event_id: UUID, items: int | None) -> Deferred[EndedEvent]:
         """Raises Refused: key_reused."""
         return self._told(lambda: self._past.end_event(event_id, items))
 
-    def seal(self, events: int | None) -> Later[Receipt]:
+    def seal(self, events: int | None) -> Deferred[SealReceipt]:
         """Raises Refused: key_reused."""
         return self._told(lambda: self._past.seal(events))
 
-    def cancel(self, reason: str) -> Later[bool]:
+    def cancel(self, reason: str) -> Deferred[bool]:
         """Raises Refused: envelope_closed."""
         return self._past.cancel(reason)
 
@@ -80,7 +80,7 @@ class SealedEnvelope:
         return key_reused(f"the key {self.key!r:.80} stands for an envelope with other content: {refusal.cause}")
 
 
-class PrunedEnvelope:
+class PrunedKeyedEnvelope:
     """A sealed envelope with a key, its content long removed: what comes under the key again is not stored but hashed,
     and compared at its end. What was hashed is in memory only: who began before a restart of the broker begins anew.
 
@@ -89,10 +89,10 @@ class PrunedEnvelope:
         limits: how large it may grow.
     """
 
-    def __init__(self, stored: StoredEnvelope, limits: Limits) -> None:
+    def __init__(self, stored: StoredEnvelope, limits: EnvelopeLimits) -> None:
         self._stored = stored
         self._limits = limits
-        self._content = OpenEnvelope(stored.envelope_id, stored.emitter_id, key=stored.key)
+        self._content = OpenEnvelopeState(stored.envelope_id, stored.emitter_id, key=stored.key)
         self._compared = False
         self.emitter_id = stored.emitter_id
         self.key = stored.key
@@ -107,7 +107,7 @@ class PrunedEnvelope:
         """Begin anew, unless this session is in the midst of it."""
         if self._compared or self._content.holder != session:
             stored = self._stored
-            self._content = OpenEnvelope(stored.envelope_id, stored.emitter_id, key=stored.key, holder=session)
+            self._content = OpenEnvelopeState(stored.envelope_id, stored.emitter_id, key=stored.key, holder=session)
             self._compared = False
 
     def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
@@ -116,7 +116,7 @@ class PrunedEnvelope:
             self._content.start_event(event_id, type_name)
         return event_id
 
-    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Later[int]:
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Deferred[int]:
         """Raises Refused: event_unknown, event_closed, envelope_too_large; key_reused where items are left out."""
         event = self._content.event(event_id)
         held = event.items if first_index is None else event.items - first_index
@@ -125,26 +125,26 @@ class PrunedEnvelope:
         if held < items:
             rest = pack_items(unpack_items(data, items)[held:]) if held else data
             self._content.take(event, items - held, rest, self._limits)
-        return Later.of(done(first_index + items))
+        return Deferred.of(done(first_index + items))
 
-    def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:
+    def end_event(self, event_id: UUID, items: int | None) -> Deferred[EndedEvent]:
         """Raises Refused: event_unknown, or key_reused for another number of items."""
         event = self._content.event(event_id)
         if items is not None and items != event.items:
             raise self._differs()
         event.ended = True
-        return Later.of(done(Ended(event.items)))
+        return Deferred.of(done(EndedEvent(event.items)))
 
-    def seal(self, events: int | None) -> Later[Receipt]:
+    def seal(self, events: int | None) -> Deferred[SealReceipt]:
         """Raises Refused: event_open, or key_reused."""
         self._content.check_sealable()
         self._compared = True
         receipt = self._stored.receipt
         if receipt is None or self._content.content_hash != self._stored.content_hash:
             raise self._differs()
-        return Later.of(done(receipt))
+        return Deferred.of(done(receipt))
 
-    def cancel(self, reason: str) -> Later[bool]:
+    def cancel(self, reason: str) -> Deferred[bool]:
         """Raises Refused: envelope_closed."""
         self._compared = True
         raise envelope_closed(self._stored.envelope_id)

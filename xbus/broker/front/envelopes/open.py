@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.front.envelopes.replies import Replies
-from xbus.broker.front.envelopes.resend_checks import Comparisons, both
-from xbus.broker.front.envelopes.sealed import check_same_items, content_differs
-from xbus.broker.front.envelopes.state import Ended, Limits, OpenEnvelope, OpenEvent, Writing
+from xbus.broker.front.envelopes.closed import check_same_items, content_differs
+from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.resend_checks import ResendChecks, both
+from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, OpenEnvelopeState, OpenEventState, Writing
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import EventType
-from xbus.broker.journal.writes import Append, Cancel, EndEvent, Receipt, Seal, StartEvent, Write
+from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, SealReceipt, StartEvent, Write
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.rpc.codec import pack_items, unpack_items
-from xbus.rpc.later import Later
+from xbus.rpc.deferred import Deferred
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ LARGEST_ESTIMATE = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class SlowAnswers:
     """What an envelope needs for answers that take longer than a write.
 
     Args:
@@ -36,11 +36,11 @@ class Answers:
     """
 
     later: Callable[[Coroutine[Any, Any, Any]], "asyncio.Future[Any]"]
-    replies: Replies
+    replies: ReplyRequests
     wants_reply: Callable[[str], bool]
 
 
-class LiveEnvelope:
+class OpenEnvelope:
     """An open envelope with its journal behind it.
 
     Every answer that promises something is a future that is done when the promise is durable.
@@ -54,13 +54,13 @@ class LiveEnvelope:
 
     def __init__(
         self,
-        state: OpenEnvelope,
+        state: OpenEnvelopeState,
         journal: Journal,
         clock: Clock,
-        limits: Limits,
+        limits: EnvelopeLimits,
         find_type: Callable[[str], EventType],
-        forget: Callable[["LiveEnvelope"], None],
-        answers: Answers,
+        forget: Callable[["OpenEnvelope"], None],
+        answers: SlowAnswers,
     ) -> None:
         self.state = state
         self._journal = journal
@@ -70,7 +70,7 @@ class LiveEnvelope:
         self._forget = forget
         self._answers = answers
         self._unanswered: set[Writing] = set()
-        self._comparisons = Comparisons()
+        self._comparisons = ResendChecks()
 
     @property
     def emitter_id(self) -> int:
@@ -142,7 +142,7 @@ class LiveEnvelope:
         )
         return event_id
 
-    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Later[int]:
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Deferred[int]:
         """Take items into an event.
 
         Args:
@@ -166,7 +166,7 @@ class LiveEnvelope:
                 code="index_gap",
             )
         first_index = self.state.take(event, items, data, self._limits)
-        return Later.of(self.write(Append(self.state.envelope_id, event_id, first_index, items, data))).then(
+        return Deferred.of(self.write(Append(self.state.envelope_id, event_id, first_index, items, data))).map(
             lambda _: first_index + items
         )
 
@@ -175,28 +175,28 @@ class LiveEnvelope:
         if self.state.key is not None:
             self._comparisons.refused(what, refusal)
 
-    def _repeated_append(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> Later[int]:
+    def _repeated_append(self, event: OpenEventState, first_index: int, items: int, data: bytes) -> Deferred[int]:
         what = ("batch", event.event_id, first_index, items)
         held = event.items - first_index
         if held >= items:
-            return Later.of(self._compare(what, event, first_index, items, data))
+            return Deferred.of(self._compare(what, event, first_index, items, data))
         if self.state.key is None or event.ended or event.asking is not None:
             raise content_differs(f"items from index {first_index} on of event {event.event_id} were sent otherwise")
         # Who goes on with an envelope that somebody else began cuts its batches otherwise.
         sent = unpack_items(data, items)
         rest = self.append(event.event_id, event.items, items - held, pack_items(sent[held:]))
         same = self._compare(what, event, first_index, held, pack_items(sent[:held]))
-        return Later.of(self._answers.later(both(same, rest)))
+        return Deferred.of(self._answers.later(both(same, rest)))
 
     def _compare(
-        self, what: Hashable, event: OpenEvent, first_index: int, items: int, data: bytes
+        self, what: Hashable, event: OpenEventState, first_index: int, items: int, data: bytes
     ) -> "asyncio.Future[int]":
         comparing = self._answers.later(self._answer_repeat(event, first_index, items, data))
         if self.state.key is not None:
             self._comparisons.add(what, comparing)
         return comparing
 
-    async def _answer_repeat(self, event: OpenEvent, first_index: int, items: int, data: bytes) -> int:
+    async def _answer_repeat(self, event: OpenEventState, first_index: int, items: int, data: bytes) -> int:
         await self.durable()
         await check_same_items(self._journal, event.event_id, first_index, items, data)
         return first_index + items
@@ -220,7 +220,7 @@ class LiveEnvelope:
         if self.state.last_write is not None:
             await asyncio.shield(self.state.last_write)
 
-    def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:
+    def end_event(self, event_id: UUID, items: int | None) -> Deferred[EndedEvent]:
         """End an event; one whose type wants an immediate reply has ended when that is there.
 
         Args:
@@ -244,24 +244,24 @@ class LiveEnvelope:
         if items is not None or not event.ended:
             self._comparisons.agreed(("items", event_id))
         if event.asking is not None:
-            return Later.of(event.asking)
+            return Deferred.of(event.asking)
         if event.ended:
-            return Later.of(self._answers.later(self._ended_before(event)))
+            return Deferred.of(self._answers.later(self._ended_before(event)))
         self.state.check_open()
         if self._answers.wants_reply(event.type_name):
             event.asking = self._answers.later(self._end_with_reply(event))
-            return Later.of(event.asking)
-        return Later.of(self._end(event)).then(lambda _: Ended(event.items))
+            return Deferred.of(event.asking)
+        return Deferred.of(self._end(event)).map(lambda _: EndedEvent(event.items))
 
-    def _end(self, event: OpenEvent) -> Writing:
+    def _end(self, event: OpenEventState) -> Writing:
         event.ended = True
         return self.write(EndEvent(self.state.envelope_id, event.event_id, event.items))
 
-    async def _ended_before(self, event: OpenEvent) -> Ended:
+    async def _ended_before(self, event: OpenEventState) -> EndedEvent:
         await self.durable()
-        return Ended(event.items, await self._answers.replies.given(event.event_id))
+        return EndedEvent(event.items, await self._answers.replies.given(event.event_id))
 
-    async def _end_with_reply(self, event: OpenEvent) -> Ended:
+    async def _end_with_reply(self, event: OpenEventState) -> EndedEvent:
         try:
             await self.durable()
             reply = await self._answers.replies.ask(self.state.envelope_id, event.event_id)
@@ -269,9 +269,9 @@ class LiveEnvelope:
             await self._end(event)
         finally:
             event.asking = None
-        return Ended(event.items, reply)
+        return EndedEvent(event.items, reply)
 
-    def seal(self, events: int | None) -> Later[Receipt]:
+    def seal(self, events: int | None) -> Deferred[SealReceipt]:
         """End the envelope: from then on it never changes and is delivered.
 
         Args:
@@ -282,10 +282,10 @@ class LiveEnvelope:
                 what this session was told when it sent something else than what is there, such as content_differs.
         """
         if self.state.closing is not None:
-            return Later.of(self.state.closing).then(self._receipt)
+            return Deferred.of(self.state.closing).map(self._receipt)
         before: list[asyncio.Future[Any]] = [*self.state.asking, *self._comparisons.pending]
         if before:
-            return Later.of(self._answers.later(self._seal_behind(before, events)))
+            return Deferred.of(self._answers.later(self._seal_behind(before, events)))
         self._comparisons.check()
         if events is not None and events != len(self.state.events):
             raise Refused(
@@ -301,21 +301,21 @@ class LiveEnvelope:
             self._clock.now(),
             self.state.content_hash,
         )
-        return Later.of(self._close(seal)).then(self._receipt)
+        return Deferred.of(self._close(seal)).map(self._receipt)
 
-    async def _seal_behind(self, before: Sequence["asyncio.Future[Any]"], events: int | None) -> Receipt:
+    async def _seal_behind(self, before: Sequence["asyncio.Future[Any]"], events: int | None) -> SealReceipt:
         """Seal as soon as the events that were ended before have their replies, and all that was sent a second time is
         compared: who sends ahead does not wait."""
         await asyncio.wait(before)
         return await self.seal(events)
 
-    def _receipt(self, answer: Receipt | None) -> Receipt:
+    def _receipt(self, answer: SealReceipt | None) -> SealReceipt:
         if answer is None:
             self.state.check_open()
         assert answer is not None
         return answer
 
-    def cancel(self, reason: str) -> Later[bool]:
+    def cancel(self, reason: str) -> Deferred[bool]:
         """Give the envelope up.
 
         Raises:
@@ -325,9 +325,9 @@ class LiveEnvelope:
             self.state.giving_up = True
             self._close(Cancel(self.state.envelope_id, self._clock.now(), reason))
         assert self.state.closing is not None
-        return Later.of(self.state.closing).then(self._cancelled)
+        return Deferred.of(self.state.closing).map(self._cancelled)
 
-    def _cancelled(self, answer: Receipt | None) -> bool:
+    def _cancelled(self, answer: SealReceipt | None) -> bool:
         if answer is not None:
             self.state.check_open()
         return True

@@ -36,7 +36,7 @@ FAILURES = {
 }
 
 
-class Replies:
+class ReplyRequests:
     """Asks for replies and waits for them.
 
     Args:

@@ -5,14 +5,14 @@ from collections.abc import Hashable
 from copy import copy
 
 from xbus.errors import Refused
-from xbus.rpc.later import Later
+from xbus.rpc.deferred import Deferred
 
 MOST_APART = 10_000
 """How many batches that could not be compared are told apart: the seal may pass once each was sent again. Behind more,
 as behind one that was refused, only a session that begins anew may seal."""
 
 
-class Comparisons:
+class ResendChecks:
     """Keeps what may be other than what is there: it is being compared, could not be, or was refused.
 
     Who sends ahead has sent the seal before it hears that something was refused: that must not be sealed as if it had
@@ -66,7 +66,7 @@ class Comparisons:
             self._doubts[what if is_kept_apart else None] = error
 
 
-async def both(same: "asyncio.Future[int]", rest: Later[int]) -> int:
+async def both(same: "asyncio.Future[int]", rest: Deferred[int]) -> int:
     """The answer to a batch of which the first part is compared, and the rest taken."""
     await same
     return await rest

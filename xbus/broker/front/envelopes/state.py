@@ -17,7 +17,7 @@ Writing: TypeAlias = asyncio.Future[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EnvelopeLimits:
     """How large things may be, in bytes and items."""
 
     item_bytes: int
@@ -27,7 +27,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedEvent:
     """The end of an event, durable.
 
     Args:
@@ -40,7 +40,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class OpenEvent:
+class OpenEventState:
     """An event of an open envelope.
 
     Args:
@@ -54,7 +54,7 @@ class OpenEvent:
     type_name: str
     items: int = 0
     ended: bool = False
-    asking: "asyncio.Future[Ended] | None" = None
+    asking: "asyncio.Future[EndedEvent] | None" = None
     digest: "hashlib._Hash | None" = None
 
     @property
@@ -64,7 +64,7 @@ class OpenEvent:
 
 
 @dataclass(slots=True)
-class OpenEnvelope:
+class OpenEnvelopeState:
     """An envelope that its emitter is still sending.
 
     Args:
@@ -78,7 +78,7 @@ class OpenEnvelope:
 
     envelope_id: UUID
     emitter_id: int
-    events: dict[UUID, OpenEvent] = field(default_factory=dict)
+    events: dict[UUID, OpenEventState] = field(default_factory=dict)
     items: int = 0
     data_bytes: int = 0
     last_write: Writing | None = None
@@ -89,14 +89,14 @@ class OpenEnvelope:
     giving_up: bool = False
 
     @classmethod
-    def of_stored(cls, stored: StoredEnvelope, digests: "Mapping[UUID, hashlib._Hash]") -> "OpenEnvelope":
+    def of_stored(cls, stored: StoredEnvelope, digests: "Mapping[UUID, hashlib._Hash]") -> "OpenEnvelopeState":
         """The envelope as the journal has it.
 
         Args:
             digests: those of its events, where it has a key.
         """
         events = {
-            event.event_id: OpenEvent(
+            event.event_id: OpenEventState(
                 event.event_id,
                 event.number,
                 event.type_name,
@@ -111,7 +111,7 @@ class OpenEnvelope:
         damaged = any(event.damaged for event in stored.events)
         return cls(stored.envelope_id, stored.emitter_id, events, items, data_bytes, damaged=damaged, key=stored.key)
 
-    def event(self, event_id: UUID) -> OpenEvent:
+    def event(self, event_id: UUID) -> OpenEventState:
         """One of its events.
 
         Raises:
@@ -137,7 +137,7 @@ class OpenEnvelope:
                 code="envelope_broken",
             )
 
-    def start_event(self, event_id: UUID, type_name: str) -> OpenEvent:
+    def start_event(self, event_id: UUID, type_name: str) -> OpenEventState:
         """Begin one more event.
 
         Raises:
@@ -150,11 +150,11 @@ class OpenEnvelope:
                 f"give it the id {numbered_event_id(self.envelope_id, number)}: uuid5 of envelope id and number",
                 code="wrong_arguments",
             )
-        event = OpenEvent(event_id, number, type_name, digest=None if self.key is None else hashlib.sha256())
+        event = OpenEventState(event_id, number, type_name, digest=None if self.key is None else hashlib.sha256())
         self.events[event_id] = event
         return event
 
-    def take(self, event: OpenEvent, items: int, data: bytes, limits: Limits) -> int:
+    def take(self, event: OpenEventState, items: int, data: bytes, limits: EnvelopeLimits) -> int:
         """Count items into an event.
 
         Returns:
@@ -179,7 +179,7 @@ class OpenEnvelope:
         """The hash of its content however that was cut into batches; None where it has no key."""
         return None if self.key is None else content_hash(self.events.values())
 
-    def check_room(self, items: int, data_bytes: int, limits: Limits) -> None:
+    def check_room(self, items: int, data_bytes: int, limits: EnvelopeLimits) -> None:
         """Let so many items and bytes more pass.
 
         Raises:
@@ -191,7 +191,7 @@ class OpenEnvelope:
             raise _too_large(self.envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
 
     @property
-    def asking(self) -> "list[asyncio.Future[Ended]]":
+    def asking(self) -> "list[asyncio.Future[EndedEvent]]":
         """The ends of events that wait for their immediate replies."""
         return [event.asking for event in self.events.values() if event.asking is not None]
 

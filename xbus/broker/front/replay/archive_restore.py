@@ -35,7 +35,7 @@ def restore_command(config_file: Path | None) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "xbus.admin", "restore", "-c", str(config_file))
 
 
-class Restoring:
+class ArchiveRestore:
     """Puts archived envelopes back, one at a time, each by a process of its own.
 
     Args:

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 from xbus.broker.front.envelopes.checks import Checks
-from xbus.broker.front.envelopes.sealed import content_differs
+from xbus.broker.front.envelopes.closed import content_differs
 from xbus.broker.front.envelopes.state import envelope_unknown
-from xbus.broker.front.replay.archive_restore import Restoring
+from xbus.broker.front.replay.archive_restore import ArchiveRestore
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import repeats
 from xbus.broker.journal.log.catalog import EventType
-from xbus.broker.journal.log.repeats import ParkedRole, Past, Standing
+from xbus.broker.journal.log.repeats import ParkedRole, Past, RepeatStatus
 from xbus.broker.journal.log.sessions import StoredIntroduction, read_consumers
 from xbus.broker.journal.writes import Repeat, RepeatedEvent
 from xbus.clock import Clock
@@ -25,7 +25,7 @@ ATTEMPTS = 3
 """How often a retry is begun anew when what was parked has changed meanwhile: each time somebody else got on."""
 
 
-class Repeating:
+class Replay:
     """What an emitter may ask about envelopes that are sealed, and about those who get them.
 
     Args:
@@ -46,7 +46,7 @@ class Repeating:
         ids: Ids,
         ring: Callable[[], None],
         catch_up: Callable[[], Awaitable[None]],
-        restoring: Restoring,
+        restoring: ArchiveRestore,
     ) -> None:
         self._journal = journal
         self._checks = checks
@@ -145,7 +145,7 @@ class Repeating:
             return next(event.event_id for event in repeat.events if event.number == number)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _first_answer(self, standing: Standing, number: int) -> UUID:
+    async def _first_answer(self, standing: RepeatStatus, number: int) -> UUID:
         if not standing.retries:
             raise _nothing_to_retry(standing.past)
         latest = list(standing.retries.values())[-1]
@@ -166,7 +166,7 @@ class Repeating:
                 )
         return types
 
-    async def _check_ways(self, standing: Standing, types: dict[str, EventType]) -> None:
+    async def _check_ways(self, standing: RepeatStatus, types: dict[str, EventType]) -> None:
         """Make sure that no event that was to reach a role would miss it now."""
         ways = {(event.graph_id, types[event.type_name].graph_id) for event in standing.past.events}
         services = await self._journal.read(

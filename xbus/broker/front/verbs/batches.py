@@ -10,15 +10,15 @@ from uuid import UUID
 from xbus.broker.answers import coded_answer
 from xbus.broker.front.envelopes.checks import NewEvent
 from xbus.broker.front.envelopes.options import EnvelopeOptions
-from xbus.broker.front.envelopes.state import Ended, Limits
+from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits
 from xbus.broker.front.front import Front
 from xbus.broker.front.verbs.emitters import known_envelope, known_event, new_id, reply_value
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import token_hash
+from xbus.rpc.deferred import Deferred
 from xbus.rpc.dispatch import verb
-from xbus.rpc.later import Later
 
 
 class FrontBatchVerbs:
@@ -33,7 +33,7 @@ class FrontBatchVerbs:
     """
 
     def __init__(
-        self, front: Front, sessions: Sessions, limits: Limits, session_seconds: float, reply_seconds: float
+        self, front: Front, sessions: Sessions, limits: EnvelopeLimits, session_seconds: float, reply_seconds: float
     ) -> None:
         self._front = front
         self._sessions = sessions
@@ -100,14 +100,14 @@ class FrontBatchVerbs:
         emitter_id = self._sessions.owner(token)
         of_envelope, event = known_event(envelope_id, event_id)
         ended = self._front.end_event(emitter_id, self._held(token, of_envelope), event, items)
-        return Later.of(ended).then(_end_map)
+        return Deferred.of(ended).map(_end_map)
 
     @verb("xbus.end_envelope")
     @coded_answer
     def end_envelope(self, token: str, envelope_id: str, events: int) -> Any:
         emitter_id = self._sessions.owner(token)
         held = self._held(token, known_envelope(envelope_id))
-        return Later.of(self._front.end_envelope(emitter_id, held, events)).then(_receipt_map)
+        return Deferred.of(self._front.end_envelope(emitter_id, held, events)).map(_receipt_map)
 
     @verb("xbus.cancel_envelope")
     @coded_answer
@@ -127,7 +127,7 @@ class FrontBatchVerbs:
         else:
             made_id = new_id(envelope_id, "envelope_id")
             put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events], said)
-        return Later.of(put).then(_receipt_map)
+        return Deferred.of(put).map(_receipt_map)
 
     def _held(self, token: str, envelope_id: UUID) -> UUID:
         """The envelope, where no other session has taken it over."""
@@ -135,12 +135,12 @@ class FrontBatchVerbs:
         return envelope_id
 
 
-def _end_map(end: Ended) -> dict[str, Any]:
+def _end_map(end: EndedEvent) -> dict[str, Any]:
     return {"items": end.items, "reply": reply_value(end), "replied": end.reply is not None}
 
 
 def _as_text(started: Any) -> Any:
-    return Later.of(started).then(str) if isinstance(started, asyncio.Future) else str(started)
+    return Deferred.of(started).map(str) if isinstance(started, asyncio.Future) else str(started)
 
 
 def _new_event(event: Any) -> NewEvent:
@@ -154,7 +154,7 @@ def _new_event(event: Any) -> NewEvent:
     )
 
 
-def _receipt_map(receipt: Receipt) -> dict[str, Any]:
+def _receipt_map(receipt: SealReceipt) -> dict[str, Any]:
     return {
         "envelope_id": str(receipt.envelope_id),
         "position": receipt.position,

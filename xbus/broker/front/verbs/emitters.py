@@ -5,14 +5,14 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.answers import old_answer
-from xbus.broker.front.envelopes.state import Ended, envelope_unknown, event_unknown
+from xbus.broker.front.envelopes.state import EndedEvent, envelope_unknown, event_unknown
 from xbus.broker.front.front import Front
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid
 from xbus.rpc.codec import unpack
+from xbus.rpc.deferred import Deferred
 from xbus.rpc.dispatch import verb
-from xbus.rpc.later import Later
 
 
 class FrontVerbs:
@@ -53,7 +53,7 @@ class FrontVerbs:
         event_id = self._ids.new()
         in_envelope = self._held(token, known_envelope(envelope_id))
         started = self._front.start_event(emitter_id, in_envelope, event_id, event_name, estimate)
-        return Later.of(started).then(str) if isinstance(started, asyncio.Future) else str(started)
+        return Deferred.of(started).map(str) if isinstance(started, asyncio.Future) else str(started)
 
     @verb("send_item")
     @old_answer(False)
@@ -61,7 +61,7 @@ class FrontVerbs:
         emitter_id = self._sessions.owner(token)
         of_envelope, event = known_event(envelope_id, event_id)
         appended = self._front.append_item(emitter_id, self._held(token, of_envelope), event, data)
-        return Later.of(appended).then(lambda _: True)
+        return Deferred.of(appended).map(lambda _: True)
 
     @verb("end_event")
     @old_answer((False, None))
@@ -69,14 +69,14 @@ class FrontVerbs:
         emitter_id = self._sessions.owner(token)
         of_envelope, event = known_event(envelope_id, event_id)
         ended = self._front.end_event(emitter_id, self._held(token, of_envelope), event, None)
-        return Later.of(ended).then(lambda ended: (True, reply_value(ended)))
+        return Deferred.of(ended).map(lambda ended: (True, reply_value(ended)))
 
     @verb("end_envelope")
     @old_answer(False)
     def end_envelope(self, token: str, envelope_id: str) -> Any:
         emitter_id = self._sessions.owner(token)
         held = self._held(token, known_envelope(envelope_id))
-        return Later.of(self._front.end_envelope(emitter_id, held, None)).then(lambda _: True)
+        return Deferred.of(self._front.end_envelope(emitter_id, held, None)).map(lambda _: True)
 
     @verb("cancel_envelope")
     @old_answer(False)
@@ -90,7 +90,7 @@ class FrontVerbs:
         return envelope_id
 
 
-def reply_value(ended: Ended) -> Any:
+def reply_value(ended: EndedEvent) -> Any:
     """The immediate reply as it goes on the wire; None where there is none."""
     return None if ended.reply is None else unpack(ended.reply)
 

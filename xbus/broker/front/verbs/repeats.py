@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.answers import coded_answer, old_answer
-from xbus.broker.front.replay.replay import Repeating, event_unknown
+from xbus.broker.front.replay.replay import Replay, event_unknown
 from xbus.broker.front.verbs.emitters import known_envelope, new_id
 from xbus.broker.sessions import Sessions
 from xbus.ids import parse_uuid
@@ -19,7 +19,7 @@ class RepeatVerbs:
         sessions: the emitters'.
     """
 
-    def __init__(self, repeating: Repeating, sessions: Sessions) -> None:
+    def __init__(self, repeating: Replay, sessions: Sessions) -> None:
         self._repeating = repeating
         self._sessions = sessions
 
@@ -50,7 +50,7 @@ class RepeatBatchVerbs:
         sessions: the emitters'.
     """
 
-    def __init__(self, repeating: Repeating, sessions: Sessions) -> None:
+    def __init__(self, repeating: Replay, sessions: Sessions) -> None:
         self._repeating = repeating
         self._sessions = sessions
 
@@ -74,7 +74,7 @@ class RepeatBatchVerbs:
         return str(await self._repeating.replay(emitter_id, known_envelope(envelope_id), made_id))
 
 
-async def introductions(repeating: Repeating) -> list[Any]:
+async def introductions(repeating: Replay) -> list[Any]:
     """What the consumers say of themselves, as it goes on the wire."""
     return [(consumer.metadata, consumer.features) for consumer in await repeating.consumers()]
 

@@ -16,7 +16,7 @@ from xbus.broker.journal.archive.segments import EventCopied, FileWritten
 from xbus.broker.journal.bulk.cleaning import ARCHIVED, discard_outputs
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, settled_among
-from xbus.broker.journal.retention.pruning import PAGE_ENVELOPES, Step, remove_segments
+from xbus.broker.journal.retention.pruning import PAGE_ENVELOPES, PruningStep, remove_segments
 from xbus.errors import JournalError
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ def retire_restored(connection: sa.Connection, until: datetime, now: datetime) -
     return len(ids)
 
 
-def remove_archived(connection: sa.Connection, now: datetime) -> Step:
+def remove_archived(connection: sa.Connection, now: datetime) -> PruningStep:
     """Remove some of the segments that don't count any more; ``after`` tells only whether there are more."""
     envelope, archived = model.envelope.c, model.archived_envelope.c
     rows = connection.execute(
@@ -191,7 +191,7 @@ def remove_archived(connection: sa.Connection, now: datetime) -> Step:
     ids = [candidate.envelope_id for candidate in emptied]
     gone = sa.update(model.archived_envelope).where(archived.envelope_id.in_(ids))
     connection.execute(gone.values(removed_at=now))
-    return Step(len(emptied), data_bytes, 0 if found else None)
+    return PruningStep(len(emptied), data_bytes, 0 if found else None)
 
 
 def _pages(ids: Iterable[T]) -> Iterator[list[T]]:

@@ -13,7 +13,7 @@ from xbus.broker.journal.bulk.totals import Totals, read_totals
 from xbus.broker.journal.database.paging import first_page
 from xbus.states import AttemptState
 
-__all__ = ["Attempt", "OutputSegment", "Totals", "check_output", "read_attempt", "read_attempts", "read_output"]
+__all__ = ["OutputSegment", "StoredAttempt", "Totals", "check_output", "read_attempt", "read_attempts", "read_output"]
 
 Place: TypeAlias = tuple[int, int]
 """Part and number of a segment."""
@@ -23,7 +23,7 @@ BEGINNING: Place = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class StoredAttempt:
     """A row of ``model.bulk_attempt``."""
 
     attempt_id: UUID
@@ -59,7 +59,7 @@ class OutputSegment:
         return (self.part, self.number)
 
 
-def read_attempt(connection: sa.Connection, attempt_id: UUID) -> Attempt | None:
+def read_attempt(connection: sa.Connection, attempt_id: UUID) -> StoredAttempt | None:
     """One attempt; None where there is none of that id."""
     row = connection.execute(_ATTEMPTS.where(model.bulk_attempt.c.id == attempt_id)).one_or_none()
     return None if row is None else _attempt(row)
@@ -70,7 +70,7 @@ def read_attempts(
     *,
     event_ids: Collection[UUID] | None = None,
     states: Collection[AttemptState] | None = None,
-) -> list[Attempt]:
+) -> list[StoredAttempt]:
     """Attempts, the oldest first.
 
     Args:
@@ -88,9 +88,9 @@ def read_attempts(
 _ATTEMPTS = sa.select(model.bulk_attempt)
 
 
-def _attempt(row: Any) -> Attempt:
+def _attempt(row: Any) -> StoredAttempt:
     found = row._mapping
-    return Attempt(
+    return StoredAttempt(
         found["id"],
         found["event_id"],
         found["node_id"],

@@ -64,7 +64,7 @@ class LoggedSegment:
 
 
 @contextmanager
-def open_reader(url: str) -> Iterator["Reader"]:
+def open_reader(url: str) -> Iterator["SegmentReader"]:
     """A reader with a connection of its own.
 
     Args:
@@ -75,10 +75,10 @@ def open_reader(url: str) -> Iterator["Reader"]:
         ConfigurationError: the URL can't be used.
     """
     with fetching(url) as fetcher:
-        yield Reader(fetcher)
+        yield SegmentReader(fetcher)
 
 
-class Reader:
+class SegmentReader:
     """Reads segments; not to be shared between threads.
 
     Args:
@@ -119,7 +119,7 @@ class Reader:
             JournalUnavailable: the database can't be read now.
         """
         with_data = "data" in columns
-        gathered: list[_Event] = []
+        gathered: list[_EventHeader] = []
         size = 0
         for event in self._events(type_id, after, until):
             is_next = not gathered or gathered[-1].position != event.position
@@ -156,14 +156,14 @@ class Reader:
                 yield from self._fetcher.fetch(texts.data, source=source, **values)
             after = (sizes[-1][0], sizes[-1][1])
 
-    def _events(self, type_id: int, after: int, until: int) -> Iterator["_Event"]:
+    def _events(self, type_id: int, after: int, until: int) -> Iterator["_EventHeader"]:
         number = 2**31 - 1
         while found := self._fetcher.fetch(_LOG_EVENTS, type_id=type_id, after=after, number=number, until=until):
             for row in found:
-                yield _Event(*row)
+                yield _EventHeader(*row)
             after, number = found[-1][4], found[-1][5]
 
-    def _gathered(self, events: Sequence["_Event"], type_id: int, with_data: bool) -> Iterator[LoggedSegment]:
+    def _gathered(self, events: Sequence["_EventHeader"], type_id: int, with_data: bool) -> Iterator[LoggedSegment]:
         """The segments of all events of some small envelopes."""
         query = _LOG_SEGMENTS if with_data else _LOG_SEGMENTS_BARE
         first, last = events[0].position, events[-1].position
@@ -179,7 +179,7 @@ class Reader:
                 place += 1
             _expect(event, expected, event.items)
 
-    def _large(self, event: "_Event", first: int, end: int, with_data: bool) -> Iterator[LoggedSegment]:
+    def _large(self, event: "_EventHeader", first: int, end: int, with_data: bool) -> Iterator[LoggedSegment]:
         texts = _EVENT if with_data else _EVENT_BARE
         expected = first
         for items, data, first_index, _ in self._in_pages(texts, event.source, first, end - 1):
@@ -190,7 +190,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Event:
+class _EventHeader:
     envelope_id: UUID
     event_id: UUID
     source: UUID
@@ -208,7 +208,7 @@ class _Event:
         )
 
 
-def _expect(event: _Event, expected: int, found: int) -> None:
+def _expect(event: _EventHeader, expected: int, found: int) -> None:
     if expected != found:
         raise JournalError(f"segments of event {event.event_id} were removed at index {expected}", code=GONE)
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY, SELECT_DELIVERIES, as_delivery
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import AttemptState, DeliveryState
 
 
@@ -81,7 +81,7 @@ def read_node_id(connection: sa.Connection, graph_id: int, name: str) -> int:
     return node_id
 
 
-def read_awaiting(connection: sa.Connection) -> Sequence[Delivery]:
+def read_awaiting(connection: sa.Connection) -> Sequence[DeliveryRow]:
     """The deliveries that wait for outputs, lowest position first."""
     delivery = model.delivery.c
     statement = SELECT_DELIVERIES.where(

@@ -35,7 +35,7 @@ UNDECIDED = NotYet()
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class WriteJob:
     """Something to be done on the write connection.
 
     Args:
@@ -51,7 +51,7 @@ class Call:
 class _Undecided:
     """A group whose COMMIT was not answered, and the answers that its calls get if it took place."""
 
-    calls: Sequence[Call]
+    calls: Sequence[WriteJob]
     answers: list[Any]
 
 
@@ -102,7 +102,7 @@ class Committer:
             self._epoch, self._group_number = row.epoch + 1, row.group_number
             connection.execute(_NEW_EPOCH, {"of_name": self._name, "new_epoch": self._epoch})
 
-    def do(self, calls: Sequence[Call]) -> list[Any]:
+    def do(self, calls: Sequence[WriteJob]) -> list[Any]:
         """Do all calls in order.
 
         Returns:
@@ -121,7 +121,7 @@ class Committer:
         return answers
 
     @staticmethod
-    def _kind(call: Call) -> Literal["errand", "write"]:
+    def _kind(call: WriteJob) -> Literal["errand", "write"]:
         return "errand" if callable(call.what) else "write"
 
     def _do_errand(self, errand: Errand) -> Any:
@@ -136,7 +136,7 @@ class Committer:
         self.outage = None
         return answer
 
-    def _write_group(self, calls: Sequence[Call]) -> list[Any]:
+    def _write_group(self, calls: Sequence[WriteJob]) -> list[Any]:
         if any(self._is_overtaken(call) for call in calls):
             return self._write_singly(calls)
         if self._undecided is not None:
@@ -154,14 +154,14 @@ class Committer:
         # One call is at fault: each in a transaction of its own, so that the others don't fail with it.
         return self._write_singly(calls)
 
-    def _write_singly(self, calls: Sequence[Call]) -> list[Any]:
+    def _write_singly(self, calls: Sequence[WriteJob]) -> list[Any]:
         return [self._overtaken(call) if self._is_overtaken(call) else self._write_group([call])[0] for call in calls]
 
-    def _is_overtaken(self, call: Call) -> bool:
+    def _is_overtaken(self, call: WriteJob) -> bool:
         last_fault = self._last_fault_of.get(cast(UUID, getattr(call.what, "envelope_id", None)), 0)
         return call.faults_known < max(self._last_outage, last_fault)
 
-    def _overtaken(self, call: Call) -> JournalError:
+    def _overtaken(self, call: WriteJob) -> JournalError:
         taken = self._taken_in.get(cast(UUID, getattr(call.what, "envelope_id", None)))
         if taken is not None:
             return EventIdTaken(taken.cause, taken.next_step)
@@ -174,7 +174,7 @@ class Committer:
         self._last_fault_of.clear()
         self._taken_in.clear()
 
-    def _note_faults(self, calls: Sequence[Call]) -> None:
+    def _note_faults(self, calls: Sequence[WriteJob]) -> None:
         self.faults += 1
         for call in calls:
             envelope_id = getattr(call.what, "envelope_id", None)
@@ -182,7 +182,7 @@ class Committer:
                 self._last_fault_of[envelope_id] = self.faults
                 self._taken_in.pop(envelope_id, None)
 
-    def _failed(self, call: Call, error: Exception) -> JournalError:
+    def _failed(self, call: WriteJob, error: Exception) -> JournalError:
         self._note_faults([call])
         if isinstance(error, EventIdTaken):
             self._taken_in[cast(StartEvent, call.what).envelope_id] = error
@@ -191,7 +191,7 @@ class Committer:
         log.error("a write died", exc_info=error, extra={"action": "write_died"})
         return JournalError(f"a fault in the broker ({error!r})", "see the broker's log")
 
-    def _transaction(self, calls: Sequence[Call]) -> list[Any]:
+    def _transaction(self, calls: Sequence[WriteJob]) -> list[Any]:
         # Never used twice, also where the group fails: else it could speak for another one.
         self._group_number += 1
         committing = False

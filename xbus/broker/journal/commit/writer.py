@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.commit.committer import UNDECIDED, Call, Committer, Errand
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Errand, WriteJob
 from xbus.broker.journal.writes import Write, write_size
 from xbus.errors import JournalUnavailable, XbusError
 
@@ -34,7 +34,7 @@ the next commit. With a hundred calls in flight groups become up to twice as lar
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    call: Call
+    call: WriteJob
     size: int
     answer: "asyncio.Future[Any]"
 
@@ -160,7 +160,7 @@ class Writer:
             return answer
         self._pending_bytes += size
         self._full = self._full or self._pending_bytes > self._max_pending_bytes
-        self._calls.put(_Pending(Call(what, self._faults_known), size, answer))
+        self._calls.put(_Pending(WriteJob(what, self._faults_known), size, answer))
         return answer
 
     # -- in the thread ---------------------------------------------------------------------------------------------

@@ -1,26 +1,35 @@
 """What an administrator decides, as a whole: read it, plan a change to it, apply the change, all or nothing."""
 
 from xbus.broker.journal.configuration.demo import add_demo_rows
-from xbus.broker.journal.configuration.entries import Bus, Emitter, EventType, Node, Profile, Role, Section, Service
+from xbus.broker.journal.configuration.entries import (
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    Section,
+    ServiceSpec,
+)
 from xbus.broker.journal.configuration.logins import logins_without_password, set_password
-from xbus.broker.journal.configuration.plan import Change, Move, Place, Plan, Problem, make_plan
+from xbus.broker.journal.configuration.plan import Change, ConfigurationProblem, Move, Place, Plan, make_plan
 from xbus.broker.journal.configuration.reading import Stored, read_stored
 from xbus.broker.journal.configuration.writing import apply
 
 __all__ = [
-    "Bus",
+    "BusSpec",
     "Change",
-    "Emitter",
-    "EventType",
+    "ConfigurationProblem",
+    "EmitterSpec",
+    "EventTypeSpec",
     "Move",
-    "Node",
+    "NodeSpec",
     "Place",
     "Plan",
-    "Problem",
-    "Profile",
-    "Role",
+    "ProfileSpec",
+    "RoleSpec",
     "Section",
-    "Service",
+    "ServiceSpec",
     "Stored",
     "add_demo_rows",
     "apply",

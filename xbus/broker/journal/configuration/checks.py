@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xbus import graph as graphs
-from xbus.broker.journal.configuration.entries import Bus, EventType, Section, Service
+from xbus.broker.journal.configuration.entries import BusSpec, EventTypeSpec, Section, ServiceSpec
 from xbus.broker.journal.configuration.reading import Stored
 
 Place: TypeAlias = tuple[str, ...]
@@ -16,7 +16,7 @@ FAILURE_FIELDS = ("failures", "attempts", "first_delay", "longest_delay", "jitte
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConfigurationProblem:
     """Why a configuration is refused.
 
     Args:
@@ -28,7 +28,9 @@ class Problem:
     sentence: str
 
 
-def find_problems(stored: Stored, bus: Bus, known: Collection[tuple[Section, str]]) -> Iterator[Problem]:
+def find_problems(
+    stored: Stored, bus: BusSpec, known: Collection[tuple[Section, str]]
+) -> Iterator[ConfigurationProblem]:
     """Every reason why ``bus`` can't be put on top of ``stored``.
 
     Args:
@@ -44,7 +46,7 @@ def find_problems(stored: Stored, bus: Bus, known: Collection[tuple[Section, str
     yield from _crossed_delays(bus)
 
 
-def _references(bus: Bus) -> Iterator[tuple[Place, Section, str]]:
+def _references(bus: BusSpec) -> Iterator[tuple[Place, Section, str]]:
     """Each mention of another entry: where, of which section, and its name."""
     for event_type in bus.event_types.values():
         for node in event_type.nodes.values():
@@ -59,13 +61,13 @@ def _references(bus: Bus) -> Iterator[tuple[Place, Section, str]]:
         yield (Section.EMITTER, emitter.login, "profile"), Section.EMITTER_PROFILE, emitter.profile
 
 
-def _unknown_references(bus: Bus, known: Collection[tuple[Section, str]]) -> Iterator[Problem]:
+def _unknown_references(bus: BusSpec, known: Collection[tuple[Section, str]]) -> Iterator[ConfigurationProblem]:
     for place, section, name in _references(bus):
         if (section, name) not in known:
-            yield Problem(place, f'there is no {section} "{name}"')
+            yield ConfigurationProblem(place, f'there is no {section} "{name}"')
 
 
-def _changed_kinds(stored: Stored, bus: Bus) -> Iterator[Problem]:
+def _changed_kinds(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
     """Graphs that events still take, and the cursors of roles, rest on a service's kind: it is for ever."""
     for service in bus.services.values():
         present = stored.ever.services.get(service.name)
@@ -73,52 +75,54 @@ def _changed_kinds(stored: Stored, bus: Bus) -> Iterator[Problem]:
             sentence = (
                 f'service "{service.name}" is a {present.kind} and stays one; take another name for a {service.kind}'
             )
-            yield Problem((Section.SERVICE, service.name, "kind"), sentence)
+            yield ConfigurationProblem((Section.SERVICE, service.name, "kind"), sentence)
 
 
-def _changed_services(stored: Stored, bus: Bus) -> Iterator[Problem]:
+def _changed_services(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
     """What a role is owed, and how far it has come, is told by its service: it is for ever."""
     for role in bus.roles.values():
         present = stored.ever.roles.get(role.login)
         if present is not None and present.service != role.service:
             sentence = f'role "{role.login}" belongs to service "{present.service}" for good; take another login'
-            yield Problem((Section.ROLE, role.login, "service"), sentence)
+            yield ConfigurationProblem((Section.ROLE, role.login, "service"), sentence)
 
 
-def _consumers_matters(stored: Stored, bus: Bus) -> Iterator[Problem]:
+def _consumers_matters(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
     """Who lacks an envelope is a consumer: its service says how it is tried again, and it alone can want order."""
     services = stored.ever.with_all(bus).services
     for service in bus.services.values():
         for field in FAILURE_FIELDS:
-            if service.kind == "worker" and getattr(service, field) != getattr(Service(service.name, "worker"), field):
+            if service.kind == "worker" and getattr(service, field) != getattr(
+                ServiceSpec(service.name, "worker"), field
+            ):
                 sentence = f"{field} is of meaning for consumers only: they are what envelopes are tried again for"
-                yield Problem((Section.SERVICE, service.name, field), sentence)
+                yield ConfigurationProblem((Section.SERVICE, service.name, field), sentence)
     for role in bus.roles.values():
         if role.ordered and role.service in services and services[role.service].kind == "worker":
             sentence = "ordered is of meaning for consumers only: a worker gets events as its runs need it"
-            yield Problem((Section.ROLE, role.login, "ordered"), sentence)
+            yield ConfigurationProblem((Section.ROLE, role.login, "ordered"), sentence)
         if role.start is not None and role.service in services and services[role.service].kind == "worker":
             sentence = "start is of meaning for consumers only: a worker gets what others need it for"
-            yield Problem((Section.ROLE, role.login, "start"), sentence)
+            yield ConfigurationProblem((Section.ROLE, role.login, "start"), sentence)
 
 
-def _crossed_delays(bus: Bus) -> Iterator[Problem]:
+def _crossed_delays(bus: BusSpec) -> Iterator[ConfigurationProblem]:
     for service in bus.services.values():
         first, longest = service.first_delay, service.longest_delay
         if first is not None and longest is not None and first > longest:
             sentence = f"first_delay ({first:g} s) is longer than longest_delay ({longest:g} s)"
-            yield Problem((Section.SERVICE, service.name, "first_delay"), sentence)
+            yield ConfigurationProblem((Section.SERVICE, service.name, "first_delay"), sentence)
 
 
-def _bad_event_types(stored: Stored, bus: Bus) -> Iterator[Problem]:
+def _bad_event_types(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
     workers = {service.name: service.kind == "worker" for service in stored.ever.with_all(bus).services.values()}
     for event_type in bus.event_types.values():
         place = (Section.EVENT_TYPE, event_type.name)
         for sentence in _graph_problems(event_type, workers):
-            yield Problem(place, sentence)
+            yield ConfigurationProblem(place, sentence)
 
 
-def _graph_problems(event_type: EventType, workers: dict[str, bool]) -> list[str]:
+def _graph_problems(event_type: EventTypeSpec, workers: dict[str, bool]) -> list[str]:
     """Only of a graph whose services are all known: the others are told by their references."""
     nodes = event_type.nodes.values()
     if any(node.service not in workers for node in nodes):

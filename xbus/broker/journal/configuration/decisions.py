@@ -6,7 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.configuration.entries import EventType, Role, Section
+from xbus.broker.journal.configuration.entries import EventTypeSpec, RoleSpec, Section
 from xbus.broker.journal.configuration.owed import Owed, edits, read_role, removed_roles
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.log.backlog_changes import FIRST_GRAPH, empty_versions, lost_services
@@ -30,7 +30,7 @@ def heirs(connection: sa.Connection, plan: Plan, to: str | None) -> dict[str, st
     added = {
         change.name: change.entry.service
         for change in plan.changes
-        if isinstance(change.entry, Role) and change.move is not Move.REMOVE
+        if isinstance(change.entry, RoleSpec) and change.move is not Move.REMOVE
     }
     found: dict[str, str] = {}
     for login in sorted(going):
@@ -84,7 +84,7 @@ def decide(connection: sa.Connection, plan: Plan, owed: Owed, heirs: dict[str, s
         _decide_edit(connection, change, entry, move, at)
 
 
-def _decide_edit(connection: sa.Connection, change: Change, entry: EventType, move: str, at: datetime) -> None:
+def _decide_edit(connection: sa.Connection, change: Change, entry: EventTypeSpec, move: str, at: datetime) -> None:
     graph_id = _newest_graph(connection, entry.name)
     graphs, services = lost_services(connection, graph_id)
     if not services or not _is_edited(connection, change, graph_id, at):
@@ -100,7 +100,7 @@ def _decide_edit(connection: sa.Connection, change: Change, entry: EventType, mo
     _store(connection, move, at, reason, list(roles), until, graph_id=graph_id)
 
 
-def take_first_graph(connection: sa.Connection, entry: EventType, graph_id: int, at: datetime) -> None:
+def take_first_graph(connection: sa.Connection, entry: EventTypeSpec, graph_id: int, at: datetime) -> None:
     """Have the events that were started while their type led nowhere take its first graph; the back sees to those that
     are sealed already, and to those that a front starts before it knows."""
     older = empty_versions(connection, graph_id)

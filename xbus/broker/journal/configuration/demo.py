@@ -2,7 +2,15 @@
 
 from sqlalchemy import Connection
 
-from xbus.broker.journal.configuration.entries import Bus, Emitter, EventType, Node, Profile, Role, Service
+from xbus.broker.journal.configuration.entries import (
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
+)
 from xbus.broker.journal.configuration.logins import logins_without_password, set_password
 from xbus.broker.journal.configuration.plan import make_plan
 from xbus.broker.journal.configuration.reading import read_stored
@@ -16,25 +24,25 @@ DEMO_PASSWORD = "password"
 DEMO_LOGINS = frozenset({"test_emitter", "consumer_role", "worker_role"})
 
 
-def demo_bus() -> Bus:
+def demo_bus() -> BusSpec:
     """One event type that reaches one consumer by two ways: as emitted, and through a worker."""
     nodes = (
-        Node("consumer", "consumer_service"),
-        Node("worker", "worker_service", ("worker_consumer",)),
-        Node("worker_consumer", "consumer_service"),
+        NodeSpec("consumer", "consumer_service"),
+        NodeSpec("worker", "worker_service", ("worker_consumer",)),
+        NodeSpec("worker_consumer", "consumer_service"),
     )
-    return Bus(
-        event_types={"test_event": EventType("test_event", False, {node.name: node for node in nodes})},
+    return BusSpec(
+        event_types={"test_event": EventTypeSpec("test_event", False, {node.name: node for node in nodes})},
         services={
-            "consumer_service": Service("consumer_service", "consumer"),
-            "worker_service": Service("worker_service", "worker"),
+            "consumer_service": ServiceSpec("consumer_service", "consumer"),
+            "worker_service": ServiceSpec("worker_service", "worker"),
         },
         roles={
-            "consumer_role": Role("consumer_role", "consumer_service"),
-            "worker_role": Role("worker_role", "worker_service"),
+            "consumer_role": RoleSpec("consumer_role", "consumer_service"),
+            "worker_role": RoleSpec("worker_role", "worker_service"),
         },
-        profiles={"test_profile": Profile("test_profile", frozenset({"test_event"}))},
-        emitters={"test_emitter": Emitter("test_emitter", "test_profile")},
+        profiles={"test_profile": ProfileSpec("test_profile", frozenset({"test_event"}))},
+        emitters={"test_emitter": EmitterSpec("test_emitter", "test_profile")},
     )
 
 

@@ -25,7 +25,7 @@ class Section(StrEnum):
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeSpec:
     """A node of an event type's graph.
 
     Args:
@@ -40,7 +40,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class EventType:
+class EventTypeSpec:
     """An event type with the current version of its graph.
 
     Args:
@@ -53,13 +53,13 @@ class EventType:
 
     name: str
     immediate_reply: bool
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, NodeSpec]
     bad_items: Literal["envelope", "isolate"] = "envelope"
     max_isolated: int = MAX_ISOLATED
 
 
 @dataclass(frozen=True)
-class Service:
+class ServiceSpec:
     """What nodes ask for and roles provide; the last five fields are for consumers.
 
     Args:
@@ -82,7 +82,7 @@ class Service:
 
 
 @dataclass(frozen=True)
-class Role:
+class RoleSpec:
     """A program that provides a service.
 
     Args:
@@ -100,7 +100,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Profile:
+class ProfileSpec:
     """A set of event types that its emitters may send."""
 
     name: str
@@ -108,25 +108,25 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Emitter:
+class EmitterSpec:
     """A program that sends envelopes."""
 
     login: str
     profile: str
 
 
-Entry: TypeAlias = EventType | Service | Role | Profile | Emitter
+Entry: TypeAlias = EventTypeSpec | ServiceSpec | RoleSpec | ProfileSpec | EmitterSpec
 
 
 @dataclass(frozen=True)
-class Bus:
+class BusSpec:
     """Entries of all sections, each by its name or login."""
 
-    event_types: Mapping[str, EventType] = field(default_factory=dict)
-    services: Mapping[str, Service] = field(default_factory=dict)
-    roles: Mapping[str, Role] = field(default_factory=dict)
-    profiles: Mapping[str, Profile] = field(default_factory=dict)
-    emitters: Mapping[str, Emitter] = field(default_factory=dict)
+    event_types: Mapping[str, EventTypeSpec] = field(default_factory=dict)
+    services: Mapping[str, ServiceSpec] = field(default_factory=dict)
+    roles: Mapping[str, RoleSpec] = field(default_factory=dict)
+    profiles: Mapping[str, ProfileSpec] = field(default_factory=dict)
+    emitters: Mapping[str, EmitterSpec] = field(default_factory=dict)
 
     def section(self, section: Section) -> Mapping[str, Entry]:
         """The entries of one section by name."""
@@ -143,9 +143,9 @@ class Bus:
         """Every entry's section and name."""
         return ((section, name) for section in Section for name in self.section(section))
 
-    def with_all(self, other: "Bus") -> "Bus":
+    def with_all(self, other: "BusSpec") -> "BusSpec":
         """This bus with the entries of ``other`` added; where both name one, that of ``other`` stands."""
-        return Bus(
+        return BusSpec(
             {**self.event_types, **other.event_types},
             {**self.services, **other.services},
             {**self.roles, **other.roles},

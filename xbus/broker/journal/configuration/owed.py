@@ -8,7 +8,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.configuration.entries import EventType, Role
+from xbus.broker.journal.configuration.entries import EventTypeSpec, RoleSpec
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.role_progress import MOST_COUNTED, is_for
@@ -85,19 +85,19 @@ def _of_edits(connection: sa.Connection, plan: Plan) -> Iterator[Arrears]:
 
 def removed_roles(plan: Plan) -> list[Change]:
     """The roles that a plan removes."""
-    return [change for change in plan.removals if isinstance(change.entry, Role)]
+    return [change for change in plan.removals if isinstance(change.entry, RoleSpec)]
 
 
-def edits(plan: Plan) -> list[tuple[Change, EventType]]:
+def edits(plan: Plan) -> list[tuple[Change, EventTypeSpec]]:
     """The event types that a plan adds or changes."""
     return [
         (change, change.entry)
         for change in plan.changes
-        if isinstance(change.entry, EventType) and change.move is not Move.REMOVE
+        if isinstance(change.entry, EventTypeSpec) and change.move is not Move.REMOVE
     ]
 
 
-def _services_of_type(connection: sa.Connection, entry: EventType) -> Iterator[tuple[int, str, list[int]]]:
+def _services_of_type(connection: sa.Connection, entry: EventTypeSpec) -> Iterator[tuple[int, str, list[int]]]:
     """Of each consumer service to which a type's newest graph leads, and ``entry`` does not: id, name, and all versions
     that lead there."""
     versions = connection.execute(

@@ -5,13 +5,13 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TypeAlias
 
-from xbus.broker.journal.configuration.checks import Place, Problem, find_problems
-from xbus.broker.journal.configuration.entries import Bus, Entry, Section
+from xbus.broker.journal.configuration.checks import ConfigurationProblem, Place, find_problems
+from xbus.broker.journal.configuration.entries import BusSpec, Entry, Section
 from xbus.broker.journal.configuration.reading import Stored
 
 Name: TypeAlias = tuple[Section, str]
 
-__all__ = ["Change", "Move", "Place", "Plan", "Problem", "make_plan"]
+__all__ = ["Change", "ConfigurationProblem", "Move", "Place", "Plan", "make_plan"]
 
 
 class Move(StrEnum):
@@ -59,7 +59,7 @@ class Plan:
 
     version: int
     changes: tuple[Change, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[ConfigurationProblem, ...]
 
     @property
     def removals(self) -> tuple[Change, ...]:
@@ -67,7 +67,7 @@ class Plan:
         return tuple(change for change in self.changes if change.move is Move.REMOVE)
 
 
-def make_plan(stored: Stored, bus: Bus, *, prune: bool = False, unreadable: Collection[Name] = ()) -> Plan:
+def make_plan(stored: Stored, bus: BusSpec, *, prune: bool = False, unreadable: Collection[Name] = ()) -> Plan:
     """Compare ``bus`` with what is stored.
 
     Args:
@@ -85,7 +85,7 @@ def make_plan(stored: Stored, bus: Bus, *, prune: bool = False, unreadable: Coll
     )
 
 
-def _wished(stored: Stored, bus: Bus) -> Iterator[Change]:
+def _wished(stored: Stored, bus: BusSpec) -> Iterator[Change]:
     for section, name in bus.names():
         entry = bus.section(section)[name]
         present = stored.in_use.section(section).get(name)
@@ -96,7 +96,7 @@ def _wished(stored: Stored, bus: Bus) -> Iterator[Change]:
             yield Change(Move.CHANGE, section, name, entry, _differences(present, entry))
 
 
-def _removals(stored: Stored, bus: Bus) -> Iterator[Change]:
+def _removals(stored: Stored, bus: BusSpec) -> Iterator[Change]:
     for section, name in stored.in_use.names():
         if name not in bus.section(section):
             yield Change(Move.REMOVE, section, name, stored.in_use.section(section)[name])

@@ -6,7 +6,15 @@ from functools import cached_property
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
-from xbus.broker.journal.configuration.entries import Bus, Emitter, EventType, Node, Profile, Role, Service
+from xbus.broker.journal.configuration.entries import (
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
+)
 from xbus.broker.journal.log.catalog import read_graph, read_version
 from xbus.model import emitter, emitter_profile, event_type, graph, profile_event_type, role, service
 
@@ -22,11 +30,11 @@ class Stored:
     """
 
     version: int
-    in_use: Bus
-    removed: Bus
+    in_use: BusSpec
+    removed: BusSpec
 
     @cached_property
-    def ever(self) -> Bus:
+    def ever(self) -> BusSpec:
         """What there is or was."""
         return self.removed.with_all(self.in_use)
 
@@ -36,7 +44,7 @@ def read_stored(connection: Connection) -> Stored:
     return Stored(read_version(connection), _read_bus(connection, removed=False), _read_bus(connection, removed=True))
 
 
-def read_current_nodes(connection: Connection, event_type_id: int) -> dict[str, Node] | None:
+def read_current_nodes(connection: Connection, event_type_id: int) -> dict[str, NodeSpec] | None:
     """The nodes of the newest graph of an event type by name; None where it never had a graph."""
     newest = select(func.max(graph.c.number)).where(graph.c.event_type_id == event_type_id).scalar_subquery()
     graph_id = connection.execute(
@@ -45,11 +53,11 @@ def read_current_nodes(connection: Connection, event_type_id: int) -> dict[str, 
     if graph_id is None:
         return None
     nodes = read_graph(connection, graph_id).nodes.values()
-    return {node.name: Node(node.name, node.service, tuple(sorted(node.children))) for node in nodes}
+    return {node.name: NodeSpec(node.name, node.service, tuple(sorted(node.children))) for node in nodes}
 
 
-def _read_bus(connection: Connection, *, removed: bool) -> Bus:
-    return Bus(
+def _read_bus(connection: Connection, *, removed: bool) -> BusSpec:
+    return BusSpec(
         event_types={entry.name: entry for entry in _event_types(connection, removed)},
         services={entry.name: entry for entry in _services(connection, removed)},
         roles={entry.login: entry for entry in _roles(connection, removed)},
@@ -62,32 +70,32 @@ def _chosen(table: Table, removed: bool) -> ColumnElement[bool]:
     return table.c.removed_at.is_not(None) if removed else table.c.removed_at.is_(None)
 
 
-def _event_types(connection: Connection, removed: bool) -> Iterator[EventType]:
+def _event_types(connection: Connection, removed: bool) -> Iterator[EventTypeSpec]:
     rows = connection.execute(select(event_type).where(_chosen(event_type, removed)).order_by(event_type.c.name))
     for row in rows.all():
         nodes = read_current_nodes(connection, row.id) or {}
-        yield EventType(row.name, row.immediate_reply, nodes, row.bad_items, row.max_isolated)
+        yield EventTypeSpec(row.name, row.immediate_reply, nodes, row.bad_items, row.max_isolated)
 
 
-def _services(connection: Connection, removed: bool) -> Iterator[Service]:
+def _services(connection: Connection, removed: bool) -> Iterator[ServiceSpec]:
     rows = connection.execute(select(service).where(_chosen(service, removed)).order_by(service.c.name))
     return (
-        Service(row.name, row.kind, row.failures, row.attempts, row.first_delay, row.longest_delay, row.jitter)
+        ServiceSpec(row.name, row.kind, row.failures, row.attempts, row.first_delay, row.longest_delay, row.jitter)
         for row in rows.all()
     )
 
 
-def _roles(connection: Connection, removed: bool) -> Iterator[Role]:
+def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
     rows = connection.execute(
         select(role.c.login, service.c.name, role.c.ordered)
         .join(service, service.c.id == role.c.service_id)
         .where(_chosen(role, removed))
         .order_by(role.c.login)
     )
-    return (Role(row.login, row.name, row.ordered) for row in rows.all())
+    return (RoleSpec(row.login, row.name, row.ordered) for row in rows.all())
 
 
-def _profiles(connection: Connection, removed: bool) -> Iterator[Profile]:
+def _profiles(connection: Connection, removed: bool) -> Iterator[ProfileSpec]:
     rows = connection.execute(
         select(emitter_profile.c.name, event_type.c.name)
         .outerjoin(profile_event_type, profile_event_type.c.profile_id == emitter_profile.c.id)
@@ -98,14 +106,14 @@ def _profiles(connection: Connection, removed: bool) -> Iterator[Profile]:
     allowed: dict[str, set[str]] = {}
     for profile_name, type_name in rows:
         allowed.setdefault(profile_name, set()).update([type_name] if type_name is not None else [])
-    return (Profile(name, frozenset(names)) for name, names in allowed.items())
+    return (ProfileSpec(name, frozenset(names)) for name, names in allowed.items())
 
 
-def _emitters(connection: Connection, removed: bool) -> Iterator[Emitter]:
+def _emitters(connection: Connection, removed: bool) -> Iterator[EmitterSpec]:
     rows = connection.execute(
         select(emitter.c.login, emitter_profile.c.name)
         .join(emitter_profile, emitter_profile.c.id == emitter.c.profile_id)
         .where(_chosen(emitter, removed))
         .order_by(emitter.c.login)
     )
-    return (Emitter(row.login, row.name) for row in rows.all())
+    return (EmitterSpec(row.login, row.name) for row in rows.all())

@@ -9,7 +9,15 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, s
 
 from xbus.broker.journal.configuration.cursors import end_cursor, start_cursor
 from xbus.broker.journal.configuration.decisions import take_first_graph
-from xbus.broker.journal.configuration.entries import Emitter, EventType, Node, Profile, Role, Section, Service
+from xbus.broker.journal.configuration.entries import (
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    Section,
+    ServiceSpec,
+)
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.configuration.reading import read_current_nodes
@@ -56,15 +64,15 @@ def apply(connection: Connection, plan: Plan, at: datetime) -> None:
 
 def _write(connection: Connection, change: Change, at: datetime) -> None:
     match change.entry:
-        case Service() as entry:
+        case ServiceSpec() as entry:
             _put(connection, service, **_columns(entry))
-        case EventType() as entry:
+        case EventTypeSpec() as entry:
             _write_event_type(connection, entry, at)
-        case Role() as entry:
+        case RoleSpec() as entry:
             _write_role(connection, entry)
-        case Profile() as entry:
+        case ProfileSpec() as entry:
             _write_profile(connection, entry)
-        case Emitter(login, profile):
+        case EmitterSpec(login, profile):
             _put(connection, emitter, login, profile_id=_id(connection, emitter_profile, profile))
 
 
@@ -75,7 +83,7 @@ def _remove(connection: Connection, change: Change, at: datetime) -> None:
         end_cursor(connection, _id(connection, role, change.name))
 
 
-def _write_event_type(connection: Connection, entry: EventType, at: datetime) -> None:
+def _write_event_type(connection: Connection, entry: EventTypeSpec, at: datetime) -> None:
     event_type_id = _put(connection, event_type, **_columns(entry, without="nodes"))
     present = read_current_nodes(connection, event_type_id)
     if present != entry.nodes:
@@ -84,7 +92,7 @@ def _write_event_type(connection: Connection, entry: EventType, at: datetime) ->
             take_first_graph(connection, entry, graph_id, at)
 
 
-def _write_graph(connection: Connection, event_type_id: int, nodes: Mapping[str, Node], at: datetime) -> int:
+def _write_graph(connection: Connection, event_type_id: int, nodes: Mapping[str, NodeSpec], at: datetime) -> int:
     """Add a version, and return its id: events that were started with an older one keep it."""
     versions = select(func.count()).where(graph.c.event_type_id == event_type_id)
     number = connection.execute(versions).scalar_one() + 1
@@ -101,14 +109,14 @@ def _write_graph(connection: Connection, event_type_id: int, nodes: Mapping[str,
     return graph_id
 
 
-def _write_role(connection: Connection, entry: Role) -> None:
+def _write_role(connection: Connection, entry: RoleSpec) -> None:
     service_row = connection.execute(select(service).where(service.c.name == entry.service)).one()
     role_id = _put(connection, role, entry.login, service_id=service_row.id, ordered=entry.ordered)
     if service_row.kind == "consumer":
         start_cursor(connection, role_id, entry.start)
 
 
-def _write_profile(connection: Connection, entry: Profile) -> None:
+def _write_profile(connection: Connection, entry: ProfileSpec) -> None:
     profile_id = _put(connection, emitter_profile, entry.name)
     connection.execute(delete(profile_event_type).where(profile_event_type.c.profile_id == profile_id))
     for name in sorted(entry.event_types):
@@ -116,7 +124,7 @@ def _write_profile(connection: Connection, entry: Profile) -> None:
         connection.execute(insert(profile_event_type).values(profile_id=profile_id, event_type_id=event_type_id))
 
 
-def _columns(entry: EventType | Service, *, without: str = "") -> dict[str, Any]:
+def _columns(entry: EventTypeSpec | ServiceSpec, *, without: str = "") -> dict[str, Any]:
     """An entry's fields, which are called as its table's columns are."""
     return {field.name: getattr(entry, field.name) for field in fields(entry) if field.name != without}
 

@@ -18,7 +18,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Descriptor:
+class LegacyDescriptor:
     """Describes files, so that their records can be emitted as items."""
 
     name: str
@@ -46,10 +46,10 @@ class Belongings:
     """People and what they emit files with, each by name or login."""
 
     people: Mapping[str, Person] = field(default_factory=dict)
-    descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
+    descriptors: Mapping[str, LegacyDescriptor] = field(default_factory=dict)
     emission_profiles: Mapping[str, EmissionProfile] = field(default_factory=dict)
 
-    def kinds(self) -> Mapping[str, Mapping[str, Person | Descriptor | EmissionProfile]]:
+    def kinds(self) -> Mapping[str, Mapping[str, Person | LegacyDescriptor | EmissionProfile]]:
         """The entries by what they are called where a change is shown; each kind may refer to those before it."""
         return {
             "person": self.people,

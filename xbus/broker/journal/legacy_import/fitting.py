@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from xbus.broker.journal.configuration.entries import Bus, Profile, Section
+from xbus.broker.journal.configuration.entries import BusSpec, ProfileSpec, Section
 from xbus.broker.journal.configuration.plan import Name, make_plan
 from xbus.broker.journal.configuration.reading import Stored
 from xbus.broker.journal.legacy_import.entries import Remark
@@ -12,7 +12,7 @@ from xbus.broker.journal.legacy_import.entries import Remark
 Entry = TypeVar("Entry")
 
 
-def fit(stored: Stored, bus: Bus, refused: Mapping[str, tuple[str, ...]]) -> tuple[Bus, tuple[Remark, ...]]:
+def fit(stored: Stored, bus: BusSpec, refused: Mapping[str, tuple[str, ...]]) -> tuple[BusSpec, tuple[Remark, ...]]:
     """What of ``bus`` can be applied, and what is to be said of the rest.
 
     Args:
@@ -21,7 +21,7 @@ def fit(stored: Stored, bus: Bus, refused: Mapping[str, tuple[str, ...]]) -> tup
         refused: why some event types are not in it; its profiles may name them.
     """
     reasons = _reasons(stored, bus, refused)
-    kept = Bus(
+    kept = BusSpec(
         event_types=_without(bus.event_types, Section.EVENT_TYPE, reasons),
         services=_without(bus.services, Section.SERVICE, reasons),
         roles=_without(bus.roles, Section.ROLE, reasons),
@@ -33,7 +33,7 @@ def fit(stored: Stored, bus: Bus, refused: Mapping[str, tuple[str, ...]]) -> tup
     return replace(kept, profiles=profiles), remarks
 
 
-def _reasons(stored: Stored, bus: Bus, refused: Mapping[str, tuple[str, ...]]) -> dict[Name, list[str]]:
+def _reasons(stored: Stored, bus: BusSpec, refused: Mapping[str, tuple[str, ...]]) -> dict[Name, list[str]]:
     """Why entries can't be taken: what is wrong with them, or with the service that they are of."""
     reasons: dict[Name, list[str]] = {(Section.EVENT_TYPE, name): [*why] for name, why in refused.items()}
     # A profile may name a refused event type; that is no problem of its own.
@@ -68,7 +68,7 @@ def _left_out(stored: Stored, reasons: Mapping[Name, list[str]]) -> Iterator[Rem
             )
 
 
-def _shortened(before: Mapping[str, Profile], after: Mapping[str, Profile]) -> Iterator[Remark]:
+def _shortened(before: Mapping[str, ProfileSpec], after: Mapping[str, ProfileSpec]) -> Iterator[Remark]:
     for name, profile in before.items():
         for event_type in sorted(profile.event_types - after[name].event_types):
             yield Remark(f'emitter_profile "{name}" goes without event_type "{event_type}"')

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xbus.broker.journal.configuration.entries import Node
+from xbus.broker.journal.configuration.entries import NodeSpec
 from xbus.broker.journal.legacy_import.rows import OldNode
 
 
 @dataclass(frozen=True)
-class Graph:
+class LegacyGraph:
     """The nodes of an event type.
 
     Args:
@@ -26,12 +26,12 @@ class Graph:
         doubled: for each node that became two, its name and that of the start node beside it.
     """
 
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, NodeSpec]
     silent: tuple[str, ...] = ()
     doubled: tuple[tuple[str, str], ...] = ()
 
 
-def translate_nodes(nodes: Sequence[OldNode], services: Mapping[str, str]) -> Graph:
+def translate_nodes(nodes: Sequence[OldNode], services: Mapping[str, str]) -> LegacyGraph:
     """The graph of one event type.
 
     Args:
@@ -43,21 +43,21 @@ def translate_nodes(nodes: Sequence[OldNode], services: Mapping[str, str]) -> Gr
     reached = _reached(nodes)
     has_parents = {child for node in nodes if node.id in reached for child in node.children}
     taken = set(names.values())
-    translated: list[Node] = []
+    translated: list[NodeSpec] = []
     doubled: list[tuple[str, str]] = []
     for node in nodes:
         if node.id in reached:
-            made = Node(
+            made = NodeSpec(
                 names[node.id], services[node.service_id], tuple(sorted(names[child] for child in node.children))
             )
             translated.append(made)
             if node.is_start and node.id in has_parents:
                 start = next(name for name in _numbered(f"{made.name}_start") if name not in taken)
                 taken.add(start)
-                translated.append(Node(start, made.service, made.to))
+                translated.append(NodeSpec(start, made.service, made.to))
                 doubled.append((made.name, start))
     silent = tuple(names[node.id] for node in nodes if node.id not in reached)
-    return Graph({node.name: node for node in translated}, silent, tuple(doubled))
+    return LegacyGraph({node.name: node for node in translated}, silent, tuple(doubled))
 
 
 def _names(nodes: Sequence[OldNode], services: Mapping[str, str]) -> dict[str, str]:

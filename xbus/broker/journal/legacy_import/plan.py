@@ -3,9 +3,16 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from xbus.broker.journal.configuration.entries import Bus
+from xbus.broker.journal.configuration.entries import BusSpec
 from xbus.broker.journal.configuration.plan import Move, Plan, make_plan
-from xbus.broker.journal.legacy_import.entries import Belongings, Descriptor, EmissionProfile, Owner, Person, Remark
+from xbus.broker.journal.legacy_import.entries import (
+    Belongings,
+    EmissionProfile,
+    LegacyDescriptor,
+    Owner,
+    Person,
+    Remark,
+)
 from xbus.broker.journal.legacy_import.fitting import fit
 from xbus.broker.journal.legacy_import.present import Present
 from xbus.broker.journal.legacy_import.translation import Translation
@@ -26,7 +33,7 @@ class BelongingChange:
     move: Move
     kind: str
     name: str
-    entry: Person | Descriptor | EmissionProfile
+    entry: Person | LegacyDescriptor | EmissionProfile
     fields: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -91,7 +98,7 @@ def plan_import(present: Present, wished: Translation) -> ImportPlan:
     )
 
 
-def _as_it_is_here(ever: Bus, bus: Bus) -> Bus:
+def _as_it_is_here(ever: BusSpec, bus: BusSpec) -> BusSpec:
     """What an xbus.broker 0.2.0 knew nothing of is no wish of its: it stays as it was set here."""
     return replace(
         bus,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, select
 
 from xbus.broker.journal.configuration.reading import Stored, read_stored
-from xbus.broker.journal.legacy_import.entries import Belongings, Descriptor, EmissionProfile, Owner, Person
+from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfile, LegacyDescriptor, Owner, Person
 from xbus.model import emission_profile, emitter, input_descriptor, person, role
 
 
@@ -44,9 +44,9 @@ def _people(connection: Connection) -> dict[str, Person]:
     return {row.login: Person(row.login, row.display_name, row.email) for row in rows}
 
 
-def _descriptors(connection: Connection) -> dict[str, Descriptor]:
+def _descriptors(connection: Connection) -> dict[str, LegacyDescriptor]:
     rows = connection.execute(select(input_descriptor).order_by(input_descriptor.c.name))
-    return {row.name: Descriptor(row.name, bytes(row.content), row.mimetype) for row in rows}
+    return {row.name: LegacyDescriptor(row.name, bytes(row.content), row.mimetype) for row in rows}
 
 
 def _emission_profiles(connection: Connection) -> dict[str, EmissionProfile]:

@@ -4,9 +4,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from xbus.broker.journal.configuration.entries import Bus, Emitter, EventType, Profile, Role, Service
+from xbus.broker.journal.configuration.entries import (
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
+)
 from xbus.broker.journal.configuration.names import is_name
-from xbus.broker.journal.legacy_import.entries import Belongings, Descriptor, EmissionProfile, Owner, Person, Remark
+from xbus.broker.journal.legacy_import.entries import (
+    Belongings,
+    EmissionProfile,
+    LegacyDescriptor,
+    Owner,
+    Person,
+    Remark,
+)
 from xbus.broker.journal.legacy_import.nodes import translate_nodes
 from xbus.broker.journal.legacy_import.rows import OldBus, OldEventType, OldNode
 from xbus.passwords import is_legacy_hash
@@ -27,7 +41,7 @@ class Translation:
         remarks: what else is not among all this, or not as it was.
     """
 
-    bus: Bus
+    bus: BusSpec
     refused: Mapping[str, tuple[str, ...]]
     belongings: Belongings
     passwords: Mapping[Owner, str] = field(repr=False)
@@ -56,7 +70,7 @@ class _Translator:
     def translate(self) -> Translation:
         services = {entry.name: entry for entry in self._make_services()}
         event_types = {entry.name: entry for entry in self._make_event_types()}
-        bus = Bus(
+        bus = BusSpec(
             event_types=event_types,
             services=services,
             roles={entry.login: entry for entry in self._make_roles()},
@@ -72,13 +86,13 @@ class _Translator:
 
     # -- the bus ---------------------------------------------------------------------------------------------------
 
-    def _make_services(self) -> Iterator[Service]:
+    def _make_services(self) -> Iterator[ServiceSpec]:
         for row in self._old.services:
             if self._is_named(row.name, "service"):
                 self._services[row.id] = row.name
-                yield Service(row.name, "consumer" if row.is_consumer else "worker")
+                yield ServiceSpec(row.name, "consumer" if row.is_consumer else "worker")
 
-    def _make_event_types(self) -> Iterator[EventType]:
+    def _make_event_types(self) -> Iterator[EventTypeSpec]:
         nodes: dict[str, list[OldNode]] = {}
         for node in self._old.nodes:
             nodes.setdefault(node.type_id, []).append(node)
@@ -97,7 +111,7 @@ class _Translator:
         if any(child not in ids for node in nodes for child in node.children):
             yield "a node leads to a node of another event type"
 
-    def _make_event_type(self, row: OldEventType, name: str, nodes: list[OldNode]) -> EventType:
+    def _make_event_type(self, row: OldEventType, name: str, nodes: list[OldNode]) -> EventTypeSpec:
         graph = translate_nodes(nodes, self._services)
         if graph.silent:
             self._remark(
@@ -110,30 +124,30 @@ class _Translator:
                 f'event_type "{name}": node "{node}" got items as emitted besides those of other nodes; the start node '
                 f'"{start}" of the same service hands them over'
             )
-        return EventType(name, row.immediate_reply, graph.nodes)
+        return EventTypeSpec(name, row.immediate_reply, graph.nodes)
 
-    def _make_roles(self) -> Iterator[Role]:
+    def _make_roles(self) -> Iterator[RoleSpec]:
         for row in self._old.roles:
             if self._is_named(row.login, "role"):
                 if row.service_id in self._services:
                     self._keep_password(("role", row.login), row.password)
-                    yield Role(row.login, self._services[row.service_id])
+                    yield RoleSpec(row.login, self._services[row.service_id])
                 else:
                     self._lose(f'role "{row.login}" is left out, as its service is')
 
-    def _make_profiles(self) -> Iterator[Profile]:
+    def _make_profiles(self) -> Iterator[ProfileSpec]:
         for row in self._old.profiles:
             if self._is_named(row.name, "emitter_profile"):
                 self._profile_names[row.id] = row.name
                 allowed = (self._type_names[type_id] for type_id in row.type_ids if type_id in self._type_names)
-                yield Profile(row.name, frozenset(allowed))
+                yield ProfileSpec(row.name, frozenset(allowed))
 
-    def _make_emitters(self) -> Iterator[Emitter]:
+    def _make_emitters(self) -> Iterator[EmitterSpec]:
         for row in self._old.emitters:
             if self._is_named(row.login, "emitter"):
                 if row.profile_id in self._profile_names:
                     self._keep_password(("emitter", row.login), row.password)
-                    yield Emitter(row.login, self._profile_names[row.profile_id])
+                    yield EmitterSpec(row.login, self._profile_names[row.profile_id])
                 else:
                     self._lose(f'emitter "{row.login}" is left out, as its profile is')
 
@@ -146,11 +160,11 @@ class _Translator:
                 self._keep_password(("person", row.login), row.password)
                 yield Person(row.login, row.display_name, row.email)
 
-    def _make_descriptors(self) -> Iterator[Descriptor]:
+    def _make_descriptors(self) -> Iterator[LegacyDescriptor]:
         for row in self._old.descriptors:
             if self._is_named(row.name, "input_descriptor"):
                 self._descriptor_names[row.id] = row.name
-                yield Descriptor(row.name, row.content, row.mimetype)
+                yield LegacyDescriptor(row.name, row.content, row.mimetype)
 
     def _make_emission_profiles(self) -> Iterator[EmissionProfile]:
         for row in self._old.emission_profiles:

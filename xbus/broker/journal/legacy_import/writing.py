@@ -6,7 +6,7 @@ from sqlalchemy import Connection, Table, insert, select, update
 
 from xbus.broker.journal import configuration
 from xbus.broker.journal.configuration.history import new_version
-from xbus.broker.journal.legacy_import.entries import Descriptor, EmissionProfile, Owner, Person
+from xbus.broker.journal.legacy_import.entries import EmissionProfile, LegacyDescriptor, Owner, Person
 from xbus.broker.journal.legacy_import.plan import ImportPlan, PasswordChange
 from xbus.errors import ConfigurationError
 from xbus.model import emission_profile, emitter, input_descriptor, person, role
@@ -34,11 +34,11 @@ def carry_out(connection: Connection, plan: ImportPlan, at: datetime) -> None:
         _set_password(connection, password)
 
 
-def _write(connection: Connection, entry: Person | Descriptor | EmissionProfile) -> None:
+def _write(connection: Connection, entry: Person | LegacyDescriptor | EmissionProfile) -> None:
     match entry:
         case Person(login, display_name, email):
             _put(connection, person, login, display_name=display_name, email=email, removed_at=None)
-        case Descriptor(name, content, mimetype):
+        case LegacyDescriptor(name, content, mimetype):
             _put(connection, input_descriptor, name, content=content, mimetype=mimetype)
         case EmissionProfile(name, owner, descriptor, encoding):
             _put(

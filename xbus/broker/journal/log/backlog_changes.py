@@ -13,7 +13,7 @@ from xbus import model
 from xbus.broker.journal.log.deliveries import SELECT_DELIVERIES, as_delivery
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.log.reading import LogEnvelope, read_at
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import EnvelopeState
 
 FIRST_GRAPH = "first_graph"
@@ -24,7 +24,7 @@ MOST_ENVELOPES = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class BacklogChange:
     """A row of ``model.decision``.
 
     Args:
@@ -76,17 +76,17 @@ class Concerned:
 
     upto: int
     envelopes: Sequence[LogEnvelope]
-    rows: Mapping[tuple[int, UUID], Delivery]
+    rows: Mapping[tuple[int, UUID], DeliveryRow]
     roles: Mapping[int, ConsumerRole]
 
 
-def read_decisions(connection: sa.Connection) -> list[Decision]:
+def read_decisions(connection: sa.Connection) -> list[BacklogChange]:
     """Those that are not carried out yet, the oldest first."""
     decisions = []
     for row in connection.execute(sa.select(model.decision).order_by(model.decision.c.id)).all():
         graphs, services = _subject(connection, row)
         decisions.append(
-            Decision(
+            BacklogChange(
                 *(row.id, row.move, row.at, row.reason, row.role_id, row.to_role_id, row.graph_id),
                 *(row.position, row.until_position, graphs, services),
             )
@@ -161,7 +161,7 @@ def read_concerned(connection: sa.Connection, graphs: Collection[int], after: in
     return Concerned(upto if len(found) < MOST_ENVELOPES else found[-1], envelopes, rows, _read_roles(connection))
 
 
-def _read_rows(connection: sa.Connection, envelope_ids: Collection[UUID]) -> dict[tuple[int, UUID], Delivery]:
+def _read_rows(connection: sa.Connection, envelope_ids: Collection[UUID]) -> dict[tuple[int, UUID], DeliveryRow]:
     rows = connection.execute(SELECT_DELIVERIES.where(model.delivery.c.envelope_id.in_(envelope_ids)))
     return {(row.role_id, row.envelope_id): as_delivery(row) for row in rows}
 

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState
 
@@ -33,10 +33,10 @@ SELECT_DELIVERIES: "sa.Select[Any]" = sa.select(
 """Rows of deliveries, for ``as_delivery``."""
 
 
-def as_delivery(row: "sa.Row[Any]") -> Delivery:
+def as_delivery(row: "sa.Row[Any]") -> DeliveryRow:
     """A row of ``SELECT_DELIVERIES``."""
     values = row._asdict()
-    return Delivery(**values | {"state": DeliveryState(values["state"])})
+    return DeliveryRow(**values | {"state": DeliveryState(values["state"])})
 
 
 def read_cursors(connection: sa.Connection) -> dict[int, Cursor]:
@@ -68,7 +68,7 @@ def read_due_deliveries(
     now: datetime,
     arrived_at: datetime | None = None,
     among: Sequence[int] | None = None,
-) -> list[Delivery]:
+) -> list[DeliveryRow]:
     """Delivery rows of a role that could be handed over now, lowest position first.
 
     Args:

@@ -6,7 +6,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.states import EnvelopeState
 
 
@@ -50,7 +50,7 @@ class StoredEnvelope:
     emitter_id: int
     state: EnvelopeState
     events: tuple[StoredEvent, ...]
-    receipt: Receipt | None
+    receipt: SealReceipt | None
     key: str | None = None
     content_hash: bytes | None = None
     pruned: bool = False
@@ -101,7 +101,7 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
     state = EnvelopeState(envelope["state"])
     receipt = None
     if state is EnvelopeState.RECEIVED:
-        receipt = Receipt(
+        receipt = SealReceipt(
             envelope["id"],
             envelope["position"],
             envelope["events"],

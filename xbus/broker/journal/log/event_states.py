@@ -43,7 +43,7 @@ _STOPPED = frozenset({DeliveryState.PARKED, RETRIED, DROPPED, REROUTED})
 """An envelope that won't come by itself: parked, given up, or let go as it came again in another way."""
 
 
-class Standing(Protocol):
+class RoleDelivery(Protocol):
     """Where an envelope stands with one consumer role."""
 
     @property
@@ -55,7 +55,7 @@ class Standing(Protocol):
         """Whether it may just be in the role's hands."""
 
 
-def event_state(envelope: EnvelopeState, standings: Collection[Standing]) -> EventState:
+def event_state(envelope: EnvelopeState, standings: Collection[RoleDelivery]) -> EventState:
     """The state of an event, where several fit the one that needs a person most.
 
     Args:

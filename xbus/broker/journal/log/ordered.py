@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.deliveries import SELECT_DELIVERIES, as_delivery
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState
 
 
@@ -50,7 +50,7 @@ def _held_keys(role_ids: Collection[int]) -> "sa.Select[Any]":
     )
 
 
-def read_key_rows(connection: sa.Connection, role_id: int, ordering_key: str, limit: int) -> list[Delivery]:
+def read_key_rows(connection: sa.Connection, role_id: int, ordering_key: str, limit: int) -> list[DeliveryRow]:
     """The rows of one key, lowest position first.
 
     Args:

@@ -58,7 +58,7 @@ class ParkedRole:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RepeatStatus:
     """Where an envelope stands as to coming again.
 
     Args:
@@ -108,7 +108,7 @@ def _past_events(connection: sa.Connection, envelope_id: UUID) -> tuple[PastEven
     return tuple(PastEvent(*row) for row in connection.execute(statement))
 
 
-def read_standing(connection: sa.Connection, event_id: UUID) -> Standing | None:
+def read_standing(connection: sa.Connection, event_id: UUID) -> RepeatStatus | None:
     """Where the envelope of an event stands; None where there is no such event."""
     wanted = sa.select(model.event.c.envelope_id).where(model.event.c.id == event_id)
     envelope_id = connection.execute(wanted).scalar_one_or_none()
@@ -117,7 +117,7 @@ def read_standing(connection: sa.Connection, event_id: UUID) -> Standing | None:
         return None
     # What is parked is read first: who finds nothing parked finds what became of it.
     parked = read_parked(connection, past.envelope_id)
-    return Standing(past, parked, read_retries(connection, past.envelope_id))
+    return RepeatStatus(past, parked, read_retries(connection, past.envelope_id))
 
 
 def read_parked(connection: sa.Connection, envelope_id: UUID) -> tuple[ParkedRole, ...]:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.operations.parked_moves import CORRECTED, Decision
+from xbus.broker.journal.operations.parked_moves import CORRECTED, RepairDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def add_correction(
     index: int,
     before: bytes,
     after: bytes,
-    decision: Decision,
+    decision: RepairDecision,
 ) -> None:
     """Have a role get an item otherwise than it was sent.
 

@@ -16,8 +16,8 @@ from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.repeats import Past, read_consumer_services
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash
 from xbus.broker.journal.operations.parked import Parked, ParkedItem
-from xbus.broker.journal.operations.parked_moves import Decision
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.operations.parked_moves import RepairDecision
+from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.states import ITEM_MOVES, EnvelopeState, ItemState, check_move
 
@@ -54,8 +54,8 @@ def resume_items(
     past: Past,
     parked: Parked,
     events: Sequence[ResumedEvent],
-    decision: Decision,
-) -> Receipt:
+    decision: RepairDecision,
+) -> SealReceipt:
     """Send items again, to the role that they are parked for and to nobody else: as an envelope that is received.
 
     Args:
@@ -88,7 +88,7 @@ def resume_items(
     connection.execute(sa.insert(model.envelope_role).values(envelope_id=envelope_id, role_id=parked.role_id))
     (position,) = next_positions(connection, 1)
     _check_owed(connection, parked, position)
-    receipt = Receipt(
+    receipt = SealReceipt(
         envelope_id,
         position,
         len(contents),
@@ -101,7 +101,9 @@ def resume_items(
     return receipt
 
 
-def drop_items(connection: sa.Connection, parked: Parked, items: Sequence[ParkedItem], decision: Decision) -> None:
+def drop_items(
+    connection: sa.Connection, parked: Parked, items: Sequence[ParkedItem], decision: RepairDecision
+) -> None:
     """Have a role go without items that are parked, for good.
 
     Args:
@@ -127,7 +129,7 @@ def _move(
     parked: Parked,
     items: Sequence[ParkedItem],
     state: ItemState,
-    decision: Decision,
+    decision: RepairDecision,
     resumed_as: UUID | None = None,
 ) -> None:
     check_move(ITEM_MOVES, ItemState.PARKED, state)
@@ -154,7 +156,7 @@ def _set(connection: sa.Connection, parked: Parked, item: ParkedItem, values: di
         )
 
 
-def _open(connection: sa.Connection, envelope_id: UUID, past: Past, decision: Decision) -> None:
+def _open(connection: sa.Connection, envelope_id: UUID, past: Past, decision: RepairDecision) -> None:
     ordering_key = sa.select(model.envelope.c.ordering_key).where(model.envelope.c.id == past.envelope_id)
     row = {
         "id": envelope_id,

@@ -20,7 +20,7 @@ CORRECTED = "corrected"
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RepairDecision:
     """Who does something about what is parked, why, and when.
 
     Args:
@@ -37,7 +37,7 @@ class Decision:
         return f"{self.who}: {self.reason}" if self.reason else self.who
 
 
-def resume_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, decision: Decision) -> None:
+def resume_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, decision: RepairDecision) -> None:
     """Have a parked envelope delivered again; its attempts are counted anew.
 
     Args:
@@ -50,7 +50,9 @@ def resume_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, 
         raise not_parked(connection, envelope_id)
 
 
-def resume_deliveries(connection: sa.Connection, role_id: int, envelope_ids: Sequence[UUID], decision: Decision) -> int:
+def resume_deliveries(
+    connection: sa.Connection, role_id: int, envelope_ids: Sequence[UUID], decision: RepairDecision
+) -> int:
     """Have those of some envelopes delivered again that are parked still; how many they are."""
     check_move(DELIVERY_MOVES, DeliveryState.PARKED, DeliveryState.RETRY)
     delivery = model.delivery.c
@@ -77,7 +79,7 @@ def resume_deliveries(connection: sa.Connection, role_id: int, envelope_ids: Seq
     return len(moved)
 
 
-def drop_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, decision: Decision) -> None:
+def drop_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, decision: RepairDecision) -> None:
     """Have a role go without a parked envelope, for good.
 
     Args:
@@ -112,5 +114,5 @@ def _move(connection: sa.Connection, statement: Any, role_id: int, envelope_id: 
         raise not_parked(connection, envelope_id)
 
 
-def _remember(connection: sa.Connection, role_id: int, envelope_id: UUID, move: str, decision: Decision) -> None:
+def _remember(connection: sa.Connection, role_id: int, envelope_id: UUID, move: str, decision: RepairDecision) -> None:
     remember(connection, decision.at, "delivery", f"{role_id} {envelope_id}", move, decision.told)

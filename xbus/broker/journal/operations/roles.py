@@ -19,7 +19,7 @@ COMING = (DeliveryState.WAITING, DeliveryState.RETRY, DeliveryState.HELD)
 
 
 @dataclass(frozen=True, slots=True)
-class RoleStanding:
+class RoleStatus:
     """A role that is in use.
 
     Args:
@@ -64,14 +64,14 @@ def read_presence(connection: sa.Connection) -> dict[int, PresenceRow]:
     }
 
 
-def list_roles(connection: sa.Connection) -> list[RoleStanding]:
+def list_roles(connection: sa.Connection) -> list[RoleStatus]:
     """All roles in use, by login."""
     cursors = read_cursors(connection)
     head: int = connection.execute(sa.select(model.head.c.position)).scalar_one()
     parked = _count_by_role(connection, model.delivery, DeliveryState.PARKED)
     parked_items = _count_by_role(connection, model.parked_item, ItemState.PARKED)
     return [
-        RoleStanding(
+        RoleStatus(
             row.login,
             row.service,
             row.kind,

@@ -30,7 +30,7 @@ SEGMENT_ROWS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PruningStep:
     """What a step did.
 
     Args:
@@ -52,7 +52,7 @@ def read_stored_bytes(connection: sa.Connection) -> int:
 
 def prune_settled(
     connection: sa.Connection, writer: str, after: int, until: datetime, now: datetime, *, keep_rows: bool
-) -> Step:
+) -> PruningStep:
     """Remove some of the received envelopes that are settled for all, in position order.
 
     Args:
@@ -69,29 +69,29 @@ def prune_settled(
             after = last
     first = connection.execute(_FIRST, {"after": after}).scalar_one()
     if first is None:
-        return Step(0, 0, None)
+        return PruningStep(0, 0, None)
     last = first + SCANNED_POSITIONS
     candidates = _candidates(connection, after, last, keep_rows)
     found = [candidate for candidate in candidates if candidate.closed_at < until]
     if not found:
-        return Step(0, 0, None if candidates else last)
+        return PruningStep(0, 0, None if candidates else last)
     settled = settled_among(connection, found)
     before = _before_outputs(connection, settled)
     if settled and not before:
         # From here on nobody delivers or repeats it.
         _mark(connection, settled[:1], now)
         data_bytes = _remove_outputs(connection, writer, settled[0], now)
-        return Step(0, data_bytes, settled[0].position - 1)
+        return PruningStep(0, data_bytes, settled[0].position - 1)
     data_bytes, emptied = remove_segments(connection, writer, before)
     # From its first removed segment on nobody may repeat an envelope.
     _mark(connection, before[: len(emptied) + 1], now)
     _remove(connection, emptied)
     # One that is too large for a step, or has outputs, is looked at again in the next.
     end = found[-1].position if len(emptied) == len(settled) else settled[len(emptied)].position - 1
-    return Step(len(emptied), data_bytes, end)
+    return PruningStep(len(emptied), data_bytes, end)
 
 
-def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now: datetime) -> Step:
+def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now: datetime) -> PruningStep:
     """Remove some of the envelopes that were cancelled before ``until``; ``after`` tells only whether there are more.
 
     One that a recipient may still hold open for an immediate reply stays until that has been told to forget it.
@@ -108,11 +108,11 @@ def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now
     found = [Candidate(envelope_id, 0, closed_at, None, bool(keyed)) for envelope_id, closed_at, keyed in rows]
     before = _before_outputs(connection, found)
     if found and not before:
-        return Step(0, _remove_outputs(connection, writer, found[0], now), 0)
+        return PruningStep(0, _remove_outputs(connection, writer, found[0], now), 0)
     data_bytes, emptied = remove_segments(connection, writer, before)
     _mark(connection, emptied, now)
     _remove(connection, emptied)
-    return Step(len(emptied), data_bytes, 0 if found else None)
+    return PruningStep(len(emptied), data_bytes, 0 if found else None)
 
 
 def _before_outputs(connection: sa.Connection, found: Sequence[Candidate]) -> Sequence[Candidate]:

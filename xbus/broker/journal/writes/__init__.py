@@ -8,22 +8,22 @@ from xbus.broker.journal.writes.emission import (
     Cancel,
     EndEvent,
     Indices,
-    Receipt,
     Repeat,
     RepeatedEvent,
     Seal,
+    SealReceipt,
     StartEnvelope,
     StartEvent,
 )
 from xbus.broker.journal.writes.presence import NotePresence, PresenceRow
 from xbus.broker.journal.writes.progress import (
     Decided,
-    Delivery,
     DeliveryMove,
+    DeliveryRow,
     Failure,
     FollowOrder,
     IsolatedItem,
-    Progress,
+    ProgressUpdate,
 )
 from xbus.broker.journal.writes.replies import AskReply, CallOffAsks, MoveReply
 from xbus.broker.journal.writes.sessions import (
@@ -54,7 +54,7 @@ Write: TypeAlias = (
     | Register
     | Introduce
     | Unregister
-    | Progress
+    | ProgressUpdate
     | NotePresence
     | FollowOrder
     | BeginAttempt
@@ -80,8 +80,8 @@ __all__ = [
     "CallOffAsks",
     "Cancel",
     "Decided",
-    "Delivery",
     "DeliveryMove",
+    "DeliveryRow",
     "EndAttempt",
     "EndEvent",
     "EndSession",
@@ -93,14 +93,14 @@ __all__ = [
     "MoveReply",
     "NotePresence",
     "PresenceRow",
-    "Progress",
-    "Receipt",
+    "ProgressUpdate",
     "Register",
     "RenewAttempt",
     "RenewSessions",
     "Repeat",
     "RepeatedEvent",
     "Seal",
+    "SealReceipt",
     "StartEnvelope",
     "StartEvent",
     "StartSession",

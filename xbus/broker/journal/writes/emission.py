@@ -55,7 +55,7 @@ class EndEvent:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The envelope is received: answered with its ``Receipt``.
+    """The envelope is received: answered with its ``SealReceipt``.
 
     Args:
         events: how many events the journal must hold of it.
@@ -99,7 +99,7 @@ class RepeatedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A received envelope comes again, as a new one that is received at once: answered with its ``Receipt``.
+    """A received envelope comes again, as a new one that is received at once: answered with its ``SealReceipt``.
 
     Args:
         envelope_id: of the new envelope.
@@ -117,7 +117,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class SealReceipt:
     """What the emitter of a received envelope is given.
 
     Args:

@@ -10,7 +10,7 @@ from xbus.states import DeliveryState
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveryRow:
     """An envelope that goes its own way for a role: see ``model.delivery``.
 
     Args:
@@ -54,7 +54,7 @@ class DeliveryMove:
     """
 
     old: DeliveryState | None
-    new: Delivery
+    new: DeliveryRow
     isolated: Sequence[IsolatedItem] = ()
 
 
@@ -97,7 +97,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgressUpdate:
     """What the back got done, all in one transaction: cursors move only together with the rows they pass."""
 
     at: datetime

@@ -10,14 +10,23 @@ from tests.support.back import Broker, running
 from tests.support.journal import NOW, small_bus
 from xbus import model
 from xbus.broker.back.dispatch import backlog_changes as decisions
-from xbus.broker.journal.configuration import Bus, EventType, Node, Role, Service, apply, make_plan, read_stored
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    EventTypeSpec,
+    NodeSpec,
+    RoleSpec,
+    ServiceSpec,
+    apply,
+    make_plan,
+    read_stored,
+)
 from xbus.broker.journal.configuration.decisions import decide, heirs
 from xbus.broker.journal.configuration.owed import Owed
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog
 
-STORE = {"store": Node("store", "store")}
-AUDIT = Bus(services={"audit": Service("audit", "consumer")}, roles={"audit_1": Role("audit_1", "audit")})
+STORE = {"store": NodeSpec("store", "store")}
+AUDIT = BusSpec(services={"audit": ServiceSpec("audit", "consumer")}, roles={"audit_1": RoleSpec("audit_1", "audit")})
 
 
 @pytest.fixture(autouse=True)
@@ -25,11 +34,13 @@ def looked_for_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "LOOK_SECONDS", 0.01)
 
 
-def graph(type_name: str, *nodes: Node) -> Bus:
-    return Bus(event_types={type_name: EventType(type_name, False, {node.name: node for node in nodes})})
+def graph(type_name: str, *nodes: NodeSpec) -> BusSpec:
+    return BusSpec(event_types={type_name: EventTypeSpec(type_name, False, {node.name: node for node in nodes})})
 
 
-async def change(broker: Broker, bus: Bus, owed: Owed = Owed.KEEP, to: str | None = None, prune: bool = False) -> None:
+async def change(
+    broker: Broker, bus: BusSpec, owed: Owed = Owed.KEEP, to: str | None = None, prune: bool = False
+) -> None:
     """What ``xbus apply`` does, and what the broker does when it notices."""
 
     def applied(connection: sa.Connection) -> None:
@@ -45,7 +56,7 @@ async def change(broker: Broker, bus: Bus, owed: Owed = Owed.KEEP, to: str | Non
     await broker.configuration.refresh()
 
 
-def without(*logins: str) -> Bus:
+def without(*logins: str) -> BusSpec:
     bus = small_bus()
     return replace(bus, roles={login: role for login, role in bus.roles.items() if login not in logins})
 
@@ -113,7 +124,7 @@ async def test_a_new_service_gets_what_waited_for_the_first_graph(journal: Journ
             await broker.put(b"%d" % number, type_name="secrets")
         while await broker.cursor() < 3:
             broker.ring()
-        await change(broker, graph("secrets", Node("audit", "audit")).with_all(AUDIT))
+        await change(broker, graph("secrets", NodeSpec("audit", "audit")).with_all(AUDIT))
         await broker.register("audit_1")
         await broker.until(lambda: broker.items("audit_1") == [b"0", b"1", b"2"])
         assert broker.items("store_1") == []
@@ -148,7 +159,7 @@ async def test_who_had_an_envelope_for_another_of_its_events_does_not_get_it_aga
 async def test_what_is_kept_goes_by_the_graph_that_it_was_started_with(journal: Journal) -> None:
     async with running(journal) as broker:
         await broker.put(b"old")
-        await change(broker, graph("notes", Node("audit", "audit")).with_all(AUDIT))
+        await change(broker, graph("notes", NodeSpec("audit", "audit")).with_all(AUDIT))
         await broker.put(b"new")
         await broker.register("store_1")
         await broker.register("audit_1")
@@ -164,7 +175,7 @@ async def test_what_is_dropped_is_delivered_to_nobody_and_told(journal: Journal)
         await broker.leave("store_1")
         await broker.put(b"dropped")
         await broker.put(b"other", type_name="flights")
-        await change(broker, graph("notes", Node("audit", "audit")).with_all(AUDIT), Owed.DROP)
+        await change(broker, graph("notes", NodeSpec("audit", "audit")).with_all(AUDIT), Owed.DROP)
         await until_done(broker)
         await broker.register("names_1")
         await broker.register("store_1")
@@ -187,7 +198,7 @@ async def test_what_is_rerouted_takes_the_new_graph_unless_all_had_it(journal: J
         await broker.until(lambda: broker.items("store_2") == [b"had", b"had by one"])
         await broker.leave("store_2")
         await broker.put(b"had by none")
-        await change(broker, graph("notes", Node("audit", "audit")).with_all(AUDIT), Owed.REROUTE)
+        await change(broker, graph("notes", NodeSpec("audit", "audit")).with_all(AUDIT), Owed.REROUTE)
         await until_done(broker)
         for login in ("store_1", "store_2", "audit_1"):
             await broker.register(login)
@@ -198,7 +209,7 @@ async def test_what_is_rerouted_takes_the_new_graph_unless_all_had_it(journal: J
 
 
 async def test_what_waits_for_a_worker_of_the_old_way_goes_the_new_way_without_it(journal: Journal) -> None:
-    both = (Node("names", "names", ("audit", "store")), Node("audit", "audit"), *STORE.values())
+    both = (NodeSpec("names", "names", ("audit", "store")), NodeSpec("audit", "audit"), *STORE.values())
     async with running(journal) as broker:
         await change(broker, graph("flights", *both).with_all(AUDIT))
         await broker.register("store_1")
@@ -237,7 +248,7 @@ async def test_what_a_removed_role_was_owed_goes_to_the_one_that_takes_its_place
         for number in range(3):
             await broker.put(b"%d" % number)
         await broker.until(lambda: broker.items("store_2") == [b"0", b"1", b"2"])
-        successor = Bus(roles={"store_3": Role("store_3", "store")})
+        successor = BusSpec(roles={"store_3": RoleSpec("store_3", "store")})
         await change(broker, without("store_1").with_all(successor), Owed.REROUTE, to="store_3", prune=True)
         await until_done(broker)
         await broker.put(b"3")
@@ -266,7 +277,7 @@ async def test_a_decision_outlives_the_broker(journal: Journal, owed: Owed) -> N
         for number in range(3):
             await broker.put(b"%d" % number)
     async with running(journal) as broker:
-        await change(broker, graph("notes", Node("audit", "audit")).with_all(AUDIT), owed)
+        await change(broker, graph("notes", NodeSpec("audit", "audit")).with_all(AUDIT), owed)
     async with running(journal) as broker:
         await until_done(broker)
         await broker.register("store_1")

@@ -10,9 +10,9 @@ from typing import cast
 from tests.support.delivering import graph_of
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.lanes import Lanes
-from xbus.broker.back.log.reader import Log
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes.cursor import Cursor
@@ -63,10 +63,10 @@ class Noted:
         self.delivered: list[tuple[int, set[str]]] = []
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
-        self.left_out: list[Recipient] = []
+        self.left_out: list[RecipientProxy] = []
         """Who does not get the next envelope."""
 
-    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[Recipient]) -> Collection[Recipient]:
+    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> Collection[RecipientProxy]:
         self.delivered.append((envelope.position, {recipient.role.login for recipient in recipients}))
         await self.may_go_on.wait()
         left_out, self.left_out = self.left_out, []
@@ -88,11 +88,13 @@ class Bench:
         self.names = cast_of.worker("names")
         self.log = ListedLog(graph_of({"names": ["store", "audit"], "store": [], "audit": []}), head)
         roles = [each.role.id for each in (self.store, self.audit, self.stranger)]
-        self.ledger = Ledger(cast(Journal, None), SystemClock(), {role: Cursor(role, 1, None, 0) for role in roles})
+        self.ledger = DeliveryLedger(
+            cast(Journal, None), SystemClock(), {role: Cursor(role, 1, None, 0) for role in roles}
+        )
         self.noted = Noted()
-        self.lanes = Lanes(cast(Log, self.log), self.ledger, self.noted, tasks)
+        self.lanes = Lanes(cast(LogReader, self.log), self.ledger, self.noted, tasks)
 
-    def cursor(self, recipient: Recipient) -> Cursor:
+    def cursor(self, recipient: RecipientProxy) -> Cursor:
         cursor = self.ledger.cursor(recipient.role.id)
         assert cursor is not None
         return cursor

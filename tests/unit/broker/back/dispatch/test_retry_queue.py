@@ -13,21 +13,21 @@ import pytest
 from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch import retry_queue as module
-from xbus.broker.back.dispatch.dispatcher import Deliveries
-from xbus.broker.back.dispatch.ordered_queue import InOrder
-from xbus.broker.back.dispatch.retry_queue import DueRows
-from xbus.broker.back.log.reader import Log
-from xbus.broker.back.progress.blocked_keys import Order
-from xbus.broker.back.progress.in_flight import UnderWay
-from xbus.broker.back.progress.ledger import Ledger
-from xbus.broker.back.recipients.circuit_breaker import Troubles
-from xbus.broker.back.recipients.probing import Probing
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.dispatch.dispatcher import Dispatcher
+from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
+from xbus.broker.back.dispatch.retry_queue import RetryQueue
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.blocked_keys import BlockedKeys
+from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
+from xbus.broker.back.recipients.probing import BreakerProbes
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Slots
 from xbus.broker.journal.log.deliveries import read_next_due
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState
 
 
@@ -35,13 +35,13 @@ class Listed:
     """Log, ledger, registry and deliveries in one: rows are a list, and what is launched is another."""
 
     def __init__(self) -> None:
-        self.rows: list[Delivery] = []
+        self.rows: list[DeliveryRow] = []
         self.under_way: set[int] = set()
         self.launched: list[int] = []
         self.clock = StandingClock()
-        self.troubles = Troubles(self.clock, after=2, probe_interval=30)
-        self.moved: list[Delivery] = []
-        self.present: list[Recipient] = []
+        self.troubles = CircuitBreakers(self.clock, after=2, probe_interval=30)
+        self.moved: list[DeliveryRow] = []
+        self.present: list[RecipientProxy] = []
         self.needed: list[str] = []
         self.while_reading: Callable[[], None] = lambda: None
         self.while_writing: Callable[[], None] = lambda: None
@@ -75,16 +75,16 @@ class Listed:
         await asyncio.sleep(0)
         self.while_writing()
 
-    def move(self, old: Delivery, new: Delivery) -> None:
+    def move(self, old: DeliveryRow, new: DeliveryRow) -> None:
         self.moved.append(new)
         self.rows = [new if row == old else row for row in self.rows]
 
     # the registry
 
-    def all(self) -> list[Recipient]:
+    def all(self) -> list[RecipientProxy]:
         return self.present
 
-    def get(self, role_id: int) -> Recipient | None:
+    def get(self, role_id: int) -> RecipientProxy | None:
         return next((recipient for recipient in self.present if recipient.role.id == role_id), None)
 
     def is_served(self, service: str) -> bool:
@@ -103,24 +103,24 @@ class Listed:
 
     # the deliveries
 
-    async def workers_for(self, envelope: LogEnvelope, recipient: Recipient) -> list[str]:
+    async def workers_for(self, envelope: LogEnvelope, recipient: RecipientProxy) -> list[str]:
         return self.needed
 
-    async def bring(self, envelope: LogEnvelope, recipient: Recipient, row: Delivery) -> None:
+    async def bring(self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow) -> None:
         self.launched.append(row.position)
         self.under_way.add(envelope.position)
 
 
 @asynccontextmanager
-async def due_rows(listed: Listed) -> AsyncIterator[DueRows]:
+async def due_rows(listed: Listed) -> AsyncIterator[RetryQueue]:
     async with asyncio.TaskGroup() as tasks:
-        made = DueRows(
-            cast(Log, listed),
-            cast(Ledger, listed),
-            cast(Deliveries, listed),
-            cast(UnderWay, listed),
-            Probing(listed.troubles, cast(Registry, listed), Slots()),
-            InOrder(Order(), cast(Log, listed), cast(Ledger, listed), listed.clock),
+        made = RetryQueue(
+            cast(LogReader, listed),
+            cast(DeliveryLedger, listed),
+            cast(Dispatcher, listed),
+            cast(InFlight, listed),
+            BreakerProbes(listed.troubles, cast(Registry, listed), Slots()),
+            OrderedQueue(BlockedKeys(), cast(LogReader, listed), cast(DeliveryLedger, listed), listed.clock),
             listed.clock,
             tasks,
         )
@@ -128,8 +128,12 @@ async def due_rows(listed: Listed) -> AsyncIterator[DueRows]:
         made.stop()
 
 
-def row(recipient: Recipient, position: int, state: DeliveryState = DeliveryState.RETRY, service: str = "") -> Delivery:
-    return Delivery(recipient.role.id, uuid.UUID(int=position), position, state, 1, "lost", "it left", service or None)
+def row(
+    recipient: RecipientProxy, position: int, state: DeliveryState = DeliveryState.RETRY, service: str = ""
+) -> DeliveryRow:
+    return DeliveryRow(
+        recipient.role.id, uuid.UUID(int=position), position, state, 1, "lost", "it left", service or None
+    )
 
 
 async def settle() -> None:

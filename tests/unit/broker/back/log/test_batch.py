@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.broker.back.log import batch as batches
-from xbus.broker.back.log.batch import Batch, join_small
+from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.journal.log.segments import Segment
 from xbus.errors import ProtocolError
 from xbus.rpc.codec import pack_items
@@ -19,7 +19,7 @@ def segment(first_index: int, *items: bytes, indices: list[list[int]] | None = N
     return Segment(first_index, len(items), pack_items(items), indices)
 
 
-def items_of(*joined: Batch) -> list[tuple[list[int], bytes]]:
+def items_of(*joined: RunBatch) -> list[tuple[list[int], bytes]]:
     return [single for each in joined for single in each.singly()]
 
 
@@ -69,23 +69,23 @@ def test_joining_loses_nothing(groups: list[list[bytes]]) -> None:
 
 
 def test_items_that_came_one_by_one_count_up_where_their_indices_do() -> None:
-    made = Batch.of_single([([4], b"a"), ([5], b"b")])
+    made = RunBatch.of_single([([4], b"a"), ([5], b"b")])
     assert (made.first_index, made.items, made.indices) == (4, 2, None)
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 9), min_size=1, max_size=3), st.binary(max_size=5)), max_size=6))
 def test_single_items_keep_their_indices(singles: list[tuple[list[int], bytes]]) -> None:
-    assert items_of(Batch.of_single(singles)) == singles
+    assert items_of(RunBatch.of_single(singles)) == singles
 
 
 def test_a_batch_goes_over_the_wire_and_comes_back() -> None:
-    for sent in (Batch(3, 2, pack_items([b"a", b"b"])), Batch(0, 1, pack_items([b"a"]), [[0, 2]])):
-        assert Batch.of_wire(list(sent.on_wire()), known=5) == sent
+    for sent in (RunBatch(3, 2, pack_items([b"a", b"b"])), RunBatch(0, 1, pack_items([b"a"]), [[0, 2]])):
+        assert RunBatch.of_wire(list(sent.on_wire()), known=5) == sent
 
 
 def test_indices_take_memory_too() -> None:
-    plain = Batch(0, 100, bytes(200))
-    assert Batch(0, 100, bytes(200), [[0]] * 100).size > plain.size >= 200
+    plain = RunBatch(0, 100, bytes(200))
+    assert RunBatch(0, 100, bytes(200), [[0]] * 100).size > plain.size >= 200
 
 
 # -- answers of workers ----------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ ONE = pack_items([b"a"])
     ],
 )
 def test_answers_with_the_indices_of_what_was_given(answer: list[Any]) -> None:
-    assert Batch.of_wire(answer, known=3).items == answer[1]
+    assert RunBatch.of_wire(answer, known=3).items == answer[1]
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_answers_with_the_indices_of_what_was_given(answer: list[Any]) -> None:
 )
 def test_answers_that_make_no_sense(answer: Any) -> None:
     with pytest.raises(ProtocolError):
-        Batch.of_wire(answer, known=3)
+        RunBatch.of_wire(answer, known=3)

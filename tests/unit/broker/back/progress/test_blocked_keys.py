@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from xbus.broker.back.progress.blocked_keys import First, Order
+from xbus.broker.back.progress.blocked_keys import BlockedKeys, First
 from xbus.broker.journal.log.ordered import HeldKey
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState
 
 ROLE, OTHER_ROLE = 7, 8
@@ -22,8 +22,8 @@ HELD, RETRY, PARKED, SETTLED, WAITING = (
 
 
 @pytest.fixture
-def order() -> Order:
-    order = Order()
+def order() -> BlockedKeys:
+    order = BlockedKeys()
     order.want([ROLE])
     return order
 
@@ -32,16 +32,16 @@ def envelope(position: int, key: str | None = "a") -> LogEnvelope:
     return LogEnvelope(uuid.UUID(int=position), position, (), ordering_key=key)
 
 
-def row(position: int, state: DeliveryState, key: str | None = "a", role_id: int = ROLE) -> Delivery:
-    return Delivery(role_id, uuid.UUID(int=position), position, state, 1, "lost", "it left", ordering_key=key)
+def row(position: int, state: DeliveryState, key: str | None = "a", role_id: int = ROLE) -> DeliveryRow:
+    return DeliveryRow(role_id, uuid.UUID(int=position), position, state, 1, "lost", "it left", ordering_key=key)
 
 
-def to_read(order: Order) -> list[tuple[str, int]]:
+def to_read(order: BlockedKeys) -> list[tuple[str, int]]:
     return [(asked.ordering_key, asked.lowest) for asked in order.to_read(ROLE)]
 
 
 @pytest.mark.parametrize("state", [HELD, RETRY, WAITING, PARKED])
-def test_a_key_that_has_a_row_holds_only_itself(order: Order, state: DeliveryState) -> None:
+def test_a_key_that_has_a_row_holds_only_itself(order: BlockedKeys, state: DeliveryState) -> None:
     order.note(row(3, state))
     assert order.holds(ROLE, envelope(4))
     assert not order.holds(ROLE, envelope(4, "b"))
@@ -49,20 +49,20 @@ def test_a_key_that_has_a_row_holds_only_itself(order: Order, state: DeliverySta
     assert not order.holds(OTHER_ROLE, envelope(4))
 
 
-def test_no_key_is_a_key_like_any_other(order: Order) -> None:
+def test_no_key_is_a_key_like_any_other(order: BlockedKeys) -> None:
     assert order.key(ROLE, envelope(1, None)) == ""
     order.note(row(3, PARKED, ""))
     assert order.holds(ROLE, envelope(4, None))
     assert not order.holds(ROLE, envelope(4, "a"))
 
 
-def test_who_wants_no_order_has_no_keys(order: Order) -> None:
+def test_who_wants_no_order_has_no_keys(order: BlockedKeys) -> None:
     assert order.key(OTHER_ROLE, envelope(1)) is None
     order.note(row(3, PARKED, None, OTHER_ROLE))
     assert not order.holds(OTHER_ROLE, envelope(4))
 
 
-def test_what_is_settled_lets_the_next_one_of_its_key_go(order: Order) -> None:
+def test_what_is_settled_lets_the_next_one_of_its_key_go(order: BlockedKeys) -> None:
     order.note(row(3, RETRY))
     order.note(row(5, HELD))
     order.note(row(6, HELD))
@@ -85,7 +85,7 @@ def test_what_is_settled_lets_the_next_one_of_its_key_go(order: Order) -> None:
     assert to_read(order) == []
 
 
-def test_what_fails_again_goes_before_what_it_held(order: Order) -> None:
+def test_what_fails_again_goes_before_what_it_held(order: BlockedKeys) -> None:
     order.note(row(3, RETRY))
     order.note(row(5, HELD))
     order.note(row(3, PARKED))
@@ -93,7 +93,7 @@ def test_what_fails_again_goes_before_what_it_held(order: Order) -> None:
     assert not order.is_next(row(5, HELD))
 
 
-def test_an_earlier_one_that_fails_later_goes_first(order: Order) -> None:
+def test_an_earlier_one_that_fails_later_goes_first(order: BlockedKeys) -> None:
     order.note(row(5, WAITING))
     assert not order.holds(ROLE, envelope(4))
     order.note(row(4, RETRY))
@@ -102,7 +102,7 @@ def test_an_earlier_one_that_fails_later_goes_first(order: Order) -> None:
     assert order.is_next(row(5, WAITING))
 
 
-def test_rows_that_were_found_at_the_start_are_to_be_read(order: Order) -> None:
+def test_rows_that_were_found_at_the_start_are_to_be_read(order: BlockedKeys) -> None:
     order.add([HeldKey(ROLE, "a", 3, 9), HeldKey(OTHER_ROLE, "a", 1, 1)])
     assert order.holds(ROLE, envelope(10))
     asked = order.to_read(ROLE)
@@ -111,14 +111,14 @@ def test_rows_that_were_found_at_the_start_are_to_be_read(order: Order) -> None:
     assert order.firsts(ROLE, First.ON_ITS_OWN) == [3]
 
 
-def test_a_key_whose_rows_have_all_gone_is_free(order: Order) -> None:
+def test_a_key_whose_rows_have_all_gone_is_free(order: BlockedKeys) -> None:
     order.add([HeldKey(ROLE, "a", 3, 3)])
     order.found(order.to_read(ROLE)[0], None)
     assert not order.holds(ROLE, envelope(10))
     assert to_read(order) == []
 
 
-def test_what_has_changed_since_it_was_read_is_read_again(order: Order) -> None:
+def test_what_has_changed_since_it_was_read_is_read_again(order: BlockedKeys) -> None:
     order.add([HeldKey(ROLE, "a", 3, 3)])
     asked = order.to_read(ROLE)[0]
     order.note(row(4, HELD))
@@ -127,7 +127,7 @@ def test_what_has_changed_since_it_was_read_is_read_again(order: Order) -> None:
     assert to_read(order) == [("a", 3)]
 
 
-def test_a_parked_one_that_a_person_has_changed_is_read_again(order: Order) -> None:
+def test_a_parked_one_that_a_person_has_changed_is_read_again(order: BlockedKeys) -> None:
     order.note(row(3, PARKED))
     order.note(row(4, HELD))
     order.note(row(6, PARKED, "b"))
@@ -137,13 +137,13 @@ def test_a_parked_one_that_a_person_has_changed_is_read_again(order: Order) -> N
     assert to_read(order) == [("a", 3), ("b", 6)]
 
 
-def test_one_that_waits_is_not_read_for_that(order: Order) -> None:
+def test_one_that_waits_is_not_read_for_that(order: BlockedKeys) -> None:
     order.note(row(3, RETRY))
     order.check(ROLE, {3: RETRY})
     assert to_read(order) == []
 
 
-def test_what_waits_for_an_absent_worker_is_not_asked_for(order: Order) -> None:
+def test_what_waits_for_an_absent_worker_is_not_asked_for(order: BlockedKeys) -> None:
     order.note(row(3, RETRY))
     order.note(replace(row(4, WAITING, "b"), service="names"))
     assert order.coming(ROLE, ()) == [3]
@@ -152,7 +152,7 @@ def test_what_waits_for_an_absent_worker_is_not_asked_for(order: Order) -> None:
     assert order.coming(ROLE, ()) == [3, 4]
 
 
-def test_a_role_that_wants_order_no_longer_holds_nothing(order: Order) -> None:
+def test_a_role_that_wants_order_no_longer_holds_nothing(order: BlockedKeys) -> None:
     order.note(row(3, PARKED))
     assert order.want([OTHER_ROLE]) == {OTHER_ROLE}
     assert not order.holds(ROLE, envelope(4))

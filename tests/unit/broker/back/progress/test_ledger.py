@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from xbus.broker.back.progress import ledger as ledgers
-from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, Ledger
+from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.back.recipients.failures import nonsense
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import Delivery, DeliveryMove, Progress
+from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import SystemClock
 from xbus.errors import JournalError, JournalUnavailable
@@ -27,11 +27,11 @@ class HeldJournal:
     """Takes writes, and answers each when it is told to."""
 
     def __init__(self) -> None:
-        self.taken: list[Progress] = []
+        self.taken: list[ProgressUpdate] = []
         self.answers: list[asyncio.Future[None]] = []
-        self.kept: list[Progress] = []
+        self.kept: list[ProgressUpdate] = []
 
-    def write(self, progress: Progress) -> "asyncio.Future[None]":
+    def write(self, progress: ProgressUpdate) -> "asyncio.Future[None]":
         self.taken.append(progress)
         self.answers.append(asyncio.get_running_loop().create_future())
         return self.answers[-1]
@@ -69,9 +69,9 @@ def journal() -> HeldJournal:
 
 
 @pytest.fixture
-def ledger(journal: HeldJournal) -> Ledger:
+def ledger(journal: HeldJournal) -> DeliveryLedger:
     cursors = {role_id: Cursor(role_id, 1, None, 0) for role_id in (STORE, AUDIT)}
-    return Ledger(cast(Journal, journal), SystemClock(), cursors)
+    return DeliveryLedger(cast(Journal, journal), SystemClock(), cursors)
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +79,8 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledgers, "RETRY_SECONDS", 0)
 
 
-def delivery(position: int, state: DeliveryState = DeliveryState.RETRY) -> Delivery:
-    return Delivery(STORE, uuid.UUID(int=position), position, state, 1, "timed_out", "no answer")
+def delivery(position: int, state: DeliveryState = DeliveryState.RETRY) -> DeliveryRow:
+    return DeliveryRow(STORE, uuid.UUID(int=position), position, state, 1, "timed_out", "no answer")
 
 
 async def begin(work: Any) -> "asyncio.Task[Any]":
@@ -92,7 +92,7 @@ async def begin(work: Any) -> "asyncio.Task[Any]":
 # -- noting ----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_noted_is_written_together(ledger: Ledger, journal: HeldJournal) -> None:
+async def test_what_was_noted_is_written_together(ledger: DeliveryLedger, journal: HeldJournal) -> None:
     ledger.settle(STORE, 1)
     ledger.settle(AUDIT, 1)
     ledger.settle(AUDIT, 2)
@@ -108,7 +108,9 @@ async def test_what_was_noted_is_written_together(ledger: Ledger, journal: HeldJ
     assert [failure.verb for failure in progress.failures] == ["send_item"]
 
 
-async def test_a_cursor_that_moves_on_is_not_moved_under_the_write(ledger: Ledger, journal: HeldJournal) -> None:
+async def test_a_cursor_that_moves_on_is_not_moved_under_the_write(
+    ledger: DeliveryLedger, journal: HeldJournal
+) -> None:
     ledger.settle(STORE, 1)
     writing = await begin(ledger.write())
     ledger.settle(STORE, 2)
@@ -119,7 +121,7 @@ async def test_a_cursor_that_moves_on_is_not_moved_under_the_write(ledger: Ledge
     assert kept.position == 1
 
 
-async def test_a_move_names_the_state_before(ledger: Ledger, journal: HeldJournal) -> None:
+async def test_a_move_names_the_state_before(ledger: DeliveryLedger, journal: HeldJournal) -> None:
     waiting = delivery(1, DeliveryState.WAITING)
     ledger.move(None, waiting)
     ledger.move(waiting, replace(waiting, state=DeliveryState.RETRY))
@@ -129,7 +131,7 @@ async def test_a_move_names_the_state_before(ledger: Ledger, journal: HeldJourna
     assert [move.old for move in journal.moves] == [None, DeliveryState.WAITING]
 
 
-async def test_an_outage_only_delays(ledger: Ledger, journal: HeldJournal) -> None:
+async def test_an_outage_only_delays(ledger: DeliveryLedger, journal: HeldJournal) -> None:
     ledger.move(None, delivery(1))
     writing = await begin(ledger.write())
     for _ in range(3):
@@ -141,7 +143,7 @@ async def test_an_outage_only_delays(ledger: Ledger, journal: HeldJournal) -> No
     assert journal.moves == [DeliveryMove(None, delivery(1))]
 
 
-async def test_who_waits_is_told_when_its_note_is_durable(ledger: Ledger, journal: HeldJournal) -> None:
+async def test_who_waits_is_told_when_its_note_is_durable(ledger: DeliveryLedger, journal: HeldJournal) -> None:
     ledger.settle(STORE, 1)
     first = await begin(ledger.written())
     writing = await begin(ledger.write())
@@ -157,12 +159,14 @@ async def test_who_waits_is_told_when_its_note_is_durable(ledger: Ledger, journa
     await second
 
 
-async def test_nobody_waits_for_nothing(ledger: Ledger) -> None:
+async def test_nobody_waits_for_nothing(ledger: DeliveryLedger) -> None:
     await ledger.written()
     await ledger.room()
 
 
-async def test_who_notes_too_much_waits(ledger: Ledger, journal: HeldJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_notes_too_much_waits(
+    ledger: DeliveryLedger, journal: HeldJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ledgers, "MAX_UNWRITTEN", 2)
     for position in (1, 2):
         ledger.settle(STORE, position)
@@ -175,7 +179,7 @@ async def test_who_notes_too_much_waits(ledger: Ledger, journal: HeldJournal, mo
     await asyncio.gather(writing, waiting)
 
 
-async def test_the_keeper_writes_what_is_noted(ledger: Ledger, journal: HeldJournal) -> None:
+async def test_the_keeper_writes_what_is_noted(ledger: DeliveryLedger, journal: HeldJournal) -> None:
     keeping = await begin(ledger.keep())
     ledger.settle(STORE, 1)
     await journal.answer()
@@ -187,7 +191,7 @@ async def test_the_keeper_writes_what_is_noted(ledger: Ledger, journal: HeldJour
 
 
 async def test_what_was_being_written_when_the_keeper_was_stopped_is_written_after_all(
-    ledger: Ledger, journal: HeldJournal
+    ledger: DeliveryLedger, journal: HeldJournal
 ) -> None:
     """Else the cursor would pass an envelope whose row never was."""
     keeping = await begin(ledger.keep())
@@ -209,7 +213,7 @@ async def test_what_was_being_written_when_the_keeper_was_stopped_is_written_aft
 # -- hand-overs ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_hand_over_is_reserved_durably_a_window_ahead(ledger: Ledger, journal: HeldJournal) -> None:
+async def test_a_hand_over_is_reserved_durably_a_window_ahead(ledger: DeliveryLedger, journal: HeldJournal) -> None:
     reserving = await begin(ledger.reserve([STORE, AUDIT], 5))
     assert not reserving.done()
     writing = await begin(ledger.write())
@@ -222,7 +226,7 @@ async def test_a_hand_over_is_reserved_durably_a_window_ahead(ledger: Ledger, jo
     }
 
 
-async def test_within_the_window_nothing_is_written(ledger: Ledger, journal: HeldJournal) -> None:
+async def test_within_the_window_nothing_is_written(ledger: DeliveryLedger, journal: HeldJournal) -> None:
     reserving = await begin(ledger.reserve([STORE], 5))
     writing = await begin(ledger.write())
     await journal.answer()
@@ -233,7 +237,9 @@ async def test_within_the_window_nothing_is_written(ledger: Ledger, journal: Hel
     assert not (await begin(ledger.reserve([STORE], 5 + RESERVE_POSITIONS + 1))).done()
 
 
-async def test_a_hand_over_waits_for_a_reservation_that_another_made(ledger: Ledger, journal: HeldJournal) -> None:
+async def test_a_hand_over_waits_for_a_reservation_that_another_made(
+    ledger: DeliveryLedger, journal: HeldJournal
+) -> None:
     first = await begin(ledger.reserve([STORE], 5))
     second = await begin(ledger.reserve([STORE], 6))
     writing = await begin(ledger.write())
@@ -242,7 +248,7 @@ async def test_a_hand_over_waits_for_a_reservation_that_another_made(ledger: Led
     await asyncio.gather(writing, first, second)
 
 
-async def test_a_clean_stop_leaves_nothing_in_doubt(ledger: Ledger, journal: HeldJournal) -> None:
+async def test_a_clean_stop_leaves_nothing_in_doubt(ledger: DeliveryLedger, journal: HeldJournal) -> None:
     reserving = await begin(ledger.reserve([STORE, AUDIT], 1))
     writing = await begin(ledger.write())
     await journal.answer()
@@ -263,7 +269,7 @@ async def test_a_clean_stop_leaves_nothing_in_doubt(ledger: Ledger, journal: Hel
 # -- roles that come and go ------------------------------------------------------------------------------------------
 
 
-def test_new_cursors_are_taken_up_and_known_ones_keep_their_place(ledger: Ledger) -> None:
+def test_new_cursors_are_taken_up_and_known_ones_keep_their_place(ledger: DeliveryLedger) -> None:
     ledger.pass_over(STORE, 1)
     ledger.adopt({STORE: Cursor(STORE, 1, 9, 0), 3: Cursor(3, 5, None, 4)})
     store, new = ledger.cursor(STORE), ledger.cursor(3)
@@ -273,12 +279,12 @@ def test_new_cursors_are_taken_up_and_known_ones_keep_their_place(ledger: Ledger
     assert new.position == 4
 
 
-def test_a_worker_has_no_cursor(ledger: Ledger) -> None:
+def test_a_worker_has_no_cursor(ledger: DeliveryLedger) -> None:
     assert ledger.cursor(77) is None
 
 
 async def test_what_an_operator_changed_meanwhile_costs_only_that_move(
-    ledger: Ledger, journal: HeldJournal, caplog: pytest.LogCaptureFixture
+    ledger: DeliveryLedger, journal: HeldJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger.settle(AUDIT, 1)
     ledger.move(delivery(2), delivery(2, DeliveryState.SETTLED))

@@ -21,7 +21,7 @@ from xbus.broker.back.progress.transitions import (
 )
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed, failure_of_call
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import Delivery
+from xbus.broker.journal.writes import DeliveryRow
 from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
 
@@ -38,14 +38,14 @@ def failed(failure_class: FailureClass) -> RecipientFailed:
     return failure_of_call(7, "send_item", EVENT, errors[failure_class])
 
 
-def attempt(number: int) -> Delivery:
-    return Delivery(7, ENVELOPE, 12, DeliveryState.RETRY, number, "", "")
+def attempt(number: int) -> DeliveryRow:
+    return DeliveryRow(7, ENVELOPE, 12, DeliveryState.RETRY, number, "", "")
 
 
 def test_what_no_repeat_helps_is_parked_at_once() -> None:
     failure = failed(FailureClass.PERMANENT)
     parked = after_failure(attempt(1), failure, attempts=5, due_at=DUE)
-    assert parked == Delivery(7, ENVELOPE, 12, DeliveryState.PARKED, 1, failure.code, failure.cause)
+    assert parked == DeliveryRow(7, ENVELOPE, 12, DeliveryState.PARKED, 1, failure.code, failure.cause)
 
 
 @pytest.mark.parametrize("error", [ConnectionLost("gone"), TimedOut("silent"), Failed("broken")])
@@ -57,7 +57,7 @@ def test_what_may_go_well_later_comes_again_until_its_attempts_are_used_up(error
         (DeliveryState.RETRY, DUE),
         (DeliveryState.PARKED, None),
     ]
-    assert fates[2] == Delivery(7, ENVELOPE, 12, DeliveryState.PARKED, 3, failure.code, failure.cause)
+    assert fates[2] == DeliveryRow(7, ENVELOPE, 12, DeliveryState.PARKED, 3, failure.code, failure.cause)
 
 
 def test_an_attempt_is_counted_before_it_is_made() -> None:

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.clock import StandingClock
-from xbus.broker.back.recipients.circuit_breaker import Troubles
+from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 
 STORE, AUDIT = 1, 2
 
 
-def troubles(clock: StandingClock | None = None) -> Troubles:
-    return Troubles(clock or StandingClock(), after=3, probe_interval=30)
+def troubles(clock: StandingClock | None = None) -> CircuitBreakers:
+    return CircuitBreakers(clock or StandingClock(), after=3, probe_interval=30)
 
 
-def in_trouble(clock: StandingClock | None = None) -> Troubles:
+def in_trouble(clock: StandingClock | None = None) -> CircuitBreakers:
     made = troubles(clock)
     assert [made.failed(STORE, position) for position in (1, 2, 3)] == [False, False, True]
     return made
@@ -80,7 +80,7 @@ def test_envelopes_take_turns_lowest_first() -> None:
 def test_trouble_is_so_many_different_envelopes_since_something_went_well(
     happened: Iterable[tuple[bool, int]], after: int
 ) -> None:
-    made = Troubles(StandingClock(), after=after, probe_interval=30)
+    made = CircuitBreakers(StandingClock(), after=after, probe_interval=30)
     failed: set[int] = set()
     for well, position in happened:
         was_troubled = made.is_troubled(STORE)

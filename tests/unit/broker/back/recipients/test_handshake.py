@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.recipients import NEW, OLD, Script, ScriptedClient, metadata
-from xbus.broker.back.recipients.handshake import MOST_BYTES, MOST_LEVELS, Introduction, introduce
+from xbus.broker.back.recipients.handshake import MOST_BYTES, MOST_LEVELS, Handshake, introduce
 from xbus.broker.back.recipients.recipient import Abilities
 from xbus.errors import Refused
 from xbus.rpc.client import Client
@@ -18,15 +18,13 @@ def nested(levels: int) -> Any:
     return value
 
 
-async def introduction(**answers: Any) -> Introduction:
+async def introduction(**answers: Any) -> Handshake:
     return await introduce(cast(Client, ScriptedClient("store", Script(), False, answers)), 1)
 
 
 async def test_an_old_recipient_without_features() -> None:
     said = await introduction(get_metadata=metadata(OLD))
-    assert said == Introduction(
-        Abilities(), metadata(OLD), {"clearing": [False, None], "immediate_reply": [False, None]}
-    )
+    assert said == Handshake(Abilities(), metadata(OLD), {"clearing": [False, None], "immediate_reply": [False, None]})
 
 
 async def test_what_is_announced_is_kept_and_acted_upon() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.support.clock import StandingClock
-from xbus.broker.back.recipients.heartbeats import Vitals
+from xbus.broker.back.recipients.heartbeats import Heartbeats
 
 ENVELOPE = UUID(int=1)
 
@@ -15,7 +15,7 @@ def told(progress: object, **more: object) -> list[dict[str, object]]:
 
 def test_progress_renews_and_its_absence_does_not() -> None:
     clock = StandingClock()
-    vitals = Vitals(clock.monotonic)
+    vitals = Heartbeats(clock.monotonic)
     assert vitals.renewed(ENVELOPE) is None
     renewed = []
     for progress in (1, 1, 2, 2):
@@ -27,7 +27,7 @@ def test_progress_renews_and_its_absence_does_not() -> None:
 
 
 def test_what_is_no_longer_told_of_is_forgotten() -> None:
-    vitals = Vitals(StandingClock().monotonic)
+    vitals = Heartbeats(StandingClock().monotonic)
     vitals.heartbeat(told(1, done=3, of=12))
     work = vitals.work(ENVELOPE)
     assert work is not None
@@ -38,7 +38,7 @@ def test_what_is_no_longer_told_of_is_forgotten() -> None:
 
 def test_nonsense_is_passed_over_and_counts_as_a_sign_of_life() -> None:
     clock = StandingClock()
-    vitals = Vitals(clock.monotonic)
+    vitals = Heartbeats(clock.monotonic)
     several: list[Any] = [None, 7, {}, [7], told("much"), [{"envelope_id": "x", "progress": 1}], [{"progress": 1}]]
     for nonsense in several:
         clock.go_on(1)

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Slots
 
@@ -13,12 +13,12 @@ class Diary:
     """Notes who comes and goes."""
 
     def __init__(self) -> None:
-        self.notes: list[tuple[str, Recipient]] = []
+        self.notes: list[tuple[str, RecipientProxy]] = []
 
-    def arrived(self, recipient: Recipient) -> None:
+    def arrived(self, recipient: RecipientProxy) -> None:
         self.notes.append(("arrived", recipient))
 
-    def left(self, recipient: Recipient) -> None:
+    def left(self, recipient: RecipientProxy) -> None:
         self.notes.append(("left", recipient))
 
 
@@ -27,7 +27,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = StandingClock()
-        self.slots: Slots[Recipient] = Slots()
+        self.slots: Slots[RecipientProxy] = Slots()
         self.registry = Registry(self.slots, self.clock)
         self.diary = Diary()
         self.registry.watch(self.diary)

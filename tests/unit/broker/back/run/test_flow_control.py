@@ -5,12 +5,12 @@ import uuid
 
 import pytest
 
-from xbus.broker.back.log.batch import Batch
+from xbus.broker.back.log.batch import RunBatch
 from xbus.broker.back.recipients.failures import RecipientFailed, nonsense
-from xbus.broker.back.run.flow_control import Inbox, Window, together
+from xbus.broker.back.run.flow_control import CallWindow, StageInbox, together
 
-LARGE = Batch(0, 1, bytes(1000))
-SMALL = Batch(0, 1, bytes(10))
+LARGE = RunBatch(0, 1, bytes(1000))
+SMALL = RunBatch(0, 1, bytes(10))
 
 
 async def settle() -> None:
@@ -19,7 +19,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def taken(inbox: Inbox) -> list[tuple[str, Batch]]:
+async def taken(inbox: StageInbox) -> list[tuple[str, RunBatch]]:
     return [each async for each in inbox]
 
 
@@ -27,7 +27,7 @@ async def taken(inbox: Inbox) -> list[tuple[str, Batch]]:
 
 
 async def test_what_comes_first_goes_first() -> None:
-    inbox = Inbox(10_000, parents=2)
+    inbox = StageInbox(10_000, parents=2)
     await inbox.put("left", SMALL)
     await inbox.put("right", LARGE)
     await inbox.put("left", LARGE)
@@ -37,7 +37,7 @@ async def test_what_comes_first_goes_first() -> None:
 
 
 async def test_it_ends_when_all_parents_have_closed_it() -> None:
-    inbox = Inbox(10_000, parents=2)
+    inbox = StageInbox(10_000, parents=2)
     reader = asyncio.ensure_future(taken(inbox))
     await inbox.close()
     await inbox.put("right", SMALL)
@@ -48,7 +48,7 @@ async def test_it_ends_when_all_parents_have_closed_it() -> None:
 
 
 async def test_who_puts_waits_while_too_much_is_held() -> None:
-    inbox = Inbox(max_bytes=1500, parents=1)
+    inbox = StageInbox(max_bytes=1500, parents=1)
     await inbox.put("node", LARGE)
     await inbox.put("node", LARGE)
     third = asyncio.ensure_future(inbox.put("node", LARGE))
@@ -60,14 +60,14 @@ async def test_who_puts_waits_while_too_much_is_held() -> None:
 
 
 async def test_a_batch_above_the_bound_passes_alone() -> None:
-    inbox = Inbox(max_bytes=10, parents=1)
+    inbox = StageInbox(max_bytes=10, parents=1)
     await inbox.put("node", LARGE)
     await inbox.close()
     assert await taken(inbox) == [("node", LARGE)]
 
 
 async def test_who_abandons_keeps_nobody_waiting() -> None:
-    inbox = Inbox(max_bytes=10, parents=1)
+    inbox = StageInbox(max_bytes=10, parents=1)
     await inbox.put("node", LARGE)
     second = asyncio.ensure_future(inbox.put("node", LARGE))
     await settle()
@@ -79,7 +79,7 @@ async def test_who_abandons_keeps_nobody_waiting() -> None:
 
 
 async def test_all_of_a_small_event_is_taken_at_once() -> None:
-    inbox = Inbox(10_000, parents=1)
+    inbox = StageInbox(10_000, parents=1)
     whole = asyncio.ensure_future(inbox.whole(5000))
     await inbox.put("node", SMALL)
     await settle()
@@ -91,7 +91,7 @@ async def test_all_of_a_small_event_is_taken_at_once() -> None:
 
 
 async def test_a_larger_event_is_left_to_be_taken_step_by_step() -> None:
-    inbox = Inbox(10_000, parents=1)
+    inbox = StageInbox(10_000, parents=1)
     whole = asyncio.ensure_future(inbox.whole(500))
     await inbox.put("node", LARGE)
     assert await whole is None
@@ -101,7 +101,7 @@ async def test_a_larger_event_is_left_to_be_taken_step_by_step() -> None:
 
 async def test_a_merge_behind_a_slow_branch_does_not_stand_still() -> None:
     """The fast branch is done and far ahead while the slow one has not begun; both go into one inbox."""
-    inbox = Inbox(max_bytes=2000, parents=2)
+    inbox = StageInbox(max_bytes=2000, parents=2)
     begin = asyncio.Event()
 
     async def fast() -> None:
@@ -123,7 +123,7 @@ async def test_a_merge_behind_a_slow_branch_does_not_stand_still() -> None:
 
 
 async def test_so_many_calls_may_be_on_their_way() -> None:
-    window = Window(max_calls=2, max_bytes=10_000)
+    window = CallWindow(max_calls=2, max_bytes=10_000)
     await window.enter(10)
     await window.enter(10)
     third = asyncio.ensure_future(window.enter(10))
@@ -134,7 +134,7 @@ async def test_so_many_calls_may_be_on_their_way() -> None:
 
 
 async def test_so_many_bytes_may_be_on_their_way() -> None:
-    window = Window(max_calls=10, max_bytes=100)
+    window = CallWindow(max_calls=10, max_bytes=100)
     await window.enter(60)
     second = asyncio.ensure_future(window.enter(60))
     await settle()
@@ -144,7 +144,7 @@ async def test_so_many_bytes_may_be_on_their_way() -> None:
 
 
 async def test_what_is_larger_than_the_window_goes_alone() -> None:
-    window = Window(max_calls=10, max_bytes=100)
+    window = CallWindow(max_calls=10, max_bytes=100)
     await window.enter(1000)
     await window.leave(1000)
     await window.enter(1000)

@@ -8,9 +8,9 @@ import pytest
 from tests.support.delivering import Around, Envelope, Nodes
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Cast, singles
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
-from xbus.broker.back.recipients.recipient import Abilities, Recipient
+from xbus.broker.back.recipients.recipient import Abilities, RecipientProxy
 from xbus.broker.back.run.pipeline import EventStream, Members
-from xbus.broker.back.run.plan import Course
+from xbus.broker.back.run.plan import EventPlan
 from xbus.rpc.codec import pack_items
 
 BOTH_KINDS = pytest.mark.parametrize("kind", [OLD, NEW], ids=["old", "new"])
@@ -31,12 +31,12 @@ class Event:
     """
 
     def __init__(
-        self, nodes: Nodes, segments: list[list[bytes]], *recipients: Recipient, window_bytes: int = 8_000_000
+        self, nodes: Nodes, segments: list[list[bytes]], *recipients: RecipientProxy, window_bytes: int = 8_000_000
     ) -> None:
         self.envelope = Envelope()
         self.event_id = self.envelope.add(nodes, *segments)
         self.dropped: list[tuple[str, str]] = []
-        self.leave_with: dict[str, list[Recipient]] = {}
+        self.leave_with: dict[str, list[RecipientProxy]] = {}
         self._left = sum(not recipient.role.worker for recipient in recipients)
         self._around = Around(self.envelope)
         graph = self.envelope.graphs[1]
@@ -47,13 +47,13 @@ class Event:
                 for service in graph.consumer_services
             },
         )
-        self._stream = EventStream(Course.whole(graph), members, window_bytes, may_commit=False)
+        self._stream = EventStream(EventPlan.whole(graph), members, window_bytes, may_commit=False)
 
     async def run(self) -> None:
         (event,) = self.envelope.in_log.events
         await self._stream.run(self.envelope.id, event, self._around.items(event), self._drop)
 
-    def _drop(self, consumer: Recipient, failure: RecipientFailed) -> list[Recipient]:
+    def _drop(self, consumer: RecipientProxy, failure: RecipientFailed) -> list[RecipientProxy]:
         self.dropped.append((consumer.role.login, failure.code))
         leavers = [consumer, *self.leave_with.get(consumer.role.login, [])]
         self._left -= len(leavers)

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.delivering import Nodes, graph_of
-from xbus.broker.back.run.plan import Course, bulk_nodes
+from xbus.broker.back.run.plan import EventPlan, bulk_nodes
 from xbus.graph import Node
 
 A, B = UUID(int=1), UUID(int=2)
@@ -37,28 +37,28 @@ def test_bulk_nodes_stand_at_the_start_or_below_another(nodes: Nodes, found: dic
 
 def test_without_outputs_all_of_it_is_carried_out() -> None:
     graph = graph_of({"w": ["c"], "c": []})
-    assert Course.behind(graph, {}) == Course(graph, ("w",), {})
+    assert EventPlan.behind(graph, {}) == EventPlan(graph, ("w",), {})
 
 
 def test_an_output_feeds_the_children_of_its_node() -> None:
-    course = Course.behind(graph_of({"w": ["c", "d"], "c": [], "d": []}), {"w": A})
+    course = EventPlan.behind(graph_of({"w": ["c", "d"], "c": [], "d": []}), {"w": A})
     assert (set(course.graph.nodes), course.starts, course.fed) == ({"c", "d"}, (), {A: ("c", "d")})
 
 
 def test_start_nodes_still_get_what_was_emitted() -> None:
-    course = Course.behind(graph_of({"w": ["c"], "c": [], "d": []}), {"w": A})
+    course = EventPlan.behind(graph_of({"w": ["c"], "c": [], "d": []}), {"w": A})
     assert (course.starts, course.fed) == (("d",), {A: ("c",)})
 
 
 def test_of_outputs_below_one_another_only_those_count_that_something_is_left_behind() -> None:
     graph = graph_of({"v": ["w", "c"], "w": ["c"], "c": []})
-    course = Course.behind(graph, {"v": A, "w": B})
+    course = EventPlan.behind(graph, {"v": A, "w": B})
     assert (set(course.graph.nodes), course.fed) == ({"c"}, {A: ("c",), B: ("c",)})
     assert course.sources(["c"]) == 2
-    assert Course.behind(graph_of({"v": ["w"], "w": ["c"], "c": []}), {"v": A, "w": B}).fed == {B: ("c",)}
+    assert EventPlan.behind(graph_of({"v": ["w"], "w": ["c"], "c": []}), {"v": A, "w": B}).fed == {B: ("c",)}
 
 
 def test_a_merge_gets_items_from_an_output_and_from_a_worker() -> None:
-    course = Course.behind(graph_of({"v": ["both"], "plain": ["both"], "both": ["c"], "c": []}), {"v": A})
+    course = EventPlan.behind(graph_of({"v": ["both"], "plain": ["both"], "both": ["c"], "c": []}), {"v": A})
     assert (course.starts, course.fed, course.sources(["both"])) == (("plain",), {A: ("both",)}, 1)
     assert course.graph.worker_services == {"plain", "both"}

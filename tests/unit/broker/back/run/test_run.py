@@ -10,7 +10,7 @@ import pytest
 from tests.support.delivering import Around, Envelope
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Cast
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import Absent
 from xbus.broker.back.run.run import Run
 
@@ -30,8 +30,8 @@ class Attempt:
     def __init__(
         self,
         envelope: Envelope,
-        consumers: Sequence[Recipient],
-        workers: Sequence[Recipient] = (),
+        consumers: Sequence[RecipientProxy],
+        workers: Sequence[RecipientProxy] = (),
         *,
         again: bool = False,
     ) -> None:
@@ -41,7 +41,7 @@ class Attempt:
         self.run = Run(self._envelope.envelope_id, consumers, self.around, again=again)
         self._names = {consumer.role.id: consumer.role.login for consumer in consumers}
 
-    def _settle(self, consumer: Recipient) -> None:
+    def _settle(self, consumer: RecipientProxy) -> None:
         self.settled.append(consumer.role.login)
 
     async def carry_out(self) -> "Attempt":
@@ -376,7 +376,7 @@ async def test_a_worker_that_is_ready_at_the_end_of_the_envelope_only_does_not_h
     worker._timeouts = replace(worker._timeouts, end_event=0.01)
     attempt = Attempt(envelope, [store], [worker])
 
-    async def hire_when_ready(services: Sequence[str]) -> list[Recipient]:
+    async def hire_when_ready(services: Sequence[str]) -> list[RecipientProxy]:
         await worker.is_ready()
         return [worker]
 

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from tests.support.journal import NOW
 from tests.unit.broker.front.conftest import LIMITS, REPLY_SECONDS, Desk
 from xbus import model
-from xbus.broker.front.envelopes.state import OpenEnvelope
+from xbus.broker.front.envelopes.state import OpenEnvelopeState
 from xbus.broker.front.front import Front
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import read_envelope
-from xbus.broker.journal.retention.pruning import Step, prune_cancelled, prune_settled
-from xbus.broker.journal.writes import Progress
+from xbus.broker.journal.retention.pruning import PruningStep, prune_cancelled, prune_settled
+from xbus.broker.journal.writes import ProgressUpdate
 from xbus.broker.sessions import Sessions
 from xbus.clock import SystemClock
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused
@@ -457,7 +457,7 @@ def test_the_content_hash_tells_content_apart(one: list[list[bytes]], other: lis
 
 def hash_of(events: Sequence[Sequence[Sequence[bytes]]]) -> bytes | None:
     """The hash of an envelope whose events came in these batches."""
-    envelope = OpenEnvelope(uuid.UUID(int=1), 1, key=KEY)
+    envelope = OpenEnvelopeState(uuid.UUID(int=1), 1, key=KEY)
     for number, batches in enumerate(events, start=1):
         event = envelope.start_event(numbered_event_id(envelope.envelope_id, number), "notes")
         for batch in batches:
@@ -563,12 +563,12 @@ async def remove_settled(journal: Journal, *, keep_rows: bool = False) -> int:
     cursors = await journal.read(read_cursors)
     for cursor in cursors.values():
         cursor.settle_range(1, 1000)
-    await journal.write(Progress(NOW, list(cursors.values())))
+    await journal.write(ProgressUpdate(NOW, list(cursors.values())))
     removed = 0
     after: int | None = 0
     while after is not None:
 
-        def step(connection: Any, position: int = after) -> Step:
+        def step(connection: Any, position: int = after) -> PruningStep:
             return prune_settled(connection, journal.name, position, LATER, LATER, keep_rows=keep_rows)
 
         done = await journal.run(step)

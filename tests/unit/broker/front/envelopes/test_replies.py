@@ -9,8 +9,8 @@ import pytest
 from tests.support.journal import Scribe
 from tests.unit.broker.front.conftest import Desk, Rings
 from xbus.broker.front.envelopes.checks import NewEvent
-from xbus.broker.front.envelopes.replies import Replies
-from xbus.broker.front.envelopes.state import Ended
+from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.state import EndedEvent
 from xbus.broker.front.front import Front
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.replies import read_asks
@@ -58,9 +58,9 @@ async def wish(north: Desk, *items: bytes) -> tuple[uuid.UUID, uuid.UUID]:
     return envelope_id, event_id
 
 
-def end_soon(north: Desk, envelope_id: uuid.UUID, event_id: uuid.UUID) -> "asyncio.Future[Ended]":
-    async def answer() -> Ended:
-        ended: Ended = await north.front.end_event(north.emitter_id, envelope_id, event_id, None)
+def end_soon(north: Desk, envelope_id: uuid.UUID, event_id: uuid.UUID) -> "asyncio.Future[EndedEvent]":
+    async def answer() -> EndedEvent:
+        ended: EndedEvent = await north.front.end_event(north.emitter_id, envelope_id, event_id, None)
         return ended
 
     return asyncio.ensure_future(answer())
@@ -73,17 +73,17 @@ async def test_the_end_of_the_event_waits_for_the_reply(north: Desk, back: Back,
     assert not ending.done()
     assert rings.count == 1
     await back.reply(envelope_id, event_id, {"granted": True})
-    assert await ending == Ended(2, pack({"granted": True}))
-    assert await end_soon(north, envelope_id, event_id) == Ended(2, pack({"granted": True}))
+    assert await ending == EndedEvent(2, pack({"granted": True}))
+    assert await end_soon(north, envelope_id, event_id) == EndedEvent(2, pack({"granted": True}))
     await north.seal(envelope_id)
-    assert await end_soon(north, envelope_id, event_id) == Ended(2, pack({"granted": True}))
+    assert await end_soon(north, envelope_id, event_id) == EndedEvent(2, pack({"granted": True}))
 
 
 async def test_a_repeat_waits_for_the_same_reply(north: Desk, back: Back) -> None:
     envelope_id, event_id = await wish(north)
     endings = [end_soon(north, envelope_id, event_id) for _ in range(3)]
     await back.reply(envelope_id, event_id, 1)
-    assert await asyncio.gather(*endings) == [Ended(0, pack(1))] * 3
+    assert await asyncio.gather(*endings) == [EndedEvent(0, pack(1))] * 3
 
 
 async def test_no_items_while_it_waits(north: Desk, back: Back) -> None:
@@ -94,7 +94,7 @@ async def test_no_items_while_it_waits(north: Desk, back: Back) -> None:
         await north.append(envelope_id, event_id, 1, [b"b"])
     assert caught.value.code == "event_closed"
     await back.reply(envelope_id, event_id, None)
-    assert await ending == Ended(1, pack(None))
+    assert await ending == EndedEvent(1, pack(None))
 
 
 async def test_a_seal_sent_ahead_waits_behind(north: Desk, back: Back) -> None:
@@ -145,10 +145,10 @@ async def test_a_failure_has_its_code_and_may_be_asked_again(
     await north.append(envelope_id, event_id, 0, [b"one more"])
     ending = end_soon(north, envelope_id, event_id)
     await back.reply(envelope_id, event_id, "better")
-    assert await ending == Ended(1, pack("better"))
+    assert await ending == EndedEvent(1, pack("better"))
 
 
-async def test_a_back_that_is_away_is_not_waited_for_for_ever(north: Desk, replies: Replies) -> None:
+async def test_a_back_that_is_away_is_not_waited_for_for_ever(north: Desk, replies: ReplyRequests) -> None:
     replies._seconds = -1
     envelope_id, event_id = await wish(north)
     with pytest.raises(Failed) as caught:
@@ -156,7 +156,7 @@ async def test_a_back_that_is_away_is_not_waited_for_for_ever(north: Desk, repli
     assert caught.value.code == "reply_timed_out"
 
 
-async def test_who_waits_is_told_when_the_broker_stops(north: Desk, back: Back, replies: Replies) -> None:
+async def test_who_waits_is_told_when_the_broker_stops(north: Desk, back: Back, replies: ReplyRequests) -> None:
     envelope_id, event_id = await wish(north)
     ending = end_soon(north, envelope_id, event_id)
     await back.asked(event_id)
@@ -186,15 +186,15 @@ async def test_a_reply_from_before_a_restart_is_found(north: Desk, back: Back, f
     await back.reply(envelope_id, event_id, "kept")
     await ending
     front._envelopes._live.clear()
-    assert await end_soon(north, envelope_id, event_id) == Ended(0, pack("kept"))
+    assert await end_soon(north, envelope_id, event_id) == EndedEvent(0, pack("kept"))
     await north.seal(envelope_id)
 
 
 async def test_other_types_wait_for_nobody(north: Desk, rings: Rings) -> None:
     envelope_id = await north.start_envelope()
     event_id = await north.start_event(envelope_id)
-    assert await end_soon(north, envelope_id, event_id) == Ended(0)
-    assert await end_soon(north, envelope_id, event_id) == Ended(0)
+    assert await end_soon(north, envelope_id, event_id) == EndedEvent(0)
+    assert await end_soon(north, envelope_id, event_id) == EndedEvent(0)
     assert rings.count == 0
 
 

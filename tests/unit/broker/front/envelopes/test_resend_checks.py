@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from xbus.broker.front.envelopes import resend_checks as comparisons
-from xbus.broker.front.envelopes.resend_checks import Comparisons
+from xbus.broker.front.envelopes.resend_checks import ResendChecks
 from xbus.errors import JournalUnavailable, Refused, XbusError
 
 
@@ -19,7 +19,7 @@ async def compare(batch: Batch, error: XbusError) -> int:
     raise error
 
 
-async def failed(made: Comparisons, what: object, error: XbusError) -> None:
+async def failed(made: ResendChecks, what: object, error: XbusError) -> None:
     comparing = asyncio.ensure_future(compare(Batch(), error))
     made.add(what, comparing)
     await asyncio.wait([comparing])
@@ -28,7 +28,7 @@ async def failed(made: Comparisons, what: object, error: XbusError) -> None:
 @pytest.mark.parametrize("error", [JournalUnavailable("it is away"), Refused("other content", code="content_differs")])
 async def test_what_was_compared_is_not_kept(monkeypatch: pytest.MonkeyPatch, error: XbusError) -> None:
     monkeypatch.setattr(comparisons, "MOST_APART", 5)
-    made = Comparisons()
+    made = ResendChecks()
     for number in range(20):
         await failed(made, number, type(error)(error.cause, code=error.code))
     assert made.pending == []
@@ -42,7 +42,7 @@ async def test_what_was_compared_is_not_kept(monkeypatch: pytest.MonkeyPatch, er
 
 
 async def test_what_is_refused_stays_so_until_a_session_begins_anew() -> None:
-    made = Comparisons()
+    made = ResendChecks()
     await failed(made, "batch", Refused("other content", code="content_differs"))
     agreeing = asyncio.get_running_loop().create_future()
     made.add("batch", agreeing)

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
 from xbus.broker.front.front import Front
 from xbus.broker.journal.log.segments import content_hash
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.rpc.codec import pack_items
 from xbus.states import EnvelopeState
@@ -31,7 +31,7 @@ async def sent(desk: Desk, *items: bytes) -> tuple[uuid.UUID, uuid.UUID]:
     return envelope_id, event_id
 
 
-async def sealed(desk: Desk, *items: bytes) -> tuple[uuid.UUID, uuid.UUID, Receipt]:
+async def sealed(desk: Desk, *items: bytes) -> tuple[uuid.UUID, uuid.UUID, SealReceipt]:
     """A sealed envelope with one event."""
     envelope_id, event_id = await sent(desk, *items)
     await desk.end_event(envelope_id, event_id, len(items))

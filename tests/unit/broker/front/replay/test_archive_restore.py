@@ -12,7 +12,7 @@ from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
-from xbus.broker.front.replay.archive_restore import Restoring, restore_command
+from xbus.broker.front.replay.archive_restore import ArchiveRestore, restore_command
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed
@@ -34,7 +34,7 @@ class Archive:
         self._folder = folder
         self.at_interrupt = "echo interrupted >> ended; exit 130"
 
-    def restoring(self, *, max_bytes: int = 0, exit_code: int = 1) -> Restoring:
+    def restoring(self, *, max_bytes: int = 0, exit_code: int = 1) -> ArchiveRestore:
         script = f"""
             trap '{self.at_interrupt}' TERM
             echo $$ >> pids
@@ -45,7 +45,7 @@ class Archive:
             exit {exit_code}
         """
         space = Space(self.journal, max_bytes, Health("front", StandingClock()))
-        return Restoring(self.journal, space, ("sh", "-c", f"cd '{self._folder}'; {script}", "sh"))
+        return ArchiveRestore(self.journal, space, ("sh", "-c", f"cd '{self._folder}'; {script}", "sh"))
 
     async def put_away(self) -> None:
         self.envelope_id = (await self._scribe.put([b"a"])).envelope_id
@@ -116,7 +116,7 @@ async def code_of(call: "asyncio.Task[None]") -> str:
     return caught.value.code
 
 
-def soon(restoring: Restoring, archive: Archive) -> "asyncio.Task[None]":
+def soon(restoring: ArchiveRestore, archive: Archive) -> "asyncio.Task[None]":
     return asyncio.create_task(restoring.bring_back(archive.envelope_id))
 
 
@@ -232,7 +232,7 @@ async def test_a_command_that_can_not_be_started_is_told_as_any_other_failure(
 ) -> None:
     caplog.set_level(logging.WARNING)
     space = Space(archive.journal, 0, Health("front", StandingClock()))
-    restoring = Restoring(archive.journal, space, (str(tmp_path / "nothing"),))
+    restoring = ArchiveRestore(archive.journal, space, (str(tmp_path / "nothing"),))
 
     assert await code_of(soon(restoring, archive)) == "envelope_archived"
     assert "No such file" in caplog.text
@@ -250,6 +250,6 @@ async def test_the_command_imports_nothing_from_the_folder_that_the_broker_runs_
 
 async def test_without_a_configuration_file_nothing_is_put_back(archive: Archive) -> None:
     space = Space(archive.journal, 0, Health("front", StandingClock()))
-    restoring = Restoring(archive.journal, space, restore_command(None))
+    restoring = ArchiveRestore(archive.journal, space, restore_command(None))
 
     assert await code_of(soon(restoring, archive)) == "envelope_archived"

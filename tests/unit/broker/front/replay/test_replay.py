@@ -15,17 +15,26 @@ from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
 from xbus import model
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.checks import Checks, NewEvent
-from xbus.broker.front.replay.archive_restore import Restoring
-from xbus.broker.front.replay.replay import ATTEMPTS, Repeating
+from xbus.broker.front.replay.archive_restore import ArchiveRestore
+from xbus.broker.front.replay.replay import ATTEMPTS, Replay
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.housekeeping.space import Space
-from xbus.broker.journal.configuration import Bus, EventType, Node, Profile, Service, apply, make_plan, read_stored
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    ServiceSpec,
+    apply,
+    make_plan,
+    read_stored,
+)
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import LogEnvelope, read_log
 from xbus.broker.journal.log.role_progress import count_owed
 from xbus.broker.journal.operations.envelopes import EnvelopeDetail, show_envelope
-from xbus.broker.journal.writes import Cancel, Delivery, DeliveryMove, Progress, Receipt, Register, Write
+from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, ProgressUpdate, Register, SealReceipt, Write
 from xbus.broker.sessions import Sessions
 from xbus.errors import Failed, JournalError, Refused
 from xbus.ids import Ids
@@ -43,10 +52,10 @@ def shelf(journal: Journal) -> "Shelf":
 
 
 @pytest.fixture
-def repeating(journal: Journal, configuration: Configuration, rings: Rings, shelf: "Shelf") -> Repeating:
+def repeating(journal: Journal, configuration: Configuration, rings: Rings, shelf: "Shelf") -> Replay:
     clock = StandingClock()
     checks = Checks(configuration, LIMITS)
-    return Repeating(journal, checks, clock, Ids(clock), rings.ring, configuration.refresh, shelf)
+    return Replay(journal, checks, clock, Ids(clock), rings.ring, configuration.refresh, shelf)
 
 
 @pytest.fixture
@@ -57,7 +66,7 @@ async def scribe(journal: Journal) -> Scribe:
 class Bench:
     """An envelope of two events that was sealed, and what may become of it."""
 
-    def __init__(self, journal: Journal, scribe: Scribe, receipt: Receipt) -> None:
+    def __init__(self, journal: Journal, scribe: Scribe, receipt: SealReceipt) -> None:
         self.journal = journal
         self.scribe = scribe
         self.receipt = receipt
@@ -73,12 +82,12 @@ class Bench:
         envelope_id = (await self.log())[position - 1].envelope_id
         for login in logins:
             role_id = self.scribe.role_id(login)
-            row = Delivery(role_id, envelope_id, position, DeliveryState.PARKED, 1, "refused", "too old")
+            row = DeliveryRow(role_id, envelope_id, position, DeliveryState.PARKED, 1, "refused", "too old")
             cursor = (await self.journal.read(read_cursors))[role_id]
             cursor.settle(position)
-            await self.journal.write(Progress(NOW, [cursor], [DeliveryMove(None, row)]))
+            await self.journal.write(ProgressUpdate(NOW, [cursor], [DeliveryMove(None, row)]))
 
-    async def change(self, bus: Bus, *, prune: bool = False) -> None:
+    async def change(self, bus: BusSpec, *, prune: bool = False) -> None:
         def change(connection: sa.Connection) -> None:
             plan = make_plan(read_stored(connection), bus, prune=prune)
             assert not plan.problems
@@ -103,7 +112,7 @@ async def code_of(call: Any) -> str:
     return caught.value.code
 
 
-def without(bus: Bus, **sections: Any) -> Bus:
+def without(bus: BusSpec, **sections: Any) -> BusSpec:
     return dataclasses.replace(bus, **sections)
 
 
@@ -111,7 +120,7 @@ def without(bus: Bus, **sections: Any) -> Bus:
 
 
 async def test_a_retry_is_for_those_that_the_envelope_is_parked_for(
-    repeating: Repeating, bench: Bench, rings: Rings
+    repeating: Replay, bench: Bench, rings: Rings
 ) -> None:
     await bench.park("store_2")
     first, second = await bench.event_ids()
@@ -125,7 +134,7 @@ async def test_a_retry_is_for_those_that_the_envelope_is_parked_for(
     assert len(await bench.log()) == 2
 
 
-async def test_a_retry_that_is_parked_too_is_retried_in_its_turn(repeating: Repeating, bench: Bench) -> None:
+async def test_a_retry_that_is_parked_too_is_retried_in_its_turn(repeating: Replay, bench: Bench) -> None:
     await bench.park("store_1")
     (first, _) = await bench.event_ids()
     second = await repeating.retry(bench.emitter_id, first)
@@ -136,7 +145,7 @@ async def test_a_retry_that_is_parked_too_is_retried_in_its_turn(repeating: Repe
     assert [await repeating.retry(bench.emitter_id, event_id) for event_id in (first, second)] == [second, third]
 
 
-async def test_what_is_parked_for_one_more_later_comes_again_for_that_one(repeating: Repeating, bench: Bench) -> None:
+async def test_what_is_parked_for_one_more_later_comes_again_for_that_one(repeating: Replay, bench: Bench) -> None:
     (first, _) = await bench.event_ids()
     for position, login in enumerate(("store_1", "store_2"), start=2):
         await bench.park(login)
@@ -146,7 +155,7 @@ async def test_what_is_parked_for_one_more_later_comes_again_for_that_one(repeat
     assert await repeating.retry(bench.emitter_id, first) == answer
 
 
-async def test_the_same_retry_at_once_is_one(repeating: Repeating, bench: Bench) -> None:
+async def test_the_same_retry_at_once_is_one(repeating: Replay, bench: Bench) -> None:
     await bench.park("store_1", "store_2")
     first, second = await bench.event_ids()
     calls = [repeating.retry(bench.emitter_id, event_id) for event_id in (first, second, first, second)]
@@ -155,7 +164,7 @@ async def test_the_same_retry_at_once_is_one(repeating: Repeating, bench: Bench)
     assert len(await bench.log()) == 2
 
 
-async def test_others_are_told_nothing_of_an_event(repeating: Repeating, bench: Bench) -> None:
+async def test_others_are_told_nothing_of_an_event(repeating: Replay, bench: Bench) -> None:
     await bench.park("store_1")
     (first, _) = await bench.event_ids()
     assert await code_of(repeating.retry(bench.scribe.emitter_id("south"), first)) == "event_unknown"
@@ -165,31 +174,29 @@ async def test_others_are_told_nothing_of_an_event(repeating: Repeating, bench: 
 
 @pytest.mark.parametrize("state", [None, DeliveryState.RETRY, DeliveryState.WAITING])
 async def test_what_comes_by_itself_is_not_retried(
-    repeating: Repeating, bench: Bench, state: DeliveryState | None
+    repeating: Replay, bench: Bench, state: DeliveryState | None
 ) -> None:
     if state is not None:
-        row = Delivery(bench.scribe.role_id(), bench.receipt.envelope_id, 1, state, 1, "absent", "nobody is there")
-        await bench.journal.write(Progress(NOW, deliveries=[DeliveryMove(None, row)]))
+        row = DeliveryRow(bench.scribe.role_id(), bench.receipt.envelope_id, 1, state, 1, "absent", "nobody is there")
+        await bench.journal.write(ProgressUpdate(NOW, deliveries=[DeliveryMove(None, row)]))
     (first, _) = await bench.event_ids()
     assert await code_of(repeating.retry(bench.emitter_id, first)) == "nothing_to_retry"
 
 
-async def test_a_replay_is_no_retry(repeating: Repeating, bench: Bench) -> None:
+async def test_a_replay_is_no_retry(repeating: Replay, bench: Bench) -> None:
     (first, _) = await bench.event_ids()
     await repeating.replay(bench.emitter_id, bench.receipt.envelope_id)
     assert await code_of(repeating.retry(bench.emitter_id, first)) == "nothing_to_retry"
 
 
-async def test_a_role_that_the_graph_no_longer_leads_to_keeps_what_is_parked(
-    repeating: Repeating, bench: Bench
-) -> None:
+async def test_a_role_that_the_graph_no_longer_leads_to_keeps_what_is_parked(repeating: Replay, bench: Bench) -> None:
     await bench.park("store_1")
     (first, _) = await bench.event_ids()
-    elsewhere = {"other": Node("other", "other")}
+    elsewhere = {"other": NodeSpec("other", "other")}
     await bench.change(
-        Bus(
-            event_types={"notes": EventType("notes", False, elsewhere)},
-            services={"other": Service("other", "consumer")},
+        BusSpec(
+            event_types={"notes": EventTypeSpec("notes", False, elsewhere)},
+            services={"other": ServiceSpec("other", "consumer")},
         )
     )
     assert await code_of(repeating.retry(bench.emitter_id, first)) == "role_not_reached"
@@ -198,7 +205,7 @@ async def test_a_role_that_the_graph_no_longer_leads_to_keeps_what_is_parked(
     assert await repeating.retry(bench.emitter_id, first) == (await bench.event_ids(2))[0]
 
 
-async def test_a_role_that_was_removed_keeps_what_is_parked(repeating: Repeating, bench: Bench) -> None:
+async def test_a_role_that_was_removed_keeps_what_is_parked(repeating: Replay, bench: Bench) -> None:
     await bench.park("store_1")
     (first, _) = await bench.event_ids()
     bus = small_bus()
@@ -207,18 +214,18 @@ async def test_a_role_that_was_removed_keeps_what_is_parked(repeating: Repeating
     assert await code_of(repeating.retry(bench.emitter_id, first)) == "role_not_reached"
 
 
-async def test_a_new_way_to_the_same_role_is_taken(repeating: Repeating, bench: Bench) -> None:
+async def test_a_new_way_to_the_same_role_is_taken(repeating: Replay, bench: Bench) -> None:
     await bench.park("store_1")
     (first, _) = await bench.event_ids()
-    longer = {"names": Node("names", "names", ("store",)), "store": Node("store", "store")}
-    await bench.change(Bus(event_types={"notes": EventType("notes", False, longer)}))
+    longer = {"names": NodeSpec("names", "names", ("store",)), "store": NodeSpec("store", "store")}
+    await bench.change(BusSpec(event_types={"notes": EventTypeSpec("notes", False, longer)}))
     await repeating.retry(bench.emitter_id, first)
     old, new = await bench.log()
     assert {event.graph_id for event in old.events}.isdisjoint({event.graph_id for event in new.events})
 
 
 async def test_a_write_that_fails_again_and_again_is_told(
-    repeating: Repeating, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    repeating: Replay, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bench.park("store_1")
     (first, _) = await bench.event_ids()
@@ -239,7 +246,7 @@ async def test_a_write_that_fails_again_and_again_is_told(
 # -- replays ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_replay_is_for_everybody(repeating: Repeating, bench: Bench, rings: Rings) -> None:
+async def test_a_replay_is_for_everybody(repeating: Replay, bench: Bench, rings: Rings) -> None:
     new_id = await repeating.replay(bench.emitter_id, bench.receipt.envelope_id)
     first, again = await bench.log()
     assert (again.envelope_id, again.only_roles) == (new_id, None)
@@ -249,7 +256,7 @@ async def test_a_replay_is_for_everybody(repeating: Repeating, bench: Bench, rin
     assert len(await bench.log()) == 3
 
 
-async def test_a_replay_whose_id_its_caller_made_may_be_repeated(repeating: Repeating, bench: Bench) -> None:
+async def test_a_replay_whose_id_its_caller_made_may_be_repeated(repeating: Replay, bench: Bench) -> None:
     new_id, envelope_id = uuid.uuid4(), bench.receipt.envelope_id
     calls = [repeating.replay(bench.emitter_id, envelope_id, new_id) for _ in range(3)]
     assert await asyncio.gather(*calls) == [new_id] * 3
@@ -259,13 +266,13 @@ async def test_a_replay_whose_id_its_caller_made_may_be_repeated(repeating: Repe
     assert await code_of(repeating.replay(bench.emitter_id, new_id, new_id)) == "content_differs"
 
 
-async def test_an_id_that_is_taken_is_not_replayed_under(repeating: Repeating, bench: Bench) -> None:
+async def test_an_id_that_is_taken_is_not_replayed_under(repeating: Replay, bench: Bench) -> None:
     other = await bench.scribe.put([b"x"])
     call = repeating.replay(bench.emitter_id, bench.receipt.envelope_id, other.envelope_id)
     assert await code_of(call) == "content_differs"
 
 
-async def test_only_what_is_sealed_is_replayed(repeating: Repeating, bench: Bench) -> None:
+async def test_only_what_is_sealed_is_replayed(repeating: Replay, bench: Bench) -> None:
     envelope_id, started = bench.scribe.start_envelope()
     await started
     assert await code_of(repeating.replay(bench.emitter_id, envelope_id)) == "envelope_open"
@@ -280,32 +287,33 @@ async def test_only_what_is_sealed_is_replayed(repeating: Repeating, bench: Benc
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"profiles": {"all": Profile("all", frozenset({"flights"}))}}, "type_not_allowed"),
-        ({"event_types": {"notes": EventType("notes", True, {"store": Node("store", "store")})}}, "reply_wanted"),
+        ({"profiles": {"all": ProfileSpec("all", frozenset({"flights"}))}}, "type_not_allowed"),
+        (
+            {"event_types": {"notes": EventTypeSpec("notes", True, {"store": NodeSpec("store", "store")})}},
+            "reply_wanted",
+        ),
     ],
 )
 async def test_what_may_not_be_sent_now_does_not_come_again(
-    repeating: Repeating, bench: Bench, change: dict[str, Any], code: str
+    repeating: Replay, bench: Bench, change: dict[str, Any], code: str
 ) -> None:
     await bench.park("store_1")
     (first, _) = await bench.event_ids()
-    await bench.change(Bus(**change))
+    await bench.change(BusSpec(**change))
     assert await code_of(repeating.replay(bench.emitter_id, bench.receipt.envelope_id)) == code
     assert await code_of(repeating.retry(bench.emitter_id, first)) == code
     assert len(await bench.log()) == 1
 
 
-async def test_a_type_that_was_removed_does_not_come_again(repeating: Repeating, bench: Bench) -> None:
+async def test_a_type_that_was_removed_does_not_come_again(repeating: Replay, bench: Bench) -> None:
     bus = small_bus()
     types = {name: event_type for name, event_type in bus.event_types.items() if name != "notes"}
-    profiles = {"all": Profile("all", frozenset({"flights"})), "notes only": Profile("notes only", frozenset())}
+    profiles = {"all": ProfileSpec("all", frozenset({"flights"})), "notes only": ProfileSpec("notes only", frozenset())}
     await bench.change(without(bus, event_types=types, profiles=profiles), prune=True)
     assert await code_of(repeating.replay(bench.emitter_id, bench.receipt.envelope_id)) == "unknown_type"
 
 
-async def test_an_envelope_without_events_may_be_replayed(
-    repeating: Repeating, scribe: Scribe, journal: Journal
-) -> None:
+async def test_an_envelope_without_events_may_be_replayed(repeating: Replay, scribe: Scribe, journal: Journal) -> None:
     receipt = await scribe.put()
     await repeating.replay(scribe.emitter_id(), receipt.envelope_id)
     assert [envelope.events for envelope in await journal.read(read_log, 0, 10)] == [(), ()]
@@ -315,7 +323,7 @@ async def test_an_envelope_without_events_may_be_replayed(
 
 
 async def test_calls_on_what_came_again_are_answered_as_on_the_first(
-    repeating: Repeating, bench: Bench, north: Desk
+    repeating: Replay, bench: Bench, north: Desk
 ) -> None:
     new_id = await repeating.replay(bench.emitter_id, bench.receipt.envelope_id)
     first, second = await bench.event_ids(2)
@@ -336,7 +344,7 @@ async def test_calls_on_what_came_again_are_answered_as_on_the_first(
 # -- what is shown ---------------------------------------------------------------------------------------------------
 
 
-async def test_what_came_again_says_where_from_and_for_whom(repeating: Repeating, bench: Bench) -> None:
+async def test_what_came_again_says_where_from_and_for_whom(repeating: Replay, bench: Bench) -> None:
     await bench.park("store_1", "store_2")
     (first, _) = await bench.event_ids()
     await repeating.retry(bench.emitter_id, first)
@@ -351,7 +359,7 @@ async def test_what_came_again_says_where_from_and_for_whom(repeating: Repeating
     }
 
 
-async def test_a_retry_is_owed_to_its_roles_only(repeating: Repeating, bench: Bench) -> None:
+async def test_a_retry_is_owed_to_its_roles_only(repeating: Replay, bench: Bench) -> None:
     async def owed() -> list[int]:
         return [await bench.journal.read(count_owed, login) for login in ("store_1", "store_2")]
 
@@ -382,12 +390,12 @@ class OneOwner(Sessions):
 
 
 @pytest.fixture
-def old(repeating: Repeating, scribe: Scribe) -> RepeatVerbs:
+def old(repeating: Replay, scribe: Scribe) -> RepeatVerbs:
     return RepeatVerbs(repeating, OneOwner(scribe.emitter_id()))
 
 
 @pytest.fixture
-def coded(repeating: Repeating, scribe: Scribe) -> RepeatBatchVerbs:
+def coded(repeating: Replay, scribe: Scribe) -> RepeatBatchVerbs:
     return RepeatBatchVerbs(repeating, OneOwner(scribe.emitter_id()))
 
 
@@ -434,7 +442,7 @@ async def test_who_consumes(old: RepeatVerbs, coded: RepeatBatchVerbs, journal: 
 # -- archives --------------------------------------------------------------------------------------------------------
 
 
-class Shelf(Restoring):
+class Shelf(ArchiveRestore):
     """An archive in memory, of which nothing is lost; ``stuck`` leaves it closed, and ``meanwhile`` happens with it."""
 
     def __init__(self, journal: Journal) -> None:
@@ -464,7 +472,7 @@ class Shelf(Restoring):
             await self.meanwhile()
 
 
-async def test_what_is_archived_is_put_back_and_comes_again(repeating: Repeating, bench: Bench, shelf: Shelf) -> None:
+async def test_what_is_archived_is_put_back_and_comes_again(repeating: Replay, bench: Bench, shelf: Shelf) -> None:
     await shelf.put_away(bench.receipt.envelope_id)
 
     again = await repeating.replay(bench.emitter_id, bench.receipt.envelope_id)
@@ -473,17 +481,15 @@ async def test_what_is_archived_is_put_back_and_comes_again(repeating: Repeating
     assert shelf.asked == [bench.receipt.envelope_id]
 
 
-async def test_what_its_types_may_is_asked_again_when_it_is_back(
-    repeating: Repeating, bench: Bench, shelf: Shelf
-) -> None:
+async def test_what_its_types_may_is_asked_again_when_it_is_back(repeating: Replay, bench: Bench, shelf: Shelf) -> None:
     await shelf.put_away(bench.receipt.envelope_id)
-    forbidden = without(small_bus(), profiles={"all": Profile("all", frozenset({"flights"}))})
+    forbidden = without(small_bus(), profiles={"all": ProfileSpec("all", frozenset({"flights"}))})
     shelf.meanwhile = lambda: bench.change(forbidden)
 
     assert await code_of(repeating.replay(bench.emitter_id, bench.receipt.envelope_id)) == "type_not_allowed"
 
 
-async def test_what_can_not_be_put_back_does_not_come_again(repeating: Repeating, bench: Bench, shelf: Shelf) -> None:
+async def test_what_can_not_be_put_back_does_not_come_again(repeating: Replay, bench: Bench, shelf: Shelf) -> None:
     await shelf.put_away(bench.receipt.envelope_id)
     shelf.stuck = True
 
@@ -493,11 +499,11 @@ async def test_what_can_not_be_put_back_does_not_come_again(repeating: Repeating
 
 
 async def test_nothing_is_put_back_for_a_call_that_is_refused(
-    repeating: Repeating, bench: Bench, shelf: Shelf, scribe: Scribe
+    repeating: Replay, bench: Bench, shelf: Shelf, scribe: Scribe
 ) -> None:
     await shelf.put_away(bench.receipt.envelope_id)
     assert await code_of(repeating.replay(scribe.emitter_id("south"), bench.receipt.envelope_id)) == "envelope_unknown"
-    profiles = {"all": Profile("all", frozenset({"flights"}))}
+    profiles = {"all": ProfileSpec("all", frozenset({"flights"}))}
     await bench.change(without(small_bus(), profiles=profiles))
 
     assert await code_of(repeating.replay(bench.emitter_id, bench.receipt.envelope_id)) == "type_not_allowed"
@@ -505,7 +511,7 @@ async def test_nothing_is_put_back_for_a_call_that_is_refused(
 
 
 async def test_a_replay_whose_envelope_is_archived_by_now_is_not_made_again(
-    repeating: Repeating, bench: Bench, shelf: Shelf
+    repeating: Replay, bench: Bench, shelf: Shelf
 ) -> None:
     new_id = uuid.uuid4()
     await repeating.replay(bench.emitter_id, bench.receipt.envelope_id, new_id)
@@ -516,7 +522,7 @@ async def test_a_replay_whose_envelope_is_archived_by_now_is_not_made_again(
     assert shelf.asked == []
 
 
-async def test_of_what_is_archived_nothing_is_to_retry(repeating: Repeating, bench: Bench, shelf: Shelf) -> None:
+async def test_of_what_is_archived_nothing_is_to_retry(repeating: Replay, bench: Bench, shelf: Shelf) -> None:
     first, _ = await bench.event_ids()
     await shelf.put_away(bench.receipt.envelope_id)
 

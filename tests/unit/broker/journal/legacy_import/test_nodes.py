@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from xbus.broker.journal.configuration import Node
-from xbus.broker.journal.legacy_import.nodes import Graph, translate_nodes
+from xbus.broker.journal.configuration import NodeSpec
+from xbus.broker.journal.legacy_import.nodes import LegacyGraph, translate_nodes
 from xbus.broker.journal.legacy_import.rows import OldNode
 
 SERVICES = {"W": "worker", "X": "other", "C": "consumer"}
 
 
-def translated(nodes: Mapping[str, tuple[str, Sequence[str]]], start: str) -> Graph:
+def translated(nodes: Mapping[str, tuple[str, Sequence[str]]], start: str) -> LegacyGraph:
     """The graph of nodes by their ids, each with its service and its children; the start nodes are marked."""
     rows = [
         OldNode(node_id, "type", service_id, node_id in start, tuple(children))
@@ -18,19 +18,21 @@ def translated(nodes: Mapping[str, tuple[str, Sequence[str]]], start: str) -> Gr
     return translate_nodes(rows, SERVICES)
 
 
-def nodes(*expected: Node) -> dict[str, Node]:
+def nodes(*expected: NodeSpec) -> dict[str, NodeSpec]:
     return {node.name: node for node in expected}
 
 
 def test_a_node_is_named_as_its_service() -> None:
     graph = translated({"1": ("W", "2"), "2": ("C", "")}, start="1")
-    assert graph == Graph(nodes(Node("worker", "worker", ("consumer",)), Node("consumer", "consumer")))
+    assert graph == LegacyGraph(nodes(NodeSpec("worker", "worker", ("consumer",)), NodeSpec("consumer", "consumer")))
 
 
 def test_nodes_of_one_service_are_numbered_by_their_ids() -> None:
     graph = translated({"3": ("C", ""), "2": ("W", "3"), "1": ("C", "")}, start="12")
     assert graph.nodes == nodes(
-        Node("consumer_1", "consumer"), Node("worker", "worker", ("consumer_2",)), Node("consumer_2", "consumer")
+        NodeSpec("consumer_1", "consumer"),
+        NodeSpec("worker", "worker", ("consumer_2",)),
+        NodeSpec("consumer_2", "consumer"),
     )
 
 
@@ -46,30 +48,30 @@ def test_a_number_that_another_service_is_called_by_is_passed_over() -> None:
 
 def test_what_no_marked_node_leads_to_is_left_out() -> None:
     graph = translated({"1": ("C", ""), "2": ("W", "34"), "3": ("X", "1"), "4": ("C", "")}, start="1")
-    assert graph.nodes == nodes(Node("consumer_1", "consumer"))
+    assert graph.nodes == nodes(NodeSpec("consumer_1", "consumer"))
     assert graph.silent == ("worker", "other", "consumer_2")
 
 
 def test_without_a_mark_nobody_gets_anything() -> None:
     graph = translated({"1": ("W", "2"), "2": ("C", "")}, start="")
-    assert graph == Graph({}, silent=("worker", "consumer"))
+    assert graph == LegacyGraph({}, silent=("worker", "consumer"))
 
 
 def test_an_edge_from_a_node_that_is_left_out_goes_with_it() -> None:
     graph = translated({"1": ("W", "3"), "2": ("X", "3"), "3": ("C", "")}, start="13")
     assert graph.nodes.keys() == {"worker", "consumer", "consumer_start"}
-    assert translated({"2": ("X", "3"), "3": ("C", "")}, start="3") == Graph(
-        nodes(Node("consumer", "consumer")), silent=("other",)
+    assert translated({"2": ("X", "3"), "3": ("C", "")}, start="3") == LegacyGraph(
+        nodes(NodeSpec("consumer", "consumer")), silent=("other",)
     )
 
 
 def test_a_marked_node_that_others_lead_to_becomes_two() -> None:
     graph = translated({"1": ("W", "2"), "2": ("X", "3"), "3": ("C", "")}, start="12")
     assert graph.nodes == nodes(
-        Node("worker", "worker", ("other",)),
-        Node("other", "other", ("consumer",)),
-        Node("other_start", "other", ("consumer",)),
-        Node("consumer", "consumer"),
+        NodeSpec("worker", "worker", ("other",)),
+        NodeSpec("other", "other", ("consumer",)),
+        NodeSpec("other_start", "other", ("consumer",)),
+        NodeSpec("consumer", "consumer"),
     )
     assert graph.doubled == (("other", "other_start"),)
 

@@ -4,8 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Profile, Role, Service, Stored
-from xbus.broker.journal.legacy_import.entries import Belongings, Descriptor, EmissionProfile, Owner, Person
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
+    Stored,
+)
+from xbus.broker.journal.legacy_import.entries import Belongings, EmissionProfile, LegacyDescriptor, Owner, Person
 from xbus.broker.journal.legacy_import.plan import ImportPlan, plan_import
 from xbus.broker.journal.legacy_import.present import Present
 from xbus.broker.journal.legacy_import.translation import Translation
@@ -15,35 +24,35 @@ OURS = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA"
 
 AIRPORT: Owner = ("emitter", "airport_1")
 
-SERVICES = {"names": Service("names", "worker"), "store": Service("store", "consumer")}
+SERVICES = {"names": ServiceSpec("names", "worker"), "store": ServiceSpec("store", "consumer")}
 
 
-def event_type(name: str, *nodes: Node) -> EventType:
-    return EventType(name, False, {node.name: node for node in nodes})
+def event_type(name: str, *nodes: NodeSpec) -> EventTypeSpec:
+    return EventTypeSpec(name, False, {node.name: node for node in nodes})
 
 
-GOOD = event_type("flights", Node("names", "names", ("store",)), Node("store", "store"))
-BAD = event_type("delays", Node("names", "names"))
+GOOD = event_type("flights", NodeSpec("names", "names", ("store",)), NodeSpec("store", "store"))
+BAD = event_type("delays", NodeSpec("names", "names"))
 
-BUS = Bus(
+BUS = BusSpec(
     event_types={"flights": GOOD},
     services=SERVICES,
-    roles={"names_1": Role("names_1", "names"), "store_1": Role("store_1", "store")},
-    profiles={"airport": Profile("airport", frozenset({"flights"}))},
-    emitters={"airport_1": Emitter("airport_1", "airport")},
+    roles={"names_1": RoleSpec("names_1", "names"), "store_1": RoleSpec("store_1", "store")},
+    profiles={"airport": ProfileSpec("airport", frozenset({"flights"}))},
+    emitters={"airport_1": EmitterSpec("airport_1", "airport")},
 )
 BELONGINGS = Belongings(
     {"ada": Person("ada", "Ada", None)},
-    {"planes": Descriptor("planes", b"<xml/>", None)},
+    {"planes": LegacyDescriptor("planes", b"<xml/>", None)},
     {"uploads": EmissionProfile("uploads", "ada", "planes", "utf-8")},
 )
 WISHED = Translation(BUS, {}, BELONGINGS, {}, ())
-NOTHING = Present(Stored(1, Bus(), Bus()), Belongings(), frozenset(), {})
-EVERYTHING = Present(Stored(7, BUS, Bus()), BELONGINGS, frozenset(), {})
+NOTHING = Present(Stored(1, BusSpec(), BusSpec()), Belongings(), frozenset(), {})
+EVERYTHING = Present(Stored(7, BUS, BusSpec()), BELONGINGS, frozenset(), {})
 
 
-def here(in_use: Bus) -> Present:
-    return replace(NOTHING, stored=Stored(1, in_use, Bus()))
+def here(in_use: BusSpec) -> Present:
+    return replace(NOTHING, stored=Stored(1, in_use, BusSpec()))
 
 
 def told(plan: ImportPlan) -> tuple[list[str], list[str]]:
@@ -76,12 +85,14 @@ def test_the_same_again_changes_nothing() -> None:
 
 
 def test_what_the_old_bus_does_not_have_stays() -> None:
-    assert plan_import(EVERYTHING, Translation(Bus(), {}, Belongings(), {}, ())).changes == ()
+    assert plan_import(EVERYTHING, Translation(BusSpec(), {}, Belongings(), {}, ())).changes == ()
 
 
 def test_what_differs_is_changed() -> None:
-    belongings = Belongings({"ada": Person("ada", "Ada", "ada@example.org")}, {"planes": Descriptor("planes", b"", "")})
-    bus = replace(BUS, profiles={"airport": Profile("airport", frozenset())})
+    belongings = Belongings(
+        {"ada": Person("ada", "Ada", "ada@example.org")}, {"planes": LegacyDescriptor("planes", b"", "")}
+    )
+    bus = replace(BUS, profiles={"airport": ProfileSpec("airport", frozenset())})
     assert plan_import(EVERYTHING, replace(WISHED, bus=bus, belongings=belongings)).changes == (
         'change emitter_profile "airport": event_types',
         'change person "ada": email',
@@ -101,7 +112,7 @@ def test_a_graph_that_can_not_be_run_is_left_out_and_profiles_keep_the_others() 
     bus = replace(
         BUS,
         event_types={"flights": GOOD, "delays": BAD},
-        profiles={"airport": Profile("airport", frozenset({"flights", "delays"}))},
+        profiles={"airport": ProfileSpec("airport", frozenset({"flights", "delays"}))},
     )
     plan = plan_import(NOTHING, replace(WISHED, bus=bus))
     assert told(plan) == (
@@ -116,12 +127,12 @@ def test_a_graph_that_can_not_be_run_is_left_out_and_profiles_keep_the_others() 
 
 
 def test_an_event_type_that_was_described_anew_stays_in_the_profile() -> None:
-    anew = event_type("delays", Node("store", "store"))
-    profiles = {"airport": Profile("airport", frozenset({"flights", "delays"}))}
+    anew = event_type("delays", NodeSpec("store", "store"))
+    profiles = {"airport": ProfileSpec("airport", frozenset({"flights", "delays"}))}
     wished = replace(WISHED, bus=replace(BUS, event_types={"flights": GOOD, "delays": BAD}, profiles=profiles))
     present = replace(
         EVERYTHING,
-        stored=Stored(8, replace(BUS, event_types={"flights": GOOD, "delays": anew}, profiles=profiles), Bus()),
+        stored=Stored(8, replace(BUS, event_types={"flights": GOOD, "delays": anew}, profiles=profiles), BusSpec()),
     )
     plan = plan_import(present, wished)
     assert plan.changes == ()
@@ -135,7 +146,7 @@ def test_an_event_type_that_was_described_anew_stays_in_the_profile() -> None:
 
 
 def test_what_the_translation_refused_is_told_in_the_same_way() -> None:
-    profiles = {"airport": Profile("airport", frozenset({"flights", "delays"}))}
+    profiles = {"airport": ProfileSpec("airport", frozenset({"flights", "delays"}))}
     wished = replace(WISHED, bus=replace(BUS, profiles=profiles), refused={"delays": ("a reason", "another")})
     losses, notes = told(plan_import(NOTHING, wished))
     assert losses == [
@@ -145,7 +156,7 @@ def test_what_the_translation_refused_is_told_in_the_same_way() -> None:
 
 
 def test_a_service_of_another_kind_is_a_conflict_with_all_that_is_of_it() -> None:
-    plan = plan_import(here(Bus(services={"store": Service("store", "worker")})), WISHED)
+    plan = plan_import(here(BusSpec(services={"store": ServiceSpec("store", "worker")})), WISHED)
     losses, _ = told(plan)
     assert losses == [
         'service "store" is left out (service "store" is a worker and stays one; take another name for a consumer)',
@@ -157,16 +168,16 @@ def test_a_service_of_another_kind_is_a_conflict_with_all_that_is_of_it() -> Non
 
 
 def test_what_the_old_bus_knew_nothing_of_stays_as_it_was_set_here() -> None:
-    set_here = Bus(
+    set_here = BusSpec(
         event_types={"flights": replace(BUS.event_types["flights"], bad_items="isolate")},
-        services={"store": Service("store", "consumer", "own", attempts=9)},
-        roles={"store_1": Role("store_1", "store", ordered=True)},
+        services={"store": ServiceSpec("store", "consumer", "own", attempts=9)},
+        roles={"store_1": RoleSpec("store_1", "store", ordered=True)},
     )
     assert plan_import(here(BUS.with_all(set_here)), WISHED).bus.changes == ()
 
 
 def test_a_role_of_another_service_is_a_conflict_and_keeps_its_password() -> None:
-    in_use = Bus(services={"else": Service("else", "consumer")}, roles={"store_1": Role("store_1", "else")})
+    in_use = BusSpec(services={"else": ServiceSpec("else", "consumer")}, roles={"store_1": RoleSpec("store_1", "else")})
     plan = plan_import(here(in_use), replace(WISHED, passwords={("role", "store_1"): HASH}))
     losses, _ = told(plan)
     assert losses == [

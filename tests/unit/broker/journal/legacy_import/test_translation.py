@@ -4,8 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from xbus.broker.journal.configuration import Bus, Emitter, EventType, Node, Profile, Role, Service
-from xbus.broker.journal.legacy_import.entries import Descriptor, EmissionProfile, Person
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
+)
+from xbus.broker.journal.legacy_import.entries import EmissionProfile, LegacyDescriptor, Person
 from xbus.broker.journal.legacy_import.rows import (
     OldBus,
     OldDescriptor,
@@ -47,16 +55,16 @@ def notes(translation: Translation) -> list[str]:
 
 def test_everything_has_its_counterpart() -> None:
     translation = translate(OLD)
-    nodes = {"names": Node("names", "names", ("store",)), "store": Node("store", "store")}
-    assert translation.bus == Bus(
-        event_types={"flights": EventType("flights", True, nodes)},
-        services={"names": Service("names", "worker"), "store": Service("store", "consumer")},
-        roles={"names_1": Role("names_1", "names"), "store_1": Role("store_1", "store")},
-        profiles={"airport": Profile("airport", frozenset({"flights"}))},
-        emitters={"airport_1": Emitter("airport_1", "airport")},
+    nodes = {"names": NodeSpec("names", "names", ("store",)), "store": NodeSpec("store", "store")}
+    assert translation.bus == BusSpec(
+        event_types={"flights": EventTypeSpec("flights", True, nodes)},
+        services={"names": ServiceSpec("names", "worker"), "store": ServiceSpec("store", "consumer")},
+        roles={"names_1": RoleSpec("names_1", "names"), "store_1": RoleSpec("store_1", "store")},
+        profiles={"airport": ProfileSpec("airport", frozenset({"flights"}))},
+        emitters={"airport_1": EmitterSpec("airport_1", "airport")},
     )
     assert translation.belongings.people == {"ada": Person("ada", "Ada", "ada@example.org")}
-    assert translation.belongings.descriptors == {"planes": Descriptor("planes", b"<xml/>", "text/xml")}
+    assert translation.belongings.descriptors == {"planes": LegacyDescriptor("planes", b"<xml/>", "text/xml")}
     assert translation.belongings.emission_profiles == {
         "uploads": EmissionProfile("uploads", "ada", "planes", "latin-1")
     }
@@ -66,7 +74,7 @@ def test_everything_has_its_counterpart() -> None:
 
 def test_an_empty_bus_is_an_empty_bus() -> None:
     translation = translate(OldBus())
-    assert (translation.bus, translation.remarks) == (Bus(), ())
+    assert (translation.bus, translation.remarks) == (BusSpec(), ())
 
 
 def test_an_emission_profile_needs_nobody() -> None:

@@ -39,7 +39,7 @@ _HANDLERS: dict[type, Handler] = {
     writes.CallOffAsks: replies.call_off,
     writes.AskReply: replies.ask,
     writes.MoveReply: replies.move,
-    writes.Progress: progress.progress,
+    writes.ProgressUpdate: progress.progress,
     writes.NotePresence: presence.note,
     writes.FollowOrder: progress.follow_order,
     writes.BeginAttempt: bulk.begin,

@@ -74,7 +74,7 @@ def _read_contents(connection: sa.Connection, envelope_ids: list[UUID]) -> dict[
     return contents
 
 
-def seal(connection: sa.Connection, group: Sequence[writes.Seal]) -> list[writes.Receipt]:
+def seal(connection: sa.Connection, group: Sequence[writes.Seal]) -> list[writes.SealReceipt]:
     contents = _read_contents(connection, [write.envelope_id for write in group])
     return [
         _seal_one(connection, write, position, contents[write.envelope_id])
@@ -90,14 +90,14 @@ def next_positions(connection: sa.Connection, envelopes: int) -> range:
 
 def _seal_one(
     connection: sa.Connection, write: writes.Seal, position: int, content: dict[UUID, _EventContent]
-) -> writes.Receipt:
+) -> writes.SealReceipt:
     events = list(content.values())
     for event_id, event in content.items():
         if event.stored_items != event.items:
             raise JournalError(f"event {event_id} ended with {event.items} items and holds {event.stored_items}")
     if (len(events), sum(event.items for event in events)) != (write.events, write.items):
         raise JournalError(f"envelope {write.envelope_id} does not hold its {write.events} events, {write.items} items")
-    receipt = writes.Receipt(
+    receipt = writes.SealReceipt(
         write.envelope_id,
         position,
         len(events),
@@ -110,7 +110,7 @@ def _seal_one(
 
 
 def receive(
-    connection: sa.Connection, receipt: writes.Receipt, at: datetime, keyed_content: bytes | None = None
+    connection: sa.Connection, receipt: writes.SealReceipt, at: datetime, keyed_content: bytes | None = None
 ) -> None:
     """Have an open envelope received as its receipt says.
 

@@ -29,7 +29,7 @@ _INSERT_PARKED_ITEM = sa.insert(model.parked_item)
 _INSERT_FAILURE = sa.insert(model.failure)
 
 
-def progress(connection: sa.Connection, group: Sequence[writes.Progress]) -> None:
+def progress(connection: sa.Connection, group: Sequence[writes.ProgressUpdate]) -> None:
     for write in group:
         for cursor in write.cursors:
             values = {
@@ -63,7 +63,7 @@ def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder])
         connection.execute(with_key.values(ordering_key=None, state=state))
 
 
-def _move_delivery(connection: sa.Connection, write: writes.Progress, move: writes.DeliveryMove) -> None:
+def _move_delivery(connection: sa.Connection, write: writes.ProgressUpdate, move: writes.DeliveryMove) -> None:
     delivery = move.new
     values = {
         "position": delivery.position,
@@ -106,7 +106,9 @@ def _service_id(connection: sa.Connection, name: str | None) -> int | None:
     return service_id
 
 
-def _parked_item_row(write: writes.Progress, delivery: writes.Delivery, item: writes.IsolatedItem) -> dict[str, Any]:
+def _parked_item_row(
+    write: writes.ProgressUpdate, delivery: writes.DeliveryRow, item: writes.IsolatedItem
+) -> dict[str, Any]:
     return {
         "role_id": delivery.role_id,
         "event_id": item.event_id,
@@ -119,7 +121,7 @@ def _parked_item_row(write: writes.Progress, delivery: writes.Delivery, item: wr
     }
 
 
-def _failure_row(write: writes.Progress, failure: writes.Failure) -> dict[str, Any]:
+def _failure_row(write: writes.ProgressUpdate, failure: writes.Failure) -> dict[str, Any]:
     return {
         "at": write.at,
         "envelope_id": failure.envelope_id,

@@ -34,12 +34,12 @@ _DELETE_PARKED = sa.delete(model.delivery).where(
 )
 
 
-def repeat(connection: sa.Connection, group: Sequence[writes.Repeat]) -> list[writes.Receipt]:
+def repeat(connection: sa.Connection, group: Sequence[writes.Repeat]) -> list[writes.SealReceipt]:
     origins = [_repeat_open(connection, write) for write in group]
     receipts = []
     for position, write, origin in zip(next_positions(connection, len(group)), group, origins, strict=True):
         # What is received has the same content as its origin, so its receipt says the same.
-        receipt = writes.Receipt(
+        receipt = writes.SealReceipt(
             write.envelope_id, position, origin["events"], origin["items"], origin["bytes"], bytes(origin["hash"])
         )
         receive(connection, receipt, write.at)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from xbus.broker.back.log.reader import Log
+from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.bad_items import concerned_services, refused_items
 from xbus.broker.back.progress.results import Serving
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
@@ -13,7 +13,7 @@ from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import IsolatedItem
 
 
-class Isolating:
+class BadItems:
     """Finds out which items were refused that others can do without.
 
     Args:
@@ -21,7 +21,7 @@ class Isolating:
         catalog: the configuration as it is now.
     """
 
-    def __init__(self, log: Log, catalog: Callable[[], Catalog]) -> None:
+    def __init__(self, log: LogReader, catalog: Callable[[], Catalog]) -> None:
         self._log = log
         self._catalog = catalog
 

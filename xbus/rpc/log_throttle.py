@@ -9,7 +9,7 @@ PEERS_AT_ONCE = 1000
 _OTHERS = b"others"
 
 
-class Complaints:
+class LogThrottle:
     """Counts faults per peer and says when to log them: the first at once, then once a minute at most.
 
     Args:

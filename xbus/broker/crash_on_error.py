@@ -9,7 +9,7 @@ from xbus.errors import XbusError
 log = logging.getLogger(__name__)
 
 
-class Mishaps:
+class CrashOnCallbackError:
     """Takes the place of the loop's exception handler.
 
     A callback that raises leaves what it was about half done: a reader that reads no more, a caller that is never

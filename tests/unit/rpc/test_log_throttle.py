@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from xbus.rpc.complaints import PEERS_AT_ONCE, Complaints
+from xbus.rpc.log_throttle import PEERS_AT_ONCE, LogThrottle
 
 
 class HandClock:
@@ -20,7 +20,7 @@ class HandClock:
 
 def test_the_first_fault_is_logged_and_the_next_after_a_minute() -> None:
     clock = HandClock()
-    complaints = Complaints(clock)
+    complaints = LogThrottle(clock)
     assert [complaints.note(b"a") for _ in range(5)] == [1, 0, 0, 0, 0]
     clock.seconds = 59.9
     assert complaints.note(b"a") == 0
@@ -30,13 +30,13 @@ def test_the_first_fault_is_logged_and_the_next_after_a_minute() -> None:
 
 
 def test_each_peer_has_its_own_minute() -> None:
-    complaints = Complaints(HandClock())
+    complaints = LogThrottle(HandClock())
     assert [complaints.note(peer) for peer in (b"a", b"b", b"a", b"b")] == [1, 1, 0, 0]
 
 
 def test_a_flood_of_peers_is_logged_as_one_and_forgotten() -> None:
     clock = HandClock()
-    complaints = Complaints(clock)
+    complaints = LogThrottle(clock)
     logged = [complaints.note(str(number).encode()) for number in range(3 * PEERS_AT_ONCE)]
     assert sum(map(bool, logged)) == PEERS_AT_ONCE + 1
     clock.seconds = 61.0

@@ -10,7 +10,7 @@ from xbus.errors import CallError
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class RepeatableCall:
     """One call, made of what it needs to be made again.
 
     Attributes:
@@ -30,15 +30,15 @@ class Call:
 
 
 @dataclass(eq=False, slots=True)
-class _Entry:
-    call: Call
+class _PendingEntry:
+    call: RepeatableCall
     settle: Callable[[Any], None]
     answered: bool = False
     answer: Any = None
     refusal: CallError | None = None
 
 
-class Ledger:
+class PendingCalls:
     """Keeps each call until nobody will ever have to repeat it, in the order in which the calls were first made.
 
     Answers may come in any order but take effect in that of the calls: a refusal of the second batch means nothing
@@ -46,9 +46,9 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._promised_nothing: list[_Entry] = []
-        self._waiting: deque[_Entry] = deque()
-        self._entries: dict[Call, _Entry] = {}
+        self._promised_nothing: list[_PendingEntry] = []
+        self._waiting: deque[_PendingEntry] = deque()
+        self._entries: dict[RepeatableCall, _PendingEntry] = {}
 
     def __len__(self) -> int:
         """How many calls wait for their answer, or for that of one before."""
@@ -59,18 +59,18 @@ class Ledger:
         """Whether there are answered openings behind which nothing is known to be kept: they may be forgotten."""
         return bool(self._promised_nothing)
 
-    def add(self, call: Call, settle: Callable[[Any], None]) -> None:
+    def add(self, call: RepeatableCall, settle: Callable[[Any], None]) -> None:
         """Note a call.
 
         Args:
             call: the call that is being made.
             settle: called with the answer once that of every earlier call is there too.
         """
-        entry = _Entry(call, settle)
+        entry = _PendingEntry(call, settle)
         self._entries[call] = entry
         self._waiting.append(entry)
 
-    def answered(self, call: Call, answer: Any) -> None:
+    def answered(self, call: RepeatableCall, answer: Any) -> None:
         """The call went well.
 
         Raises:
@@ -81,7 +81,7 @@ class Ledger:
             entry.answered, entry.answer, entry.refusal = True, answer, None
             self._advance()
 
-    def refused(self, call: Call, refusal: CallError) -> None:
+    def refused(self, call: RepeatableCall, refusal: CallError) -> None:
         """The call was refused.
 
         Raises:
@@ -93,7 +93,7 @@ class Ledger:
         entry.refusal = refusal
         self._advance()
 
-    def repeat(self) -> list[Call]:
+    def repeat(self) -> list[RepeatableCall]:
         """What has to be sent again, in order; refusals so far are forgotten, they may be due to what failed."""
         calls = list(self._unkept())
         for call in calls:
@@ -108,7 +108,7 @@ class Ledger:
         self._entries.clear()
         return size
 
-    def _unkept(self) -> Iterator[Call]:
+    def _unkept(self) -> Iterator[RepeatableCall]:
         return (
             entry.call
             for entry in chain(self._promised_nothing, self._waiting)
@@ -126,7 +126,7 @@ class Ledger:
             self._keep(entry)
             entry.settle(entry.answer)
 
-    def _keep(self, entry: _Entry) -> None:
+    def _keep(self, entry: _PendingEntry) -> None:
         if not entry.call.durable:
             self._promised_nothing.append(entry)
             return

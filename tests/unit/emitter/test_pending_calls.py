@@ -6,26 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.emitter.ledger import Call, Ledger
+from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
 from xbus.errors import Refused
 
 
-def make(ledger: Ledger, settled: list[Any], *names: str) -> list[Call]:
+def make(ledger: PendingCalls, settled: list[Any], *names: str) -> list[RepeatableCall]:
     """Calls in a ledger; those named start_... promise nothing."""
     calls = []
     for name in names:
-        call = Call(name, (), seconds=1, size=10, durable=not name.startswith("start"))
+        call = RepeatableCall(name, (), seconds=1, size=10, durable=not name.startswith("start"))
         ledger.add(call, settled.append)
         calls.append(call)
     return calls
 
 
-def names(calls: list[Call]) -> list[str]:
+def names(calls: list[RepeatableCall]) -> list[str]:
     return [call.verb for call in calls]
 
 
 def test_answers_take_effect_in_the_order_of_the_calls() -> None:
-    ledger, settled = Ledger(), list[Any]()
+    ledger, settled = PendingCalls(), list[Any]()
     one, two, three = make(ledger, settled, "1", "2", "3")
     ledger.answered(three, "third")
     ledger.answered(one, "first")
@@ -36,14 +36,14 @@ def test_answers_take_effect_in_the_order_of_the_calls() -> None:
 
 
 def test_what_was_answered_is_not_repeated() -> None:
-    ledger = Ledger()
+    ledger = PendingCalls()
     one, *_ = make(ledger, [], "1", "2", "3")
     ledger.answered(one, None)
     assert names(ledger.repeat()) == ["2", "3"]
 
 
 def test_an_answered_opening_is_repeated_until_something_behind_it_is_durable() -> None:
-    ledger = Ledger()
+    ledger = PendingCalls()
     envelope, event, items = make(ledger, [], "start_envelope", "start_event", "items")
     ledger.answered(envelope, None)
     ledger.answered(event, None)
@@ -53,7 +53,7 @@ def test_an_answered_opening_is_repeated_until_something_behind_it_is_durable() 
 
 
 def test_a_later_event_is_opened_again_but_not_the_durable_first() -> None:
-    ledger = Ledger()
+    ledger = PendingCalls()
     calls = make(ledger, [], "start_envelope", "start_1", "items_1", "start_2", "items_2")
     for call in calls[:4]:
         ledger.answered(call, None)
@@ -61,7 +61,7 @@ def test_a_later_event_is_opened_again_but_not_the_durable_first() -> None:
 
 
 def test_a_refusal_stands_once_all_before_it_went_well() -> None:
-    ledger = Ledger()
+    ledger = PendingCalls()
     one, two = make(ledger, [], "1", "2")
     refusal = Refused("a gap", code="index_gap")
     ledger.refused(two, refusal)
@@ -71,7 +71,7 @@ def test_a_refusal_stands_once_all_before_it_went_well() -> None:
 
 
 def test_a_refusal_behind_a_failure_is_forgotten_when_both_are_repeated() -> None:
-    ledger, settled = Ledger(), list[Any]()
+    ledger, settled = PendingCalls(), list[Any]()
     one, two = make(ledger, settled, "1", "2")
     ledger.refused(two, Refused("a gap"))
     assert names(ledger.repeat()) == ["1", "2"]
@@ -81,7 +81,7 @@ def test_a_refusal_behind_a_failure_is_forgotten_when_both_are_repeated() -> Non
 
 
 def test_answers_to_repeats_of_the_answered_change_nothing() -> None:
-    ledger, settled = Ledger(), list[Any]()
+    ledger, settled = PendingCalls(), list[Any]()
     start, items = make(ledger, settled, "start_envelope", "items")
     ledger.answered(start, "first")
     ledger.answered(start, "again")
@@ -93,7 +93,7 @@ def test_answers_to_repeats_of_the_answered_change_nothing() -> None:
 
 
 def test_clearing_tells_what_was_in_flight() -> None:
-    ledger = Ledger()
+    ledger = PendingCalls()
     one, *_ = make(ledger, [], "1", "2", "3")
     ledger.answered(one, None)
     assert ledger.clear() == 20
@@ -103,7 +103,7 @@ def test_clearing_tells_what_was_in_flight() -> None:
 
 @given(st.permutations(range(6)), st.sets(st.integers(0, 5)))
 def test_whatever_the_order_of_answers_each_call_is_settled_once_in_order(order: list[int], openings: set[int]) -> None:
-    ledger, settled = Ledger(), list[Any]()
+    ledger, settled = PendingCalls(), list[Any]()
     calls = make(ledger, settled, *[f"start {n}" if n in openings else str(n) for n in range(6)])
     for position in order:
         ledger.answered(calls[position], position)

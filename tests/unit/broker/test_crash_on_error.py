@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from xbus.broker.mishaps import Mishaps
+from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.errors import JournalUnavailable
 
 
@@ -18,7 +18,7 @@ def boom() -> None:
 
 
 async def watched() -> "asyncio.Task[None]":
-    task: asyncio.Task[None] = asyncio.create_task(Mishaps().watch())
+    task: asyncio.Task[None] = asyncio.create_task(CrashOnCallbackError().watch())
     await asyncio.sleep(0)
     return task
 

@@ -4,21 +4,21 @@ import asyncio
 from uuid import UUID
 
 from xbus.broker.front.envelopes.futures import done
-from xbus.broker.front.envelopes.replies import Replies
-from xbus.broker.front.envelopes.state import Ended, envelope_closed, event_unknown
+from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.state import EndedEvent, envelope_closed, event_unknown
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import StoredEnvelope, StoredEvent
 from xbus.broker.journal.log.reading import read_segments
-from xbus.broker.journal.writes import Receipt
+from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.rpc.codec import unpack_items
-from xbus.rpc.later import Later
+from xbus.rpc.deferred import Deferred
 from xbus.states import EnvelopeState
 
 PAGE_BYTES = 4 * 1024 * 1024
 
 
-class PastEnvelope:
+class ClosedEnvelope:
     """An envelope that is sealed or cancelled: it answers repeats, and refuses everything else.
 
     Args:
@@ -27,7 +27,7 @@ class PastEnvelope:
         replies: tells which immediate replies were given.
     """
 
-    def __init__(self, stored: StoredEnvelope, journal: Journal, replies: Replies) -> None:
+    def __init__(self, stored: StoredEnvelope, journal: Journal, replies: ReplyRequests) -> None:
         self._stored = stored
         self._journal = journal
         self._replies = replies
@@ -68,41 +68,41 @@ class PastEnvelope:
             raise content_differs(f"event {event_id} was started with type {event.type_name}")
         return event_id
 
-    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Later[int]:
+    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Deferred[int]:
         """Raises Refused: envelope_closed for items that it doesn't hold; the future content_differs for other ones."""
         event = self._event(event_id)
         if first_index is None or first_index + items > event.items:
             raise self._closed()
-        return Later.of(asyncio.ensure_future(self._same_items(event.segments_id, first_index, items, data)))
+        return Deferred.of(asyncio.ensure_future(self._same_items(event.segments_id, first_index, items, data)))
 
     async def _same_items(self, segments_id: UUID, first_index: int, items: int, data: bytes) -> int:
         await check_same_items(self._journal, segments_id, first_index, items, data)
         return first_index + items
 
-    def end_event(self, event_id: UUID, items: int | None) -> Later[Ended]:
+    def end_event(self, event_id: UUID, items: int | None) -> Deferred[EndedEvent]:
         """Raises Refused: event_unknown, envelope_closed, or content_differs for another number of items."""
         event = self._event(event_id)
         if items is not None and items != event.items:
             raise content_differs(f"event {event_id} was ended with {event.items} items")
-        return Later.of(asyncio.ensure_future(self._ended(event)))
+        return Deferred.of(asyncio.ensure_future(self._ended(event)))
 
-    async def _ended(self, event: StoredEvent) -> Ended:
-        return Ended(event.items, await self._replies.given(event.event_id))
+    async def _ended(self, event: StoredEvent) -> EndedEvent:
+        return EndedEvent(event.items, await self._replies.given(event.event_id))
 
-    def seal(self, events: int | None) -> Later[Receipt]:
+    def seal(self, events: int | None) -> Deferred[SealReceipt]:
         """Raises Refused: envelope_closed where it was cancelled, content_differs for another number of events."""
         receipt = self._stored.receipt
         if receipt is None:
             raise self._closed()
         if events is not None and events != receipt.events:
             raise content_differs(f"envelope {receipt.envelope_id} was sealed with {receipt.events} events")
-        return Later.of(done(receipt))
+        return Deferred.of(done(receipt))
 
-    def cancel(self, reason: str) -> Later[bool]:
+    def cancel(self, reason: str) -> Deferred[bool]:
         """Raises Refused: envelope_closed where it was sealed."""
         if self._stored.state is not EnvelopeState.CANCELLED:
             raise self._closed()
-        return Later.of(done(True))
+        return Deferred.of(done(True))
 
 
 async def check_same_items(journal: Journal, event_id: UUID, first_index: int, items: int, data: bytes) -> None:

@@ -6,18 +6,18 @@ from typing import Any, cast
 import pytest
 
 from xbus.clock import SystemClock
-from xbus.emitter.line import Line
+from xbus.emitter.context import EmitterContext
 from xbus.emitter.options import Options
-from xbus.emitter.session import Limits, Session
+from xbus.emitter.session import FrontLimits, Session
 from xbus.ids import Ids
 
 TOLD = {"token": "t", "session_seconds": 3600, "max_item_bytes": 1000, "max_batch_bytes": 5000}
 
 
-def line(told: dict[str, Any], **options: float) -> Line:
+def line(told: dict[str, Any], **options: float) -> EmitterContext:
     clock = SystemClock()
-    session = cast(Session, SimpleNamespace(limits=Limits.of(told)))
-    return Line(session, Options(**options), clock, Ids(clock))  # type: ignore[arg-type]
+    session = cast(Session, SimpleNamespace(limits=FrontLimits.of(told)))
+    return EmitterContext(session, Options(**options), clock, Ids(clock))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Later(Generic[T]):
+class Deferred(Generic[T]):
     """What becomes of a future's outcome by some steps.
 
     The steps are taken once, all in the turn of the loop in which the outcome is first asked for: a caller that waits
@@ -25,7 +25,7 @@ class Later(Generic[T]):
         self,
         future: "asyncio.Future[Any]",
         step: "Callable[[asyncio.Future[Any]], T]",
-        before: "Later[Any] | None" = None,
+        before: "Deferred[Any] | None" = None,
     ) -> None:
         self._future = future
         self._before = before
@@ -34,15 +34,15 @@ class Later(Generic[T]):
         self._error: BaseException | None = None
 
     @classmethod
-    def of(cls, outcome: "asyncio.Future[T] | Later[T]") -> "Later[T]":
+    def of(cls, outcome: "asyncio.Future[T] | Deferred[T]") -> "Deferred[T]":
         """An outcome with no steps taken yet."""
-        return outcome if isinstance(outcome, Later) else cls(outcome, _result)
+        return outcome if isinstance(outcome, Deferred) else cls(outcome, _result)
 
-    def then(self, make: Callable[[T], U]) -> "Later[U]":
+    def map(self, make: Callable[[T], U]) -> "Deferred[U]":
         """Go on from the answer; an error goes past."""
-        return Later(self._future, lambda _: make(self.result()), self)
+        return Deferred(self._future, lambda _: make(self.result()), self)
 
-    def otherwise(self, heal: Callable[[Exception], T]) -> "Later[T]":
+    def recover(self, heal: Callable[[Exception], T]) -> "Deferred[T]":
         """Go on from an error: ``heal`` returns an answer in its place, or raises another error."""
 
         def step(_: "asyncio.Future[Any]") -> T:
@@ -51,15 +51,15 @@ class Later(Generic[T]):
             except Exception as error:
                 return heal(error)
 
-        return Later(self._future, step, self)
+        return Deferred(self._future, step, self)
 
-    def add_done_callback(self, callback: "Callable[[Later[T]], object]") -> None:
+    def add_done_callback(self, callback: "Callable[[Deferred[T]], object]") -> None:
         """Call ``callback`` with this when the outcome can be asked for."""
         self._future.add_done_callback(lambda _: callback(self))
 
     def give_up(self, error: Exception) -> None:
         """Wait for the future no longer: the outcome is what the steps make of ``error``; to be asked for at once."""
-        first: Later[Any] = self
+        first: Deferred[Any] = self
         while first._before is not None:
             first = first._before
         first._step, first._error = None, error

@@ -12,7 +12,7 @@ from xbus.errors import Failed
 Job: TypeAlias = Callable[[], Any]
 
 
-class Desk:
+class AuthorThread:
     """Runs jobs off the event loop, so that pings are answered while the author's code works.
 
     To be made in a running loop.

@@ -1,17 +1,17 @@
 """What all envelopes of one emitter share: the session, the window, and how things are made."""
 
 from xbus.clock import Clock
-from xbus.emitter.batch import Batch
+from xbus.emitter.batch import OutgoingBatch
 from xbus.emitter.options import Options
 from xbus.emitter.patience import Patience
-from xbus.emitter.session import Taker
+from xbus.emitter.session import CallTransport
 from xbus.emitter.stream import Stream
-from xbus.emitter.window import Window
+from xbus.emitter.window import SendWindow
 from xbus.errors import Refused
 from xbus.ids import Ids
 
 
-class Line:
+class EmitterContext:
     """The open line to the front.
 
     Args:
@@ -21,10 +21,10 @@ class Line:
         ids: makes the ids of envelopes and events.
     """
 
-    def __init__(self, session: Taker, options: Options, clock: Clock, ids: Ids) -> None:
+    def __init__(self, session: CallTransport, options: Options, clock: Clock, ids: Ids) -> None:
         self.session = session
         self.options = options
-        self.window = Window(options.window_bytes)
+        self.window = SendWindow(options.window_bytes)
         self._clock = clock
         self._ids = ids
         self._streams: set[Stream] = set()
@@ -39,10 +39,12 @@ class Line:
         """An id for an envelope or an event."""
         return str(self._ids.new())
 
-    def new_batch(self) -> Batch:
+    def new_batch(self) -> OutgoingBatch:
         """An empty batch that keeps to the options and to what the front takes."""
         limits = self.session.limits
-        return Batch(self.options.batch_items, self.options.batch_bytes, limits.max_item_bytes, limits.max_batch_bytes)
+        return OutgoingBatch(
+            self.options.batch_items, self.options.batch_bytes, limits.max_item_bytes, limits.max_batch_bytes
+        )
 
     def new_stream(self) -> Stream:
         """The calls of one further envelope."""

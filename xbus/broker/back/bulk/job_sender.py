@@ -3,10 +3,10 @@
 import logging
 from typing import Any
 
-from xbus.broker.back.bulk.attempt import Attempt, Output
-from xbus.broker.back.bulk.attempts import Attempts
-from xbus.broker.back.log.reader import Log
-from xbus.broker.back.recipients.recipient import Recipient
+from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
+from xbus.broker.back.bulk.attempts import OutputAttempts
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.journal.bulk.attempts import check_output
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph
@@ -14,7 +14,7 @@ from xbus.graph import Graph
 log = logging.getLogger(__name__)
 
 
-class HandingOver:
+class BulkJobSender:
     """Asks workers for outputs.
 
     Args:
@@ -22,12 +22,12 @@ class HandingOver:
         log: where outputs are looked at.
     """
 
-    def __init__(self, attempts: Attempts, log: Log) -> None:
+    def __init__(self, attempts: OutputAttempts, log: LogReader) -> None:
         self._attempts = attempts
         self._log = log
 
     async def hand_over(
-        self, worker: Recipient, envelope: LogEnvelope, event: LogEvent, attempt: Attempt, graph: Graph
+        self, worker: RecipientProxy, envelope: LogEnvelope, event: LogEvent, attempt: OutputAttempt, graph: Graph
     ) -> None:
         """Have a worker begin with an attempt.
 
@@ -41,7 +41,7 @@ class HandingOver:
         log.info("output asked for", extra={**extra, "role": worker.role.login, "node": attempt.output.node})
         await worker.take_output(envelope.envelope_id, event, self._words(event, attempt, made))
 
-    def _words(self, event: LogEvent, attempt: Attempt, made: Attempt | None) -> dict[str, Any]:
+    def _words(self, event: LogEvent, attempt: OutputAttempt, made: OutputAttempt | None) -> dict[str, Any]:
         """What a worker is told, as the wire has it."""
         return {
             "attempt_id": str(attempt.id),
@@ -52,13 +52,14 @@ class HandingOver:
             "lease": self._attempts.lease,
         }
 
-    def _input(self, output: Output, graph: Graph) -> Attempt | None:
+    def _input(self, output: WantedOutput, graph: Graph) -> OutputAttempt | None:
         """The attempt whose output comes in; None where the event's items do."""
         made = [
-            self._attempts.get(Output(output.event_id, output.graph_id, name)) for name in graph.parents(output.node)
+            self._attempts.get(WantedOutput(output.event_id, output.graph_id, name))
+            for name in graph.parents(output.node)
         ]
         return made[0] if made else None
 
-    async def _is_whole(self, made: Attempt) -> bool:
+    async def _is_whole(self, made: OutputAttempt) -> bool:
         """Whether all of an output that is ready is still there: what is left must not pass for the whole."""
         return (await self._log.read(check_output, made.id)).items == made.items
