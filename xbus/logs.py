@@ -1,6 +1,6 @@
-"""What the log looks like: one line of text per record, the sentence first, then what it is about.
+"""The format of the log: one line of text per record, the sentence first, then its fields.
 
-    2026-05-04 09:30:00,123 INFO xbus.broker.front.verbs.emitters: envelope received action=seal envelope_id=0197-... items=500
+    2026-05-04 09:30:00,123 INFO xbus.broker.front.front: envelope received action=seal envelope_id=0197-…
 
 Code logs a sentence that stays the same and hands the rest over as ``extra``: ``log.info("envelope received",
 extra={"action": "seal", "envelope_id": ...})``. So the log can be searched by sentence, by action and by id.
