@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 if TYPE_CHECKING:
     from spark_worker.sink.batch import EnvelopeWriter
     from spark_worker.sink.stream import EnvelopeStreamWriter
-    from spark_worker.source.batch import LogReader
+    from spark_worker.source.batch import LogBatchReader
     from spark_worker.source.stream import LogStreamReader
 
 
@@ -31,13 +31,13 @@ class XbusDataSource(DataSource):
 
         return ddl(chosen_columns(self.options))
 
-    def reader(self, schema: StructType) -> "LogReader":
+    def reader(self, schema: StructType) -> "LogBatchReader":
         """What reads once."""
-        from spark_worker.source.batch import LogReader
+        from spark_worker.source.batch import LogBatchReader
         from spark_worker.source.options import batch_options
         from spark_worker.source.schema import columns_of, to_arrow
 
-        return LogReader(batch_options(self.options, columns_of(schema)), to_arrow(schema))
+        return LogBatchReader(batch_options(self.options, columns_of(schema)), to_arrow(schema))
 
     def streamReader(self, schema: StructType) -> "LogStreamReader":  # noqa: N802
         """What goes on reading."""

@@ -1,4 +1,4 @@
-"""How a program ends where an error of the bus ends it: a line for people, and an exit code for scripts."""
+"""Ends a program on an error of the bus: with a line for people, and an exit code for scripts."""
 
 import sys
 from collections.abc import Iterator

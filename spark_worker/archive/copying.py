@@ -1,4 +1,4 @@
-"""What an executor does: copy events from the journal into one Parquet file, and read it back."""
+"""An executor copies events from the journal into one Parquet file, and reads them back."""
 
 import hashlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Where archives lie: a folder, or what pyarrow or fsspec reaches by a URI. A file is there wholly or not at all."""
+"""Storage of archives: a folder, or a URI that pyarrow or fsspec can reach. A file appears whole or not at all."""
 
 import glob
 import os

@@ -1,4 +1,4 @@
-"""What can go wrong in a job, in the two classes that the bus knows.
+"""The errors of a job, in the two classes that the bus knows: permanent and transient.
 
 Refusal (xbus.recipient)       permanent: the same job would fail again
 └── ItemsRefused               ... for the sake of some items, which are named cause by cause

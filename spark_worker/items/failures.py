@@ -1,4 +1,4 @@
-"""What an error of a job means to the bus: permanent, when the same job would fail again, or transient.
+"""Classifies an error of a job: permanent where the same job would fail again, else transient.
 
 Errors of executors arrive as text, with the traceback of the Python that failed there. So they are told apart by what
 stands in it.

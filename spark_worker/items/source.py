@@ -1,4 +1,4 @@
-"""What the data sources of items have in common, wherever the items lie."""
+"""The base of all data sources of items, wherever the items lie."""
 
 import json
 from collections.abc import Iterator

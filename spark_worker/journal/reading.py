@@ -1,4 +1,4 @@
-"""Where the items of an event come from, for Spark: from the journal, read by the executors, or from a spool file."""
+"""Reads the items of an event for Spark: executors read the journal, or a spool file."""
 
 import pickle
 from base64 import b64decode, b64encode

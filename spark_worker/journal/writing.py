@@ -1,4 +1,4 @@
-"""Where the output of an event goes, for Spark: into the journal, written by the executors part by part."""
+"""Writes the output of an event from Spark: executors write it into the journal part by part."""
 
 import pickle
 from collections.abc import Iterator

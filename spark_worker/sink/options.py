@@ -1,4 +1,4 @@
-"""What a writer was asked for."""
+"""The options of a writer."""
 
 import os
 import tempfile

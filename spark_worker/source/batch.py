@@ -13,7 +13,7 @@ from spark_worker.source.reading import Wanted, read_range
 from xbus.broker.journal.archive.reading import ArchivedFile
 
 
-class LogReader(DataSourceReader):
+class LogBatchReader(DataSourceReader):
     """Reads the events of a type between two places in the log.
 
     Where it ends is decided once, when the read is planned.

@@ -1,4 +1,4 @@
-"""What a reader asks the journal before it reads: where the log begins and ends, and what lies in between."""
+"""A reader's questions before it reads: where the log begins and ends, and which events lie between."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -6,7 +6,7 @@ from typing import TypeVar
 from spark_worker.source.options import SourceOptions
 from spark_worker.source.places import LogEnd, Place, check_position
 from spark_worker.source.reading import Wanted
-from spark_worker.spark.patience import Patience, insist
+from spark_worker.spark.patience import DatabasePatience, insist
 from xbus.broker.journal.archive.reading import ArchivedFile, archived_files, count_archived
 from xbus.broker.journal.database.connection import Connection, reading
 from xbus.broker.journal.log import planning as log_planning
@@ -146,7 +146,7 @@ class TypeLog:
             with reading(self._options.url) as connection:
                 return question(connection)
 
-        return insist(Patience(self._options.retry_seconds), once)
+        return insist(DatabasePatience(self._options.retry_seconds), once)
 
 
 def _begin(connection: Connection, type_id: int, place: Place) -> int:

@@ -1,4 +1,4 @@
-"""What a reader was asked for."""
+"""The options of a reader."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How far the next micro-batch reaches."""
+"""Chooses where the next micro-batch ends."""
 
 from collections.abc import Callable
 

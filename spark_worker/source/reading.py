@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from spark_worker.spark.patience import Patience, insist
+from spark_worker.spark.patience import DatabasePatience, insist
 from xbus.broker.journal.archive.reading import ArchivedFile, archived_files
 from xbus.broker.journal.bulk.segment_reader import LoggedSegment, open_reader
 from xbus.broker.journal.database.connection import reading
@@ -45,7 +45,7 @@ def read_range(wanted: Wanted, part: LogRange) -> Iterator[LoggedSegment]:
             yield from reader.log_range(rest, wanted.columns)
 
     items = 0
-    for segment in resuming(part, attempt, Patience(wanted.retry_seconds), wanted.fail_on_data_loss):
+    for segment in resuming(part, attempt, DatabasePatience(wanted.retry_seconds), wanted.fail_on_data_loss):
         items += segment.items
         yield segment
     if items != part.items:
@@ -75,13 +75,13 @@ def _is_archived(wanted: Wanted, part: LogRange) -> bool:
         with reading(wanted.url) as connection:
             return bool(archived_files(connection, part.type_id, part.after, part.until))
 
-    return insist(Patience(wanted.retry_seconds), question)
+    return insist(DatabasePatience(wanted.retry_seconds), question)
 
 
 def resuming(
     wanted: LogRange,
     attempt: Callable[[LogRange], Iterator[LoggedSegment]],
-    patience: Patience,
+    patience: DatabasePatience,
     fail_on_data_loss: bool = True,
 ) -> Iterator[LoggedSegment]:
     """What an attempt yields, each segment once; after trouble a further attempt goes on where the last one ended.

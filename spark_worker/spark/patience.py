@@ -12,7 +12,7 @@ FIRST_DELAY = 0.1
 LONGEST_DELAY = 2.0
 
 
-class Patience:
+class DatabasePatience:
     """Says how long to insist: for so many seconds since something went well last.
 
     Args:
@@ -48,7 +48,7 @@ class Patience:
         self._delay = min(self._delay * 2, LONGEST_DELAY)
 
 
-def insist(patience: Patience, question: Callable[[], T]) -> T:
+def insist(patience: DatabasePatience, question: Callable[[], T]) -> T:
     """What a question to the database is answered, asked again while that is away.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Where Spark keeps what does not fit into memory, and what it moves between tasks."""
+"""The folder in which Spark keeps the data that exceeds memory, and that it moves between tasks."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""What the author of a transform writes, and how it is found: a Python function, or a file of SQL."""
+"""Finds the transform that an author wrote: a Python function, or a file of SQL."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""How far a job is, and how it is ended: by the tag that all its Spark jobs bear."""
+"""Watches the progress of a job and ends it, by the tag of its Spark jobs."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Where a command finds the broker."""
+"""Finds the broker's address for a command."""
 
 from pathlib import Path
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What several commands write: facts and tables for people, JSON for programs."""
+"""Output of several commands: facts and tables for people, JSON for programs."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What all commands share: how errors become a line and an exit code, and where the configuration comes from."""
+"""The frame of all commands: it reads the configuration, and turns an error into a line and an exit code."""
 
 from collections.abc import Iterable
 from importlib import import_module

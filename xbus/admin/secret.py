@@ -1,4 +1,4 @@
-"""Where a command gets a password from without it being seen on a screen or in a list of processes."""
+"""Takes a password for a command in such a way that no screen and no list of processes shows it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How what happens inside is said on the wire: in the old words of wire.md, or with a code."""
+"""Translates errors for the wire: into the old words of wire.md, or into a code."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""What goes wrong outside of any task, in a callback of the event loop, ends the broker all the same."""
+"""Ends the broker when a callback of the event loop fails, outside of any task."""
 
 import asyncio
 import logging

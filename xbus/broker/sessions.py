@@ -1,4 +1,4 @@
-"""Who is logged in: emitters at the front, roles at the back."""
+"""Sessions of those who logged in: emitters at the front, roles at the back."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What all envelopes of one emitter share: the session, the window, and how things are made."""
+"""The context that all envelopes of one emitter share: session, window, and how parts are made."""
 
 from xbus.clock import Clock
 from xbus.emitter.batch import OutgoingBatch

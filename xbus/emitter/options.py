@@ -1,4 +1,4 @@
-"""What may be set about an emitter; the defaults suit nearly everyone."""
+"""The options of an emitter; the defaults suit nearly everyone."""
 
 from dataclasses import dataclass, fields
 from typing import TypedDict

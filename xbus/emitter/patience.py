@@ -1,4 +1,4 @@
-"""How long to insist, and how fast. Pure."""
+"""Decides how long an emitter insists, and how fast it tries again. Pure."""
 
 from xbus.clock import Clock
 from xbus.errors import CallError

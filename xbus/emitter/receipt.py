@@ -1,4 +1,4 @@
-"""What the emitter holds in hand once the bus has taken an envelope."""
+"""The receipt that an emitter keeps once the bus has taken an envelope."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How much may be in flight."""
+"""The window that limits how much may be in flight."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Where the items of settled envelopes are that were moved out of the journal: in Parquet files."""
+"""Tables of archived items: in which Parquet files the items of settled envelopes lie."""
 
 from sqlalchemy import (
     BigInteger,

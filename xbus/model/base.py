@@ -1,4 +1,4 @@
-"""What all tables share: one metadata, and the column types that SQLite and PostgreSQL must agree on."""
+"""The base of all tables: one metadata, and column types on which SQLite and PostgreSQL agree."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What bulk workers make of whole events: they read an event's segments and write what comes of it by themselves."""
+"""Tables of bulk workers, which read an event's segments and write its output by themselves."""
 
 from sqlalchemy import (
     BigInteger,

@@ -1,4 +1,4 @@
-"""What an administrator decides: who may emit what, and where it goes.
+"""Tables of the configuration: which emitter may send which types, and where these go.
 
 Rows that the journal refers to are never deleted: ``removed_at`` takes them out of use, and naming them again brings
 them back. Graphs are immutable: an edit adds a version, and each event keeps the version it was started with.

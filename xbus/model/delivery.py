@@ -1,4 +1,4 @@
-"""How far each consumer role has come, and what did not go the normal way.
+"""Tables of delivery: how far each consumer role has come, and which deliveries left the normal way.
 
 In normal running only ``cursor`` is written: a role is a reader of the log. An envelope that a role could not get in
 its turn gets a row in ``delivery``, and the cursor passes it.

@@ -1,4 +1,4 @@
-"""Who is logged in, and which recipients the broker knows; kept so that a restart of the broker disturbs nobody."""
+"""Tables of sessions and registrations, kept so that a restart of the broker disturbs nobody."""
 
 from sqlalchemy import JSON, CheckConstraint, Column, ForeignKey, LargeBinary, Table, Text
 

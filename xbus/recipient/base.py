@@ -1,4 +1,4 @@
-"""What the author of a recipient subclasses.
+"""The classes that the author of a recipient subclasses.
 
 The calls come in this order, for one envelope at a time unless ``envelopes`` says more::
 

@@ -1,4 +1,4 @@
-"""What the author of a bulk worker subclasses: it makes the output for a large event as a whole.
+"""The class that the author of a bulk worker subclasses: it makes the output of a large event as a whole.
 
 It is a worker like any other for small events. For an event of at least ``min_bulk_items`` items it is not sent the
 items: it reads them from the journal by itself, writes what it makes of them beside the log, and says so.

@@ -1,4 +1,4 @@
-"""How the author's methods are called, and what their answers are on the wire."""
+"""Calls the author's methods, and puts their answers into the wire's form."""
 
 import logging
 from typing import Any

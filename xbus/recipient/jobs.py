@@ -1,4 +1,4 @@
-"""What a bulk worker is at: each output is made, its lease kept, and told of until that is answered."""
+"""The jobs of a bulk worker: it makes each output, keeps its lease, and reports it until the broker answers."""
 
 import asyncio
 import logging

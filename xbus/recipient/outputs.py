@@ -1,4 +1,4 @@
-"""What a worker answered, made into items and then into the batches of the wire. Pure."""
+"""Turns a worker's answers into items, and these into the batches of the wire. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, cast

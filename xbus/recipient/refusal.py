@@ -1,4 +1,4 @@
-"""How an author says no for good."""
+"""A refusal: an author raises it to refuse an item for good."""
 
 from collections.abc import Iterable
 

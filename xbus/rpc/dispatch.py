@@ -1,4 +1,4 @@
-"""Which method serves which verb of the wire, and whether the arguments fit it; no sockets.
+"""Finds the method that serves a verb of the wire, and checks the arguments; no sockets.
 
 A method is marked with the verb it serves, ``Dispatch`` collects the marked methods of its objects into one table. What
 a method's annotations say of its parameters is compiled once and checked at each call, so that a handler never sees a

@@ -1,4 +1,4 @@
-"""How values become items, and many items batches; used where items are made: by emitters and by workers."""
+"""Turns values into items, and items into batches, for emitters and workers."""
 
 from collections.abc import Iterator
 

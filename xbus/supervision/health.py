@@ -1,4 +1,4 @@
-"""What is wrong with a process of the broker just now, as its parts report it; no database, no waiting."""
+"""The problems of a process of the broker just now, as its parts report them; no database, no waiting."""
 
 import logging
 from dataclasses import dataclass

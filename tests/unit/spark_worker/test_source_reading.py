@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 import pytest
 
 from spark_worker.source.reading import resuming
-from spark_worker.spark.patience import Patience, insist
+from spark_worker.spark.patience import DatabasePatience, insist
 from xbus.broker.journal.bulk.segment_reader import LoggedSegment
 from xbus.broker.journal.log.planning import LogRange
 from xbus.broker.journal.log.ranges import GONE
@@ -34,8 +34,8 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.time += seconds
 
-    def patience(self, seconds: float) -> Patience:
-        return Patience(seconds, self.sleep, lambda: self.time)
+    def patience(self, seconds: float) -> DatabasePatience:
+        return DatabasePatience(seconds, self.sleep, lambda: self.time)
 
 
 class Database:

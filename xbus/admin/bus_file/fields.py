@@ -1,4 +1,4 @@
-"""What the tables of a bus file may hold."""
+"""The tables and keys that a bus file may hold."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

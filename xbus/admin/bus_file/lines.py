@@ -1,4 +1,4 @@
-"""Where things stand in a TOML file: :mod:`tomllib` tells what a file says, but not in which line."""
+"""Finds the line of each entry of a TOML file, which :mod:`tomllib` does not tell."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""What is done about a bad line."""
+"""The ways to treat a bad line: stop, skip it, or collect it in a file."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a descriptor says about files of one kind."""
+"""A descriptor: how to read files of one kind."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar

@@ -1,4 +1,4 @@
-"""What readers make of a file: entries, and the end where they can't go on."""
+"""Readers turn a file into entries, and tell where they can't go on."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

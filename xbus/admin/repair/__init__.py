@@ -1,1 +1,1 @@
-"""What is parked, read and put right by a person."""
+"""Parked work: a person reads it and puts it right."""

@@ -1,4 +1,4 @@
-"""What the commands do that repair: parked envelopes and items are resumed, corrected and dropped."""
+"""The repairs that commands make: they resume, correct and drop parked envelopes and items."""
 
 import getpass
 import os

@@ -1,4 +1,4 @@
-"""What ``xbus parked show`` tells of an envelope: for whom it is parked and why, and the items that are to blame."""
+"""The page of ``xbus parked show``: for whom an envelope is parked, why, and which items are to blame."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""What becomes of callers while the database is away or silent, and what the broker says of itself meanwhile."""
+"""Answers callers while the database is away or silent, and reports the outage to health."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""How much the journal may hold: over the limit nothing new is begun, what is open may end, and all is delivered."""
+"""The limit of the journal's size: above it nothing new begins, open envelopes may end, and delivery goes on."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What both parts stand on, and what a part is."""
+"""The ground that both parts of the broker stand on, and the interface of a part."""
 
 import asyncio
 from collections.abc import Callable

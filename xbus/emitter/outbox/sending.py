@@ -1,4 +1,4 @@
-"""What waits in an outbox goes to the bus: in order, each once."""
+"""Sends the envelopes of an outbox to the bus: in order, each once."""
 
 import asyncio
 import logging

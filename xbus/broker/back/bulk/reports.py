@@ -1,4 +1,4 @@
-"""What bulk workers tell of the outputs that they make.
+"""Takes the reports of bulk workers about the outputs that they make.
 
 The attempts in the journal are the truth: it may be told, and told again, after the broker or the worker has come back.
 """

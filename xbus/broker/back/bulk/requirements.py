@@ -1,4 +1,4 @@
-"""Which outputs of bulk workers deliveries need, and what is left to be carried out behind those that are ready."""
+"""Tells which outputs of bulk workers a delivery needs, and which nodes are left behind those that are ready."""
 
 from collections.abc import Callable, Collection
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What a decision about envelopes that are owed comes to, for one envelope after the other."""
+"""Applies a decision of an administrator to the owed envelopes, one after the other."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which items are parked alone, where a recipient refuses some of an event and names them; pure."""
+"""Chooses the items to park alone, where a recipient refuses some of an event and names them; pure."""
 
 from collections.abc import Iterable
 

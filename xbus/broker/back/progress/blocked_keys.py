@@ -1,4 +1,4 @@
-"""Which envelopes wait for an earlier one of their ordering key; pure.
+"""Ordering keys that are blocked: an envelope waits for an earlier one of its key; pure.
 
 A key of which an ordered role has delivery rows holds itself: the lowest of these rows goes first, whatever it waits
 for, and later envelopes of the key get rows behind it.

@@ -1,4 +1,4 @@
-"""What runs are bringing to roles just now, and which of the delivery rows that were read are out of date; pure."""
+"""Envelopes that runs bring to roles just now, and delivery rows that changed since they were read; pure."""
 
 from collections import defaultdict
 from collections.abc import Set

@@ -1,4 +1,4 @@
-"""Who has got what: the cursors and delivery rows, in memory and, a moment later, in the journal."""
+"""The ledger keeps the cursors and delivery rows in memory, and writes them to the journal a moment later."""
 
 import asyncio
 import contextlib

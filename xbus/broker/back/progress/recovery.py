@@ -1,4 +1,4 @@
-"""What the last run of the broker left in doubt: it may have been handed over, so it comes again, on its own."""
+"""Recovers the deliveries that the broker's last run left in doubt: each is redelivered on its own."""
 
 from collections.abc import Collection, Sequence
 from itertools import takewhile

@@ -1,4 +1,4 @@
-"""What came of runs: it is noted in the ledger, and decided what becomes of what could not be delivered."""
+"""Notes the results of runs in the ledger, and decides about each envelope that could not be delivered."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How often an envelope is tried, and after which delays; pure."""
+"""The retry policy: how many attempts an envelope gets, and the delays between them; pure."""
 
 from dataclasses import asdict, dataclass, replace
 

@@ -1,4 +1,4 @@
-"""What becomes of an envelope for a role that could not get it in its turn; pure.
+"""The next row of a delivery that could not be made in its turn; pure.
 
 Each function makes the role's next delivery row.
 """

@@ -1,4 +1,4 @@
-"""Which roles are in trouble of their own: pure.
+"""A circuit breaker for each role: it trips when envelope after envelope fails there; pure.
 
 Where one envelope fails at a role it may be to blame itself. Where one after the other does, it is the role: it would
 be wrong to use up the attempts of all that comes, and park it. Such a role is probed with one envelope now and then.

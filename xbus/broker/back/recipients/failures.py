@@ -1,4 +1,4 @@
-"""What can go wrong at a recipient; pure."""
+"""The failures of a call to a recipient; pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

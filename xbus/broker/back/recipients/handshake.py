@@ -1,4 +1,4 @@
-"""What the broker asks a recipient before it registers it; answers of any other shape are refused."""
+"""The handshake: the broker's questions to a recipient before it registers it; other shapes of answers are refused."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a recipient's heartbeats tell: that it lives, and how far it is with what it was given."""
+"""The heartbeats of a recipient: that it lives, and how far it is with its work."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

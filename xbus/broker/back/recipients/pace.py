@@ -1,4 +1,4 @@
-"""Which roles hold others up: pure."""
+"""Finds the roles that hold others up; pure."""
 
 from collections import defaultdict, deque
 

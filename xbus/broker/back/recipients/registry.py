@@ -1,4 +1,4 @@
-"""Which recipients are registered now, and who wants to know when one comes or goes."""
+"""The registry of recipients: who is registered now, and who is informed when one comes or goes."""
 
 import asyncio
 import logging

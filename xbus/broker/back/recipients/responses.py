@@ -1,4 +1,4 @@
-"""What a recipient answers to calls about envelopes, read strictly."""
+"""Reads the responses of a recipient to calls about envelopes, strictly."""
 
 import asyncio
 from collections.abc import Callable, Sequence

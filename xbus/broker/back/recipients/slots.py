@@ -1,4 +1,4 @@
-"""Who is free to work: several recipients are taken all at once or not at all, first come first served; no sockets.
+"""Slots of recipients: a run acquires all that it needs at once or none, first come first served; no sockets.
 
 A run holds nothing while it waits here, so two runs never wait for each other. One that can't be served yet keeps its
 place: those behind it don't take what it waits for, so nobody starves.

@@ -1,4 +1,4 @@
-"""Who is to give an immediate reply: decided when it is asked for, by who is there."""
+"""Chooses the consumer that gives an immediate reply, from those present at the time of the question."""
 
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry

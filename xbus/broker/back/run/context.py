@@ -1,4 +1,4 @@
-"""What runs live on: graphs and items from the log, and workers that are hired and given back."""
+"""The surroundings of a run: graphs and items from the log, and workers that it acquires and releases."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which nodes of a graph bulk workers may serve, and what is left to do where their outputs are ready; pure."""
+"""The plan of an event: which nodes bulk workers may serve, and which are left behind ready outputs; pure."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

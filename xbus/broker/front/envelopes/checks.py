@@ -1,4 +1,4 @@
-"""What an emitter may send, and in what form."""
+"""Checks each call of an emitter: its rights, and the form and size of what it sends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

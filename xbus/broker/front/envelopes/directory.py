@@ -1,4 +1,4 @@
-"""Which envelopes are known: open ones are kept here, of all others the journal tells."""
+"""The directory of envelopes: it keeps the open ones, and asks the journal about all others."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""What an emitter does with an envelope that is still open: each call checked, counted and written behind the last."""
+"""An open envelope: each call is checked, counted, and written behind the one before."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What an emitter may say of an envelope when it begins: the map of options that ``wire.md`` has."""
+"""The options of an envelope, as its emitter gives them at the start: the map of ``wire.md``."""
 
 from dataclasses import dataclass
 from typing import Any

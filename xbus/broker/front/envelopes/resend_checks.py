@@ -1,4 +1,4 @@
-"""What a session sends again of an open envelope with a key: compared, before the envelope may be sealed."""
+"""Compares the content that a session sends again under a key, before the envelope may be sealed."""
 
 import asyncio
 from collections.abc import Hashable

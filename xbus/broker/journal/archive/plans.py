@@ -1,4 +1,4 @@
-"""What an archive takes next, and how it is cut into files."""
+"""Plans the next files of an archive."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Where archived items are, for those who read the log or show an envelope. Each function is one short read."""
+"""Finds archived items for readers of the log and for people. Each function is one short read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How far the outputs of bulk workers have come, as the back takes it up at its start.
+"""The outputs that count at the start of the back, and how far each has come.
 
 Each function is one short read.
 """

@@ -1,4 +1,4 @@
-"""What bulk workers made, or tried to make, of an envelope's events, for a person who asks."""
+"""Summaries of the outputs that bulk workers made, or tried to make, of an envelope's events."""
 
 from dataclasses import dataclass
 from datetime import datetime

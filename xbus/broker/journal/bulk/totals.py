@@ -1,4 +1,4 @@
-"""What the segments of an output amount to, as they are there."""
+"""Adds up the stored segments of an output."""
 
 import hashlib
 from dataclasses import dataclass

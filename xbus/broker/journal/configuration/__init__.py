@@ -1,4 +1,4 @@
-"""What an administrator decides, as a whole: read it, plan a change to it, apply the change, all or nothing."""
+"""The configuration as a whole: administrators read it, plan a change to it, and apply the change, all or nothing."""
 
 from xbus.broker.journal.configuration.demo import add_demo_rows
 from xbus.broker.journal.configuration.entries import (

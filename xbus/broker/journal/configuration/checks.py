@@ -1,4 +1,4 @@
-"""What must hold before a configuration is accepted; pure."""
+"""The rules that a configuration must keep before it is accepted; pure."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

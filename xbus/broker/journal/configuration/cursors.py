@@ -1,4 +1,4 @@
-"""Where a consumer role starts in the log, and what becomes of its place there when it goes and comes back."""
+"""Places the cursor of a consumer role: at its start in the log, and when it goes and comes back."""
 
 from sqlalchemy import ColumnElement, Connection, case, insert, select, update
 

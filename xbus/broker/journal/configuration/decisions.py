@@ -1,4 +1,4 @@
-"""What an administrator decides about what is owed: written down with the change, carried out by the back."""
+"""Notes an administrator's decisions about owed envelopes together with the change; the back carries them out."""
 
 from collections.abc import Collection
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What the names and logins of entries may look like."""
+"""The rules for names and logins of entries."""
 
 from typing import TypeGuard
 

@@ -1,4 +1,4 @@
-"""What is owed by what a plan takes away, counted before anything is changed."""
+"""Counts the envelopes owed by the parts that a plan removes, before anything changes."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

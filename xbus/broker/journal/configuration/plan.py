@@ -1,4 +1,4 @@
-"""What a change of the configuration comes to, worked out and checked before anything is touched; pure."""
+"""Works out and checks a change of the configuration before anything is touched; pure."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields

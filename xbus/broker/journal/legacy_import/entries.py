@@ -1,4 +1,4 @@
-"""What comes out of an xbus.broker 0.2.0 beside the bus itself, and what there is to remark on it."""
+"""The entries of an xbus.broker 0.2.0 beside the bus itself, and the remarks on them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

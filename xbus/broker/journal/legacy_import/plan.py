@@ -1,4 +1,4 @@
-"""What an import from an xbus.broker 0.2.0 comes to, worked out before anything is touched; pure."""
+"""Plans an import from an xbus.broker 0.2.0 before anything is touched; pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace

@@ -1,4 +1,4 @@
-"""What there is already of what an import brings beside the bus."""
+"""Finds the entries beside the bus that exist already before an import."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

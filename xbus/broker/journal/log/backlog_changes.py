@@ -1,5 +1,4 @@
-"""What administrators decided about envelopes that are owed, as the back carries it out. Each function is one short
-read."""
+"""Administrators' decisions about owed envelopes, as the back reads them. Each function is one short read."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is in use of the configuration, as the front and the back read it; removed rows are left out."""
+"""The catalog: the configuration in use, as front and back read it; removed rows are left out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

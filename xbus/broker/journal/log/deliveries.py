@@ -1,4 +1,4 @@
-"""How far roles have come: their cursors, and the deliveries that go their own way. Each function is one short read."""
+"""Reads how far roles have come: cursors, and delivery rows. Each function is one short read."""
 
 from collections.abc import Sequence
 from datetime import datetime

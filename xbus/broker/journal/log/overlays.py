@@ -1,4 +1,4 @@
-"""What a role gets otherwise than its emitter sent it: items that were corrected, and items that it goes without."""
+"""Reads overlays: items that a role gets corrected, and items that it goes without."""
 
 from collections import defaultdict
 from collections.abc import Mapping

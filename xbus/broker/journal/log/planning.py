@@ -1,4 +1,4 @@
-"""What is asked of the log before much of it is read: where it stands, what is there, and how to share it out.
+"""Surveys the log before a large read: its bounds, its content, and how to share the work out.
 
 Positions stand between reads: whoever has read up to a position goes on behind it. Each function is one or a few short
 reads.

@@ -1,4 +1,4 @@
-"""What front and back read of immediate replies. Each function is one short read."""
+"""Reads of front and back about immediate replies. Each function is one short read."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where envelopes stand with the consumer roles that are to get them, as those see it who ask."""
+"""Tells where an envelope stands with each of its consumer roles, for people who ask."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who is logged in, who is registered, and what they say of themselves. Each function is one short read."""
+"""Reads sessions, registrations, and recipients' own descriptions. Each function is one short read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

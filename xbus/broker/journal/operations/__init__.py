@@ -1,4 +1,4 @@
-"""What operators ask and do by commands: envelopes, roles, failures, parked work, corrections.
+"""Questions and actions of operators by commands: envelopes, roles, failures, parked work, corrections.
 
 Each function is one bounded read, or one short transaction that leaves a history row. The broker never imports it.
 """

@@ -1,4 +1,4 @@
-"""What a person who asks after an envelope wants to see; every answer is bounded, however much the journal holds."""
+"""Shows an envelope to a person; every answer is bounded, however much the journal holds."""
 
 from collections import defaultdict
 from collections.abc import Iterator

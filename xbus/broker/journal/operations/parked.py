@@ -1,4 +1,4 @@
-"""What of an envelope is parked: the whole of it, or items that were isolated; as those see it who repair."""
+"""Reads the parked parts of an envelope for repairs: the whole of it, or isolated items."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What a person does about items that were parked alone: send them again as an envelope of their own, or drop them."""
+"""Repairs of items that were parked alone: a person sends them again as an envelope of their own, or drops them."""
 
 import hashlib
 from collections.abc import Sequence

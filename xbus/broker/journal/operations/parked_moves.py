@@ -1,4 +1,4 @@
-"""What a person does about an envelope that is parked for a role: resume it, correct items of it, drop it."""
+"""Repairs of a parked envelope: a person resumes it, corrects items of it, or drops it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

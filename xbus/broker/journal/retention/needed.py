@@ -1,4 +1,4 @@
-"""Which envelopes somebody still needs, so that they must not be removed.
+"""Finds the envelopes that somebody still needs, so that they are not removed.
 
 An envelope stays while a role is still owed it, while anything of it waits for a person, while another envelope repeats
 it, and while one of its types has no consumer yet.

@@ -1,4 +1,4 @@
-"""What may be written to the journal, as values; ``statements`` says how each is carried out."""
+"""The writes to the journal, as values; ``commit.statements`` carries each out."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""What becomes of a bulk worker's attempts."""
+"""Writes about the attempts of bulk workers."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Where a consumer role stands in the log: pure arithmetic over positions."""
+"""A consumer role's cursor in the log: pure arithmetic over positions."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What emitters send, and what becomes of their envelopes."""
+"""Writes of emitters: their envelopes, from the start to the seal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What operators see of recipients."""
+"""Writes about recipients, for operators to see."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

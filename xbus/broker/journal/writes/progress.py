@@ -1,4 +1,4 @@
-"""How far the back has come, and what has become of deliveries."""
+"""Writes about the back's progress and about deliveries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who is logged in, and who serves which role."""
+"""Writes about sessions and registrations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

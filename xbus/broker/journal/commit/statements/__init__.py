@@ -1,5 +1,4 @@
-"""How each write of the broker is carried out; what administrators change stands in ``configuration``, ``legacy`` and
-``tracking``."""
+"""The statements of each write of the broker. Changes by administrators are in ``configuration`` and ``operations``."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What becomes of bulk workers' attempts."""
+"""Statements for the attempts of bulk workers."""
 
 from collections.abc import Sequence
 from typing import Any

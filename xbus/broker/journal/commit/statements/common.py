@@ -1,4 +1,4 @@
-"""What several statements share."""
+"""Helpers that several statements share."""
 
 from contextlib import closing
 from datetime import datetime

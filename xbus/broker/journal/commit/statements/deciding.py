@@ -1,4 +1,4 @@
-"""What administrators decided about envelopes that are owed, as far as it was carried out."""
+"""Statements for decisions of administrators about owed envelopes, as far as the back has carried them out."""
 
 from collections.abc import Sequence
 from datetime import datetime

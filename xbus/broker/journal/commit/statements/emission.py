@@ -1,4 +1,4 @@
-"""What an emitter sends: envelopes and events that begin and end, and the items between."""
+"""Statements for emitters' writes: envelopes and events that begin and end, and the items between."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What operators see of the roles' recipients."""
+"""Statements for the presence of recipients, which operators see."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the back got done: cursors, deliveries that go their own way, and failures."""
+"""Statements for the back's progress: cursors, delivery rows, and failures."""
 
 from collections.abc import Sequence
 from typing import Any

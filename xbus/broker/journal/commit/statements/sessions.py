@@ -1,4 +1,4 @@
-"""Who is logged in, and who is registered."""
+"""Statements for sessions and registrations."""
 
 from collections.abc import Sequence
 

@@ -1,0 +1,114 @@
+"""The shape of the source: sizes, names and first sentences that keep it easy to enter.
+
+A limit that something exceeds today lists it by name. Such a list only gets shorter.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[2]
+PACKAGES = ("xbus", "spark_worker")
+
+MOST_LINES_OF_A_FILE = 400
+MOST_LINES_OF_A_FUNCTION = 60
+MOST_PARAMETERS_OF_A_CONSTRUCTOR = 7
+MOST_MODULES_OF_A_FOLDER = 16
+
+LONG_FUNCTIONS = {
+    "xbus/broker/back/assembly.py DeliveryAssembly.__init__",
+    "xbus/broker/parts/back.py BackPart.__init__",
+}
+WIDE_CONSTRUCTORS = {
+    "spark_worker/archive/archiver.py Archiver",
+    "xbus/broker/back/assembly.py DeliveryAssembly",
+    "xbus/broker/back/back.py Back",
+    "xbus/broker/back/dispatch/dispatcher.py Dispatcher",
+    "xbus/broker/back/dispatch/retry_queue.py RetryQueue",
+    "xbus/broker/back/dispatch/run_executor.py RunExecutor",
+    "xbus/broker/back/monitoring/presence.py Presence",
+    "xbus/broker/back/progress/results.py RunResults",
+    "xbus/broker/back/replies/service.py ReplyService",
+    "xbus/broker/front/front.py Front",
+    "xbus/broker/sessions.py Sessions",
+}
+NAMES_OF_BOTH_SDKS = {"Envelope", "Event"}
+"""Programs import these from ``xbus.emitter`` and from ``xbus.recipient``, where they are the two sides of one thing."""
+
+HEADLESS = re.compile(r"(What|Who|Whoever|Where|How|Which|Whether)\b")
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Each module of the source with its path in the checkout."""
+    for package in PACKAGES:
+        for path in sorted((CHECKOUT / package).rglob("*.py")):
+            yield path.relative_to(CHECKOUT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Each function of a module's top level and of its classes, by its qualified name."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef):
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+                    yield f"{node.name}.{member.name}", member
+
+
+def test_no_file_is_long() -> None:
+    lengths = {path: len((CHECKOUT / path).read_text(encoding="utf-8").splitlines()) for path, _ in modules()}
+    assert {path: lines for path, lines in lengths.items() if lines > MOST_LINES_OF_A_FILE} == {}
+
+
+def test_no_function_is_long() -> None:
+    found = {
+        f"{path} {name}"
+        for path, tree in modules()
+        for name, function in functions(tree)
+        if (function.end_lineno or 0) - function.lineno >= MOST_LINES_OF_A_FUNCTION
+    }
+    assert found == LONG_FUNCTIONS
+
+
+def test_no_constructor_is_wide() -> None:
+    found = {
+        f"{path} {name.removesuffix('.__init__')}"
+        for path, tree in modules()
+        for name, function in functions(tree)
+        if name.endswith(".__init__")
+        and len(function.args.args) - 1 + len(function.args.kwonlyargs) > MOST_PARAMETERS_OF_A_CONSTRUCTOR
+    }
+    assert found == WIDE_CONSTRUCTORS
+
+
+def test_no_folder_is_crowded() -> None:
+    crowds: dict[str, int] = defaultdict(int)
+    for path, _ in modules():
+        if not path.endswith("__init__.py"):
+            crowds[path.rpartition("/")[0]] += 1
+    assert {folder: count for folder, count in crowds.items() if count > MOST_MODULES_OF_A_FOLDER} == {}
+
+
+def test_class_names_are_unique() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(path)
+    shared = {name: where for name, where in places.items() if len(where) > 1}
+    assert set(shared) == NAMES_OF_BOTH_SDKS, shared
+
+
+def test_every_package_and_module_says_what_it_does() -> None:
+    silent = [
+        path for path, tree in modules() if not ast.get_docstring(tree) and (tree.body or path.endswith("/__init__.py"))
+    ]
+    assert silent == []
+
+
+def test_no_module_begins_with_a_headless_sentence() -> None:
+    headless = [path for path, tree in modules() if HEADLESS.match(ast.get_docstring(tree) or "")]
+    assert headless == []
