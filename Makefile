@@ -1,16 +1,4 @@
-# Two commands for a fresh machine, which needs Python 3.11 or newer and make:
-#   make demo   all flights of a year through the bus, checked       DB=postgresql://... for that database
-#   make test   the whole suite                                      ARGS="tests/unit -k name" for some of it
-# and one for Spark, which brings it from the package index, and Java too where the machine has none:
-#   make demo-spark   the same flights summed up by a Spark worker, checked and drawn   MASTER=local[*]|spark://...
-# and for those who work on it:
-#   make torture   everything is killed, stopped and cut off while envelopes flow: nothing acknowledged is lost
-#                  CYCLES=20 SEED=7 DB=sqlite|postgresql FAULTS=all|broker-kill,... see docs/reliability.md
-#   make simulate   random schedules in virtual time   SCHEDULES=1000 SEED=1
-#   make test-spark   what runs on Spark, on a local session and on a cluster of a master and two workers
-#   make test-old   old programs in their own environments; needs Python 3.6 and 3.8, see docs/development.md
-#   make lint   make bench [ONLY=scenario] [DB=sqlite|postgresql|both]   make clean
-#   make bench-spark   as bench, with ITEMS=5000000 for the one event of the bulk transform
+# `make help` lists the targets. A fresh machine needs Python 3.11 or newer, and make; each target installs the rest.
 
 PYTHON ?= python3
 VENV := .venv
@@ -23,43 +11,47 @@ WORKERS ?= 3
 # The demo, the benchmarks, the simulation and the torture read these from their environment.
 export DB ONLY ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
-.PHONY: demo demo-spark test test-spark test-old simulate torture lint bench bench-spark clean
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-spark test test-spark test-old simulate torture lint bench bench-spark clean
 .DELETE_ON_ERROR:
 
-demo: $(VENV)/.installed
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed  ## send all flights of a year through the bus and check them [DB=postgresql://...]
 	$(IN_VENV) examples.demo
 
-demo-spark: $(VENV)/.installed-spark
+demo-spark: $(VENV)/.installed-spark  ## sum the same flights up by a Spark worker, check and draw them [MASTER=local[*]|spark://...]
 	$(IN_VENV) examples.demo_spark
 
-test: $(VENV)/.installed-dev
+test: $(VENV)/.installed-dev  ## run the everyday suite [ARGS="tests/unit -k name"] [WORKERS=3]
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
-test-spark: $(VENV)/.installed-dev
+test-spark: $(VENV)/.installed-dev  ## run what needs Spark, on a local session and on a small cluster [ARGS=...]
 	$(IN_VENV) pytest -o faulthandler_timeout=600 tests/spark -m "not bench" $(ARGS)
 
-test-old: $(VENV)/.installed-dev
+test-old: $(VENV)/.installed-dev  ## run programs of xbus.broker 0.2.0 in their own environments [ARGS=...]
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -o faulthandler_timeout=600 tests/old $(ARGS)
 
-simulate: $(VENV)/.installed-dev
+simulate: $(VENV)/.installed-dev  ## play random schedules in virtual time [SCHEDULES=1000] [SEED=1]
 	@$(IN_VENV) tests.simulation
 
-torture: $(VENV)/.installed-dev
+torture: $(VENV)/.installed-dev  ## kill, stop and cut off everything while envelopes flow [CYCLES=20] [SEED=7] [DB=sqlite|postgresql] [FAULTS=...]
 	@$(IN_VENV) tests.torture
 
-lint: $(VENV)/.installed-dev
+lint: $(VENV)/.installed-dev  ## run ruff, mypy and import-linter
 	$(IN_VENV) ruff check $(SOURCES)
 	$(IN_VENV) ruff format --check $(SOURCES)
 	$(IN_VENV) mypy $(filter-out alembic,$(SOURCES))
 	$(VENV)/bin/lint-imports
 
-bench: $(VENV)/.installed-dev
+bench: $(VENV)/.installed-dev  ## measure the bus [ONLY=scenario] [DB=sqlite|postgresql|both]
 	$(IN_VENV) benchmarks
 
-bench-spark: $(VENV)/.installed-dev
+bench-spark: $(VENV)/.installed-dev  ## measure the bus with Spark [ITEMS=5000000] [ONLY=...] [DB=...]
 	$(IN_VENV) benchmarks.spark
 
-clean:
+clean:  ## remove all that the other targets made
 	rm -rf $(VENV) .venv-old .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
