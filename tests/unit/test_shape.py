@@ -35,7 +35,7 @@ WIDE_CONSTRUCTORS = {
     "xbus/broker/sessions.py Sessions",
 }
 NAMES_OF_BOTH_SDKS = {"Envelope", "Event"}
-"""Programs import these from ``xbus.emitter`` and from ``xbus.recipient``, where they are the two sides of one thing."""
+"""Programs import these from ``xbus.emitter`` and from ``xbus.recipient``: the two sides of one thing."""
 
 HEADLESS = re.compile(r"(What|Who|Whoever|Where|How|Which|Whether)\b")
 
