@@ -102,6 +102,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert anchor in {"", *(heading.lower().replace(" ", "-") for heading in headings)}, link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_every_path_of_the_checkout_exists(page: Path) -> None:
+    named = re.findall(r"`((?:xbus|spark_worker|tests|docs|alembic|examples|benchmarks)/[\w./-]*)`", page.read_text())
+    assert [path for path in named if not (CHECKOUT / path).exists()] == []
+
+
 # -- the commands ------------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""The front: where emitters' envelopes come in. ``verbs.py`` and ``batch_verbs.py`` put it on the wire."""
+"""The front carries out the calls of emitters, whichever verbs bring them. ``verbs`` puts it on the wire."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """The journal: the only place where front and back meet.
 
-Writes go through one thread that commits in groups (``writer.py``); reads go through a few threads with a connection
+Writes go through one thread that commits in groups (``commit.writer``); reads go through a few threads with a connection
 each. Nothing here blocks the event loop, and no driver's error comes out.
 """
 
@@ -104,7 +104,7 @@ class Journal:
     async def read(
         self, statement: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """What a read finds, such as those of ``log.py`` and ``catalog.py``, in a read transaction of its own.
+        """What a read finds, such as those of the package ``log``, in a read transaction of its own.
 
         Raises:
             JournalUnavailable: the database can't be read now.
