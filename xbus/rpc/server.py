@@ -14,7 +14,7 @@ import zmq
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, ConfigurationError, Failed, ProtocolError
-from xbus.rpc.context import Context
+from xbus.rpc.context import Context, router
 from xbus.rpc.deferred import Deferred
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.drain import Drain, always, bound_endpoint
@@ -78,7 +78,7 @@ class Server:
         self._caller = b""
         self._all_answered = asyncio.Event()
         self._all_answered.set()
-        self._socket = context.socket(zmq.ROUTER)
+        self._socket = router(context)
         self._socket.set(zmq.MAXMSGSIZE, max_message_bytes)
         self._socket.set(zmq.RCVHWM, MESSAGES_READ_AHEAD)
         self._socket.set(zmq.SNDHWM, REPLIES_UNREAD)
