@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,3 +57,59 @@ def _recipient(daemon: Daemon, folder: Path) -> Iterator[tuple[Process, str]]:
         yield process, address
     finally:
         process.kill()
+
+
+CROWD = 1000
+"""Logins of old clients, which wait for longer; more of them than any machine can check in the time of one of ours."""
+
+HEALTH = CROWD + 1
+
+
+@pytest.mark.parametrize("place", ["front", "back"])
+def test_a_token_does_not_go_to_who_takes_the_place_of_a_client_that_gave_up(place: str, shared: Daemon) -> None:
+    address = getattr(shared, place)
+    login = {"front": "emitter_1", "back": "c_1"}[place]
+    too_late = shared.log.count("login_too_late")
+    with Stranger(address) as crowd, Stranger(address, b"chosen") as client:
+        for number in range(CROWD):
+            crowd.call("login", "nobody", "wrong", request_id=number)
+        _read_all(crowd)
+        client.call("xbus.login", login, PASSWORD)
+        _read_all(client)
+        client.close()
+
+        with _in_place_of_the_client(address) as thief:
+            wait_until(lambda: shared.log.count("login_too_late") > too_late, "the login comes to its end")
+            stolen = _read_all(thief)
+
+    del stolen[HEALTH]
+    assert [answer for answer in stolen.values() if not isinstance(answer, CallError)] == []
+
+
+def _read_all(peer: Stranger) -> dict[int, Any]:
+    """Wait until the broker has read what this peer has sent so far; what it has answered up to then."""
+    peer.call("xbus.health", request_id=HEALTH)
+    told: dict[int, Any] = {}
+    while HEALTH not in told:
+        told.update([peer.answer()])
+    return told
+
+
+@contextmanager
+def _in_place_of_the_client(address: str) -> Iterator[Stranger]:
+    """Somebody with the id ``chosen``; the broker does not hear him before the end of who had it last reaches it."""
+    taken: list[Stranger] = []
+
+    def is_heard() -> bool:
+        thief = Stranger(address, b"chosen", patience=0.5)
+        try:
+            _read_all(thief)
+        except TimeoutError:
+            thief.close()
+            return False
+        taken.append(thief)
+        return True
+
+    wait_until(is_heard, "the id is free")
+    with taken[0]:
+        yield taken[0]

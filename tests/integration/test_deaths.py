@@ -122,9 +122,9 @@ def test_answers_of_the_journal(
 
     real_login = Sessions.login
 
-    async def login(self: Sessions, login: str, password: str) -> str:
+    async def login(self: Sessions, *arguments: Any) -> str:
         await self._journal._writer.run(lambda connection: None)
-        return await real_login(self, login, password)
+        return await real_login(self, *arguments)
 
     monkeypatch.setattr(Sessions, "login", login)
     assert run(config, monkeypatch, break_it) == daemon.BROKEN

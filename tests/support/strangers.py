@@ -27,11 +27,12 @@ class Stranger:
     Args:
         address: ``tcp://host:port``.
         identity: the id that it claims; empty for none, as clients do.
+        patience: how many seconds it waits for an answer.
     """
 
-    def __init__(self, address: str, identity: bytes = b"") -> None:
+    def __init__(self, address: str, identity: bytes = b"", patience: float = DEADLINE_SECONDS) -> None:
         place = urlsplit(address)
-        self._socket = socket.create_connection((place.hostname, place.port), DEADLINE_SECONDS)
+        self._socket = socket.create_connection((place.hostname, place.port), patience)
         self._stream = self._socket.makefile("rb")
         ready = b"\x05READY" + _property(b"Socket-Type", b"DEALER") + _property(b"Identity", identity)
         self._socket.sendall(_GREETING + bytes([_COMMAND, len(ready)]) + ready)

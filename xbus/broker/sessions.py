@@ -12,7 +12,7 @@ from xbus.broker.journal.log.catalog import read_credentials
 from xbus.broker.journal.log.sessions import read_sessions
 from xbus.broker.journal.writes import EndSession, RenewSessions, StartSession, StorePassword
 from xbus.clock import Clock
-from xbus.errors import JournalUnavailable, Refused
+from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
 from xbus.passwords import Passwords
 
@@ -20,6 +20,15 @@ log = logging.getLogger(__name__)
 
 LOGINS_AT_ONCE = 2
 """Checking a password costs memory and a core on purpose; a crowd of logins must not take them all."""
+
+LOGIN_SECONDS = 4.0
+"""How long a login of our own clients may take; their emitter gives it up after 5 seconds, their recipient after 10.
+
+Who is served later has left, and somebody else may sit where the token goes to.
+"""
+
+OLD_LOGIN_SECONDS = 20.0
+"""The same for old clients, which wait for minutes, and take a refusal for a wrong password."""
 
 SAVE_SECONDS = 10.0
 """How often renewed sessions are written down; a crash shortens a session by this much at the most."""
@@ -63,6 +72,7 @@ class Sessions:
         self._in_use = in_use
         self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
+        self._taken_back: list[bytes] = []
         self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
 
     async def restore(self) -> None:
@@ -70,20 +80,52 @@ class Sessions:
         for stored in await self._journal.read(read_sessions, of_roles=self._kind == "role"):
             self._sessions[stored.token_hash] = _Session(stored.owner_id, stored.expires_at)
 
-    async def login(self, login: str, password: str) -> str:
+    async def login(self, login: str, password: str, seconds: float = LOGIN_SECONDS) -> str:
         """Begin a session, durably.
+
+        Args:
+            login: of an emitter or a role.
+            password: as its owner gave it.
+            seconds: how long the caller waits; after that no session is begun.
 
         Returns:
             Its token, which is kept nowhere.
 
         Raises:
             Refused: login_refused, for an unknown login and a wrong password alike.
+            Failed: login_too_late, when the time is over.
             JournalUnavailable: the database can't be asked now.
         """
+        deadline = asyncio.get_running_loop().time() + seconds
+        owner_id = await self._check_password(login, password, deadline)
+        if self._catch_up is not None:
+            await self._catch_up()
+        _check_time(deadline)
+        token = self._ids.token()
+        expires_at = self._clock.now() + self._lifetime
+        await self._journal.write(StartSession(token_hash(token), *self._owner(owner_id), expires_at))
+        self._sessions[token_hash(token)] = _Session(owner_id, expires_at)
+        try:
+            _check_time(deadline)
+        except Failed:
+            self.take_back(token)
+            raise
+        log.info("logged in", extra={"action": "login", self._kind: login})
+        return token
+
+    async def _check_password(self, login: str, password: str, deadline: float) -> int:
+        """Wait for a turn until the deadline, and check the password; answered with whose it is."""
         # No login holds a zero character, and PostgreSQL can't be asked for one.
         credentials = None if "\0" in login else await self._journal.read(read_credentials, self._kind, login)
         owner_id, password_hash = credentials or (0, None)
-        async with self._logins:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._logins.acquire()
+        except TimeoutError:
+            raise _too_late() from None
+        try:
+            # A turn that was free is taken also when the time is over.
+            _check_time(deadline)
             if not await asyncio.to_thread(self._passwords.verify, password, password_hash):
                 log.info("login refused", extra={"action": "login_refused", self._kind: login})
                 raise Refused(
@@ -92,14 +134,16 @@ class Sessions:
             if password_hash is not None and self._passwords.needs_rehash(password_hash):
                 better = await asyncio.to_thread(self._passwords.hash_password, password)
                 await self._journal.write(StorePassword(*self._owner(owner_id), password_hash, better))
-        if self._catch_up is not None:
-            await self._catch_up()
-        token = self._ids.token()
-        expires_at = self._clock.now() + self._lifetime
-        await self._journal.write(StartSession(token_hash(token), *self._owner(owner_id), expires_at))
-        self._sessions[token_hash(token)] = _Session(owner_id, expires_at)
-        log.info("logged in", extra={"action": "login", self._kind: login})
-        return token
+        finally:
+            self._logins.release()
+        return owner_id
+
+    def take_back(self, token: str) -> None:
+        """End a session whose token reached nobody; the journal learns of it when sessions are saved."""
+        key = token_hash(token)
+        if self._sessions.pop(key, None) is not None:
+            self._taken_back.append(key)
+            log.info("a token reached nobody", extra={"action": "login_taken_back"})
 
     def _owner(self, owner_id: int) -> tuple[int | None, int | None]:
         """Emitter id and role id, one of them None."""
@@ -170,3 +214,15 @@ class Sessions:
         for key in expired:
             self._sessions.pop(key, None)
             await self._journal.write(EndSession(key))
+        while self._taken_back:
+            await self._journal.write(EndSession(self._taken_back[0]))
+            self._taken_back.pop(0)
+
+
+def _check_time(deadline: float) -> None:
+    if asyncio.get_running_loop().time() >= deadline:
+        raise _too_late()
+
+
+def _too_late() -> Failed:
+    return Failed("the login could not be answered in time", "log in again", code="login_too_late")

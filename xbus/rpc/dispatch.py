@@ -3,6 +3,8 @@
 A method is marked with the verb it serves, ``Dispatch`` collects the marked methods of its objects into one table. What
 a method's annotations say of its parameters is compiled once and checked at each call, so that a handler never sees a
 number where it expects bytes. Elements of lists and maps are the handler's own business.
+
+A second method may undo an answer of a verb that reached nobody; it is marked with ``undoes``.
 """
 
 import inspect
@@ -16,6 +18,7 @@ from xbus.rpc.frames import UNKNOWN_METHOD, WRONG_ARGUMENTS
 F = TypeVar("F", bound=Callable[..., Any])
 
 _VERB = "__verb__"
+_UNDONE = "__undone__"
 _WIRE_TYPES = frozenset({str, bytes, int, float, bool, list, dict, NoneType})
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -25,6 +28,16 @@ def verb(name: str) -> Callable[[F], F]:
 
     def mark(method: F) -> F:
         setattr(method, _VERB, name)
+        return method
+
+    return mark
+
+
+def undoes(name: str) -> Callable[[F], F]:
+    """Mark a method that gets each answer of the verb ``name`` that could not be delivered."""
+
+    def mark(method: F) -> F:
+        setattr(method, _UNDONE, name)
         return method
 
     return mark
@@ -43,9 +56,11 @@ class Dispatch:
 
     def __init__(self, *objects: object) -> None:
         self._handlers: dict[str, _Handler] = {}
+        self._undo: dict[str, Callable[[Any], object]] = {}
         for served in objects:
-            for method in _marked_methods(served):
+            for method in _marked_methods(served, _VERB):
                 self._add(_Handler(getattr(method, _VERB), method))
+            self._undo.update({getattr(method, _UNDONE): method for method in _marked_methods(served, _UNDONE)})
 
     def _add(self, handler: "_Handler") -> None:
         if handler.verb in self._handlers:
@@ -68,9 +83,14 @@ class Dispatch:
             raise Refused(f"there is no method {name!r:.100}", code=UNKNOWN_METHOD)
         return handler(args, kwargs)
 
+    def undo(self, name: str, answer: Any) -> None:
+        """Undo an answer that could not be delivered, where the verb has a method for that."""
+        if name in self._undo:
+            self._undo[name](answer)
 
-def _marked_methods(served: object) -> list[Callable[..., Any]]:
-    names = [name for name in dir(type(served)) if hasattr(inspect.getattr_static(served, name, None), _VERB)]
+
+def _marked_methods(served: object, mark: str) -> list[Callable[..., Any]]:
+    names = [name for name in dir(type(served)) if hasattr(inspect.getattr_static(served, name, None), mark)]
     return [getattr(served, name) for name in names]
 
 

@@ -218,7 +218,8 @@ class Server:
         except ProtocolError as error:
             self._answer_error(request, error)
         else:
-            self._send(frames)
+            if not self._send(frames):
+                self._dispatch.undo(request.method, answer)
 
     def _answer_error(self, request: Request, error: BaseException) -> None:
         if not isinstance(error, CallError):
@@ -226,11 +227,13 @@ class Server:
             error = Failed("the call met an error inside", "look into the log of the other side", code="internal_error")
         self._send(encode_error(self._sender, request, self._clock.now().timestamp(), error))
 
-    def _send(self, frames: list[bytes]) -> None:
+    def _send(self, frames: list[bytes]) -> bool:
         try:
             send(self._socket, frames)
         except zmq.ZMQError as error:
             self._note_undelivered(frames[0], error)
+            return False
+        return True
 
     def _note_unreadable(self, peer: bytes, error: ProtocolError) -> None:
         if count := self._unreadable.note(peer):

@@ -1,5 +1,6 @@
 """What no client of ours sends: unreadable frames, pickles, floods."""
 
+import asyncio
 import logging
 import pickle
 import struct
@@ -11,8 +12,9 @@ import zmq
 
 from tests.integration.rpc.conftest import MAX_MESSAGE_BYTES, SECONDS, Connect, Dial, Serve
 from tests.integration.rpc.verbs import Verbs
-from tests.support.waiting import eventually
+from tests.support.waiting import answered, eventually
 from xbus.rpc.context import new_context
+from xbus.rpc.dispatch import undoes, verb
 
 HEADER = struct.pack("=HHLd", 1, 2, 3, 4.0)
 GOOD = [HEADER, b"echo", msgpack.packb([1]), b"\x80"]
@@ -86,6 +88,39 @@ async def test_a_peer_that_leaves_before_its_answer_harms_nobody(serve: Serve, d
     verbs.gate.set_result(1)
     assert await server.drain(SECONDS)
     assert await connect(address).call("echo", 2, timeout=SECONDS) == 2
+
+
+async def test_an_answer_that_reaches_nobody_is_undone(serve: Serve, dial: Dial) -> None:
+    gave: list[int] = []
+    undone: list[int] = []
+
+    class Giving:
+        @verb("give")
+        async def give(self) -> int:
+            gave.append(len(gave))
+            await gate.wait()
+            return gave[-1]
+
+        @undoes("give")
+        def undo_giving(self, given: int) -> None:
+            undone.append(given)
+
+    server, address = serve(Giving())
+
+    async def leave_without_the_answer() -> bool:
+        gate.clear()
+        peer = dial(address)
+        peer.send_multipart([HEADER, b"give", b"\x90", b"\x80"])
+        await eventually(lambda: server.unanswered, "the call waits")
+        peer.close(0)
+        gate.set()
+        await server.drain(SECONDS)
+        return bool(undone)
+
+    gate = asyncio.Event()
+    # libzmq may still take the answer before it hears of the end of the connection.
+    await answered(leave_without_the_answer, "an answer is undone")
+    assert undone == [gave[-1]]
 
 
 async def test_a_peer_that_reads_no_replies_loses_them(

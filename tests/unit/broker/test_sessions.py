@@ -1,6 +1,7 @@
 """Logins and what they are good for, with a clock that stands still."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,13 +11,14 @@ from argon2 import PasswordHasher
 from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.support.journal import NOW, Scribe, memory_engine
+from tests.support.waiting import DEADLINE_SECONDS
 from xbus import model
 from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_credentials
 from xbus.broker.journal.log.sessions import read_sessions
-from xbus.broker.sessions import Sessions
-from xbus.errors import JournalUnavailable, Refused
+from xbus.broker.sessions import LOGINS_AT_ONCE, Sessions
+from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
 from xbus.passwords import Passwords
 
@@ -35,14 +37,14 @@ class Porter:
         self.passwords = Passwords(CHEAP)
         self.sessions = self.anew()
 
-    def anew(self, hasher: PasswordHasher = CHEAP) -> Sessions:
+    def anew(self, hasher: PasswordHasher = CHEAP, passwords: Passwords | None = None) -> Sessions:
         """As after a restart."""
         self.sessions = Sessions(
             self.journal,
             "emitter",
             clock=self.clock,
             ids=Ids(self.clock),
-            passwords=Passwords(hasher),
+            passwords=passwords or Passwords(hasher),
             lifetime_seconds=60,
             in_use=self.busy.__contains__,
         )
@@ -217,3 +219,66 @@ async def test_many_logins_at_once(porter: Porter) -> None:
     tokens = await asyncio.gather(*(porter.sessions.login("north", "secret") for _ in range(10)))
     assert len(set(tokens)) == 10
     assert all(porter.sessions.owner(token) == porter.north for token in tokens)
+
+
+async def test_a_login_that_waited_for_too_long_is_not_checked(porter: Porter) -> None:
+    checked: list[str] = []
+
+    def verify(password: str, password_hash: str | None) -> bool:
+        checked.append(password)
+        return True
+
+    porter.passwords.verify = verify  # type: ignore[method-assign]
+    sessions = porter.anew(passwords=porter.passwords)
+
+    with pytest.raises(Failed) as caught:
+        await sessions.login("north", "secret", 0)
+
+    assert (caught.value.code, checked) == ("login_too_late", [])
+    assert await porter.journal.read(read_sessions, of_roles=False) == []
+
+
+async def test_a_login_that_waits_for_its_turn_gives_up_in_time(porter: Porter) -> None:
+    gate = threading.Event()
+    porter.passwords.verify = lambda *of: gate.wait(DEADLINE_SECONDS)  # type: ignore[method-assign]
+    sessions = porter.anew(passwords=porter.passwords)
+    before = [asyncio.create_task(sessions.login("north", "secret", DEADLINE_SECONDS)) for _ in range(LOGINS_AT_ONCE)]
+    await asyncio.sleep(0)
+
+    with pytest.raises(Failed) as caught:
+        await sessions.login("north", "secret", 0.01)
+
+    assert caught.value.code == "login_too_late"
+    gate.set()
+    assert len({*await asyncio.gather(*before)}) == LOGINS_AT_ONCE
+    assert len(await porter.journal.read(read_sessions, of_roles=False)) == LOGINS_AT_ONCE
+
+
+async def test_a_password_that_was_checked_too_late_begins_no_session(porter: Porter) -> None:
+    now = asyncio.get_running_loop().time
+
+    def check_slowly(password: str, password_hash: str | None) -> bool:
+        deadline = now() + 0.05
+        while now() < deadline:
+            pass
+        return True
+
+    porter.passwords.verify = check_slowly  # type: ignore[method-assign]
+
+    with pytest.raises(Failed):
+        await porter.anew(passwords=porter.passwords).login("north", "secret", 0.05)
+
+    assert await porter.journal.read(read_sessions, of_roles=False) == []
+
+
+async def test_a_token_that_reached_nobody_is_taken_back(porter: Porter) -> None:
+    token, other = await porter.sessions.login("north", "secret"), await porter.sessions.login("north", "secret")
+    porter.busy.add(porter.north)
+    porter.sessions.take_back(token)
+    assert is_unknown(porter.sessions, token)
+    with Faults(porter.journal._engine).before_commit():
+        await porter.sessions.save()
+    await porter.sessions.save()
+    assert [stored.token_hash for stored in await porter.journal.read(read_sessions, of_roles=False)] == [
+        token_hash(other)
+    ]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from xbus.errors import ConfigurationError, Refused
-from xbus.rpc.dispatch import Dispatch, verb
+from xbus.rpc.dispatch import Dispatch, undoes, verb
 
 
 class Verbs:
@@ -136,6 +136,25 @@ def test_several_objects_share_one_table() -> None:
 def test_a_verb_is_served_once() -> None:
     with pytest.raises(ConfigurationError, match="two methods"):
         Dispatch(Verbs(), Verbs())
+
+
+def test_an_answer_is_undone_by_the_method_of_its_verb_where_there_is_one() -> None:
+    undone: list[int] = []
+
+    class Giving:
+        @verb("give")
+        def give(self) -> int:
+            return 1
+
+        @undoes("give")
+        def undo_giving(self, given: int) -> None:
+            undone.append(given)
+
+    dispatch = Dispatch(Verbs(), Giving())
+    dispatch.undo("give", 1)
+    dispatch.undo("text", 2)
+    assert undone == [1]
+    assert "undo_giving" not in dispatch.verbs
 
 
 def test_what_cannot_be_checked_is_found_at_the_start() -> None:

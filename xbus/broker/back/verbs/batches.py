@@ -7,7 +7,7 @@ from xbus.broker.back.back import Back
 from xbus.broker.back.verbs.recipients import is_ready, log_out
 from xbus.broker.sessions import Sessions
 from xbus.ids import token_hash
-from xbus.rpc.dispatch import verb
+from xbus.rpc.dispatch import undoes, verb
 
 
 class BackBatchVerbs:
@@ -40,6 +40,10 @@ class BackBatchVerbs:
             "max_batch_bytes": self._max_batch_bytes,
             "heartbeat": self._heartbeat_seconds,
         }
+
+    @undoes("xbus.login")
+    def undo_login(self, answer: dict[str, Any]) -> None:
+        self._sessions.take_back(answer["token"])
 
     @verb("xbus.logout")
     @coded_answer

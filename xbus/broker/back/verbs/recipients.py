@@ -5,9 +5,9 @@ import contextlib
 
 from xbus.broker.answers import old_answer
 from xbus.broker.back.back import Back
-from xbus.broker.sessions import Sessions
+from xbus.broker.sessions import OLD_LOGIN_SECONDS, Sessions
 from xbus.ids import token_hash
-from xbus.rpc.dispatch import verb
+from xbus.rpc.dispatch import undoes, verb
 
 LAST_ANSWERS_SECONDS = 1.0
 """How long answers are awaited of a recipient that logs out; it waits about twice as long for the answer to that."""
@@ -28,7 +28,11 @@ class BackVerbs:
     @verb("login")
     @old_answer("")
     async def login(self, login: str, password: str) -> str:
-        return await self._sessions.login(login, password)
+        return await self._sessions.login(login, password, OLD_LOGIN_SECONDS)
+
+    @undoes("login")
+    def undo_login(self, token: str) -> None:
+        self._sessions.take_back(token)
 
     @verb("logout")
     @old_answer(False)

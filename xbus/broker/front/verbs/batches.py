@@ -18,7 +18,7 @@ from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import token_hash
 from xbus.rpc.deferred import Deferred
-from xbus.rpc.dispatch import verb
+from xbus.rpc.dispatch import undoes, verb
 
 
 class FrontBatchVerbs:
@@ -54,6 +54,10 @@ class FrontBatchVerbs:
             "max_envelope_bytes": self._limits.envelope_bytes,
             "immediate_reply_timeout": self._reply_seconds,
         }
+
+    @undoes("xbus.login")
+    def undo_login(self, answer: dict[str, Any]) -> None:
+        self._sessions.take_back(answer["token"])
 
     @verb("xbus.logout")
     @coded_answer

@@ -7,12 +7,12 @@ from uuid import UUID
 from xbus.broker.answers import old_answer
 from xbus.broker.front.envelopes.state import EndedEvent, envelope_unknown, event_unknown
 from xbus.broker.front.front import Front
-from xbus.broker.sessions import Sessions
+from xbus.broker.sessions import OLD_LOGIN_SECONDS, Sessions
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid
 from xbus.rpc.codec import unpack
 from xbus.rpc.deferred import Deferred
-from xbus.rpc.dispatch import verb
+from xbus.rpc.dispatch import undoes, verb
 
 
 class FrontVerbs:
@@ -32,7 +32,11 @@ class FrontVerbs:
     @verb("login")
     @old_answer("")
     async def login(self, login: str, password: str) -> str:
-        return await self._sessions.login(login, password)
+        return await self._sessions.login(login, password, OLD_LOGIN_SECONDS)
+
+    @undoes("login")
+    def undo_login(self, token: str) -> None:
+        self._sessions.take_back(token)
 
     @verb("logout")
     @old_answer(False)
