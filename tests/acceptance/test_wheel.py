@@ -28,11 +28,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of an installation that has the wheel, and the libraries from where the tests run."""
+    """The folder of the programs of an installation that has the wheel, and the libraries from where the tests run.
+
+    The wheel is found by the name that users give to pip; a package named xbus on the index is somebody else's.
+    """
     folder = tmp_path_factory.mktemp("installation")
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
-    result = run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel)
+    from_here = ("--no-deps", "--no-index", "--find-links", wheel.parent)
+    result = run(sys.executable, "-m", "pip", "--python", python, "install", *from_here, "xbusd[spark]")
     assert result.returncode == 0, result.stderr
     return python.parent
 
@@ -41,7 +45,7 @@ def test_the_wheel_holds_the_package_and_the_migrations(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
 
-    top = {name.partition("/")[0] for name in names if not name.startswith("xbus-")}
+    top = {name.partition("/")[0] for name in names if not name.startswith("xbusd-")}
     assert top == {"xbus", "spark_worker", "pyspark_xbus.py"}
     migrations = {path.relative_to(CHECKOUT / "alembic") for path in (CHECKOUT / "alembic").rglob("*.py")}
     assert {f"xbus/broker/journal/migrations/{path}" for path in migrations} <= names
@@ -59,6 +63,15 @@ def test_its_programs_work_outside_of_the_checkout(programs: Path, tmp_path: Pat
     schema.check(url)
     for name in ("start_xbusbroker", "xbus"):
         assert run(programs / name, "--help", cwd=tmp_path, env=libraries()).returncode == 0, name
+
+
+def test_its_errors_name_it_as_pip_knows_it(programs: Path, tmp_path: Path) -> None:
+    script = "import sys; sys.modules['spark_worker'] = None; from xbus.admin.cli import main; main()"
+
+    result = run(programs / "python", "-c", script, "archive", cwd=tmp_path, env=libraries())
+
+    assert result.returncode == 1
+    assert "pip install 'xbusd[spark]'" in result.stderr
 
 
 def test_it_uses_its_own_code(programs: Path, tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ from xbus.errors import ConfigurationError
 
 GROUP = "xbus.commands"
 
+DISTRIBUTION = "xbusd"
+"""What pip installs the bus by; on the package index, xbus is somebody else's."""
+
 
 def found() -> dict[str, EntryPoint]:
     """What is installed, by the command's name; nothing of it is imported."""
@@ -27,7 +30,7 @@ def load(entry: EntryPoint) -> click.Command:
 
 
 def _missing(entry: EntryPoint, module: str) -> click.Command:
-    package = entry.dist.name if entry.dist is not None else "xbus"
+    package = entry.dist.name if entry.dist is not None else DISTRIBUTION
     extra = f"[{','.join(entry.extras)}]" if entry.extras else ""
     cure = f"pip install '{package}{extra}'"
 

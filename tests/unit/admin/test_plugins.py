@@ -48,7 +48,7 @@ def test_one_that_lacks_something_says_what(program: Program, arguments: list[st
     result = CliRunner().invoke(program, ["lacking", *arguments])
     assert result.exit_code == 1
     assert result.stderr == (
-        "xbus: xbus lacking needs nothing_of_that_name, which is not installed: pip install 'xbus[extra]' "
+        "xbus: xbus lacking needs nothing_of_that_name, which is not installed: pip install 'xbusd[extra]' "
         "[bad_configuration]\n"
     )
 
@@ -58,7 +58,7 @@ def test_the_help_tells_all(program: Program, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(plugins, "found", lambda: known)
     result = CliRunner().invoke(program, ["--help"])
     assert "Say hello." in result.output
-    assert "Not installed: pip install 'xbus[extra]'" in result.output
+    assert "Not installed: pip install 'xbusd[extra]'" in result.output
 
 
 def test_what_is_no_command_is_told(program: Program) -> None:

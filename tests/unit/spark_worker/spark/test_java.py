@@ -83,4 +83,4 @@ def test_the_error_says_what_was_looked_at(tmp_path: Path, monkeypatch: pytest.M
         java.find_java({"JAVA_HOME": str(old), "PATH": ""})
 
     assert "of version 11" in raised.value.cause
-    assert "xbus[spark]" in raised.value.next_step
+    assert "xbusd[spark]" in raised.value.next_step

@@ -110,7 +110,7 @@ def _refuse_newer(version: str | None, scripts: ScriptDirectory) -> None:
     known = {script.revision for script in scripts.walk_revisions()}
     if version is not None and version not in known:
         raise SchemaError(
-            f"this program is older than the database (its schema is {version})", "install the newer version of xbus"
+            f"this program is older than the database (its schema is {version})", "install the newer version of xbusd"
         )
 
 
@@ -133,4 +133,4 @@ def _migrations() -> Path:
     for place in PLACES:
         if (place / "env.py").is_file():
             return place
-    raise SchemaError("the migrations are missing from this installation", "install xbus again")
+    raise SchemaError("the migrations are missing from this installation", "install xbusd again")
