@@ -131,6 +131,7 @@ class Sessions:
                 raise Refused(
                     "the login or the password is wrong", "check both, or set the password anew", code="login_refused"
                 )
+            _check_time(deadline)
             if password_hash is not None and self._passwords.needs_rehash(password_hash):
                 better = await asyncio.to_thread(self._passwords.hash_password, password)
                 await self._journal.write(StorePassword(*self._owner(owner_id), password_hash, better))

@@ -1,7 +1,9 @@
 """The ids that ROUTER sockets make up for their peers: other ones for each socket and each process."""
 
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import zmq
 
@@ -11,6 +13,7 @@ from tests.support.strangers import UNSEEDED
 from tests.support.waiting import wait_until
 from xbus.rpc.context import Context, router
 
+CHECKOUT = Path(__file__).parents[3]
 PROCESSES = 3
 SOCKETS = 5
 
@@ -38,6 +41,16 @@ def test_no_two_processes_begin_with_the_same_id() -> None:
     assert [program.stderr for program in ended] == [""] * PROCESSES
     ids = {int(program.stdout) for program in ended}
     assert len({*ids, *UNSEEDED}) == PROCESSES + len(UNSEEDED)
+
+
+def test_all_router_sockets_of_the_bus_are_made_there() -> None:
+    makers = [path for folder in ("xbus", "spark_worker") for path in (CHECKOUT / folder).rglob("*.py") if _makes(path)]
+
+    assert makers == [CHECKOUT / "xbus" / "rpc" / "context.py"]
+
+
+def _makes(path: Path) -> bool:
+    return re.search(r"\bzmq\.(ROUTER|REP)\b", path.read_text(encoding="utf-8")) is not None
 
 
 def _first_id(context: Context, dial: Dial) -> int:
