@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import StartDaemon, StartProcess
+from tests.support.bus import PASSWORD, add_bus
 from tests.support.daemon import Daemon
+from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
 from tests.support.ports import free_port
 from tests.support.processes import Process, run, script
 from tests.support.waiting import wait_until
+from xbus.emitter import Emitter
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -35,6 +39,116 @@ def test_a_wrong_password_ends_the_command_that_runs_a_recipient_in_the_same_way
     assert ended.returncode == 1
     assert f"recipient c_1: {WRONG}" in ended.stderr.splitlines()
     assert "Traceback" not in ended.stderr
+
+
+# -- the kind of program and the kind of service -----------------------------------------------------------------------
+
+KINDS = """\
+import sys
+from xbus.recipient import BulkWorker, Consumer, Worker, run
+
+
+class AConsumer(Consumer):
+    def on_event_start(self, event):
+        print("delivered", event.envelope.id, flush=True)
+
+    def commit(self, envelope):
+        print("committed", envelope.id, flush=True)
+
+
+class AWorker(Worker):
+    def on_event_start(self, event):
+        print("delivered", event.envelope.id, flush=True)
+
+
+class ABulkWorker(BulkWorker):
+    on_event_start = AWorker.on_event_start
+
+
+if __name__ == "__main__":
+    run(globals()[sys.argv[1]], sys.argv[2], sys.argv[3], "password")
+"""
+
+WRONG_KINDS = [("AWorker", "worker", "store_1"), ("ABulkWorker", "worker", "store_1"), ("AConsumer", "consumer", "w_1")]
+
+
+@pytest.fixture
+def kinds(tmp_path: Path) -> Path:
+    path = tmp_path / "kinds.py"
+    path.write_text(KINDS)
+    return path
+
+
+@pytest.fixture
+def daemon(sqlite_url: str, start_daemon: StartDaemon) -> Daemon:
+    add_bus(sqlite_url, {"test_event": {"w": ["store"], "store": []}})
+    return start_daemon(sqlite_url)
+
+
+def told(kind: str, login: str) -> str:
+    """The line by which a program of a kind ends that has the login of the other one."""
+    other = {"worker": "consumer", "consumer": "worker"}[kind]
+    return (
+        f'recipient {login}: the program is a {kind}, and the role "{login}" is of a {other} service,'
+        f' "{login.removesuffix("_1")}": give the program the login of a {kind} role,'
+        f" or run a {other} with this login [wrong_kind]"
+    )
+
+
+@pytest.mark.parametrize(("program", "kind", "login"), WRONG_KINDS)
+def test_a_program_of_the_other_kind_ends_with_one_line_and_gets_nothing(
+    daemon: Daemon, kinds: Path, start_process: StartProcess, program: str, kind: str, login: str
+) -> None:
+    with Emitter(daemon.front, "emitter_1", PASSWORD) as emitter:
+        envelope_id = emitter.put("test_event", [b"1"]).envelope_id
+
+    ended = run(sys.executable, kinds, program, daemon.back, login)
+
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == told(kind, login)
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+    # Nothing counts as done: the right programs get the envelope.
+    start_process(sys.executable, kinds, "AWorker", daemon.back, "w_1")
+    consumer = start_process(sys.executable, kinds, "AConsumer", daemon.back, "store_1")
+    wait_until(lambda: f"committed {envelope_id}" in consumer.text, "the consumer has it")
+
+
+def test_the_command_that_runs_a_recipient_ends_in_the_same_way(daemon: Daemon, kinds: Path) -> None:
+    ended = run(
+        *(script("xbus"), "recipient", "run", "kinds:AWorker", "--back", daemon.back, "--login", "store_1"),
+        cwd=kinds.parent,
+        env={"XBUS_PASSWORD": PASSWORD},
+    )
+
+    assert ended.returncode == 1
+    assert told("worker", "store_1") in ended.stderr.splitlines()
+
+
+def test_a_program_of_the_other_kind_does_not_take_the_place_of_one_that_serves(
+    daemon: Daemon, kinds: Path, start_process: StartProcess
+) -> None:
+    start_process(sys.executable, kinds, "AWorker", daemon.back, "w_1")
+    consumer = start_process(sys.executable, kinds, "AConsumer", daemon.back, "store_1")
+    with Emitter(daemon.front, "emitter_1", PASSWORD) as emitter:
+        first = emitter.put("test_event", [b"1"]).envelope_id
+        wait_until(lambda: f"committed {first}" in consumer.text, "it serves")
+
+        assert run(sys.executable, kinds, "AWorker", daemon.back, "store_1").returncode == 1
+
+        second = emitter.put("test_event", [b"2"]).envelope_id
+        wait_until(lambda: f"committed {second}" in consumer.text, "it serves still")
+    assert consumer.runs
+
+
+async def test_programs_of_before_tell_no_kind_and_are_served(daemon: Daemon) -> None:
+    async with (
+        OldWorker(daemon.back, "w_1"),
+        OldConsumer(daemon.back, "store_1") as consumer,
+        OldEmitter(daemon.front) as emitter,
+    ):
+        await consumer.wait_for([await emitter.emit(b"1")])
+        assert consumer.items() == [b"1 w_1"]
 
 
 def test_an_address_that_is_none_ends_a_program_with_one_line() -> None:

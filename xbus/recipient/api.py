@@ -92,6 +92,7 @@ class RecipientApi:
         """Who this is, and that it takes batches. The broker asks this first by each of its connections."""
         self._connections.introduce(self._caller())
         abilities: dict[str, Any] = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
+        abilities |= _kind(self._recipient)
         if isinstance(self._recipient, BulkWorker) and self._jobs is not None:
             abilities["bulk"] = {"min_items": self._recipient.min_bulk_items, "attempts": self._jobs.attempts}
         return {
@@ -322,6 +323,12 @@ class RecipientApi:
         if not self._deliveries:
             self.idle.set()
         return delivery
+
+
+def _kind(recipient: Recipient) -> dict[str, str]:
+    """Which kind of service the author's class is for; nothing where the class does not say that clearly."""
+    kinds = [name for name, base in (("worker", Worker), ("consumer", Consumer)) if isinstance(recipient, base)]
+    return {"kind": kinds[0]} if len(kinds) == 1 else {}
 
 
 def _lease(handover: Any) -> float:

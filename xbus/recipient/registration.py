@@ -18,7 +18,7 @@ ANSWER_SECONDS = 10.0
 FAREWELL_SECONDS = 2.0
 """How long the answer to a logout is awaited."""
 
-FINAL = ("login_refused", "displaced")
+FINAL = ("login_refused", "displaced", "wrong_kind")
 """After a refusal with one of these codes it is of no use to register again."""
 
 FIRST_DELAY_SECONDS = 0.1
@@ -60,8 +60,8 @@ class Registration:
                 that up.
 
         Raises:
-            Refused: login or password are wrong (``login_refused``), or another recipient has taken the role
-                (``displaced``).
+            Refused: login or password are wrong (``login_refused``), another recipient has taken the role
+                (``displaced``), or the role is of a service of the other kind (``wrong_kind``).
         """
         delay = FIRST_DELAY_SECONDS
         while True:

@@ -86,8 +86,8 @@ async def serve(
     """Serve a recipient until ``stop`` is set; see ``run`` and ``ServeOptions``.
 
     Raises:
-        Refused: login or password are wrong (``login_refused``), or a newer recipient has taken the role
-            (``displaced``).
+        Refused: login or password are wrong (``login_refused``), a newer recipient has taken the role
+            (``displaced``), or a worker has the login of a consumer or the other way round (``wrong_kind``).
         ConfigurationError: an address can't be used.
     """
     author = recipient() if isinstance(recipient, type) else recipient

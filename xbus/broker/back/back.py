@@ -250,6 +250,7 @@ class Back:
         client = self._connect(uri, lost)
         try:
             introduction = await introduce(client, self._register_timeout)
+            introduction.check_kind(role)
         except BaseException:
             client.close()
             raise

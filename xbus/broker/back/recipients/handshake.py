@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import CallError, Refused
 from xbus.rpc.client import Client
 
@@ -26,14 +27,30 @@ class Handshake:
 
     Args:
         abilities: what of it the broker acts upon.
+        kind: ``worker`` or ``consumer``; None where it does not tell, as one written for 0.2.0.
         metadata: what it answered to ``get_metadata``.
         features: what it answered to ``has_clearing`` and ``has_immediate_reply``, by the names ``clearing`` and
             ``immediate_reply``.
     """
 
     abilities: Abilities
+    kind: str | None
     metadata: Mapping[str, Any]
     features: Mapping[str, Sequence[Any]]
+
+    def check_kind(self, role: RoleEntry) -> None:
+        """Let a recipient pass that can serve the role: called as the other kind, it would answer and do nothing.
+
+        Raises:
+            Refused: a worker registers for a consumer's role, or the other way round (``wrong_kind``).
+        """
+        wanted = "worker" if role.worker else "consumer"
+        if self.kind not in (None, wanted):
+            raise Refused(
+                f'the program is a {self.kind}, and the role "{role.login}" is of a {wanted} service, "{role.service}"',
+                f"give the program the login of a {self.kind} role, or run a {wanted} with this login",
+                code="wrong_kind",
+            )
 
 
 async def introduce(client: Client, seconds: float) -> Handshake:
@@ -66,7 +83,8 @@ async def introduce(client: Client, seconds: float) -> Handshake:
     _check_metadata(metadata)
     features = {"clearing": _clearing(clearing), "immediate_reply": _immediate_reply(immediate_reply)}
     has_reply, types = features["immediate_reply"]
-    return Handshake(Abilities.of_metadata(metadata, types if has_reply else ()), metadata, features)
+    abilities = Abilities.of_metadata(metadata, types if has_reply else ())
+    return Handshake(abilities, _kind(metadata), metadata, features)
 
 
 def _check_metadata(metadata: Any) -> None:
@@ -80,6 +98,15 @@ def _check_metadata(metadata: Any) -> None:
             raise _nonsense("get_metadata", f"a number as {key}")
     if not _can_be_kept(metadata):
         raise _nonsense("get_metadata", f"what JSON can hold in {MOST_BYTES} bytes and {MOST_LEVELS} levels")
+
+
+def _kind(metadata: Mapping[str, Any]) -> str | None:
+    match metadata.get("xbus"):
+        case {"kind": "worker" | "consumer" as kind}:
+            return str(kind)
+        case {"kind": _}:
+            raise _nonsense("get_metadata", '"worker" or "consumer" as the kind under xbus')
+    return None
 
 
 def _clearing(answer: Any) -> list[Any]:

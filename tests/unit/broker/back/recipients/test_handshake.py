@@ -7,6 +7,7 @@ import pytest
 from tests.support.recipients import NEW, OLD, Script, ScriptedClient, metadata
 from xbus.broker.back.recipients.handshake import MOST_BYTES, MOST_LEVELS, Handshake, introduce
 from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import Refused
 from xbus.rpc.client import Client
 
@@ -24,7 +25,9 @@ async def introduction(**answers: Any) -> Handshake:
 
 async def test_an_old_recipient_without_features() -> None:
     said = await introduction(get_metadata=metadata(OLD))
-    assert said == Handshake(Abilities(), metadata(OLD), {"clearing": [False, None], "immediate_reply": [False, None]})
+    assert said == Handshake(
+        Abilities(), None, metadata(OLD), {"clearing": [False, None], "immediate_reply": [False, None]}
+    )
 
 
 async def test_what_is_announced_is_kept_and_acted_upon() -> None:
@@ -58,6 +61,46 @@ async def test_immediate_replies_of_another_shape_are_refused(answer: Any) -> No
 async def test_clearing_of_another_shape_is_refused(answer: Any) -> None:
     with pytest.raises(Refused) as caught:
         await introduction(has_clearing=answer)
+    assert caught.value.code == "recipient_nonsense"
+
+
+def of_kind(kind: Any) -> dict[str, Any]:
+    return {**metadata(NEW), "xbus": {"batches": 1, "envelopes": 1, "kind": kind}}
+
+
+def a_role(kind: str) -> RoleEntry:
+    return RoleEntry(1, "store_1", "store", worker=kind == "worker")
+
+
+@pytest.mark.parametrize("kind", ["worker", "consumer"])
+async def test_a_recipient_serves_a_role_of_its_kind(kind: str) -> None:
+    said = await introduction(get_metadata=of_kind(kind))
+    assert said.kind == kind
+    said.check_kind(a_role(kind))
+
+
+@pytest.mark.parametrize(("kind", "other"), [("worker", "consumer"), ("consumer", "worker")])
+async def test_a_recipient_of_the_other_kind_is_refused(kind: str, other: str) -> None:
+    said = await introduction(get_metadata=of_kind(kind))
+    with pytest.raises(Refused) as caught:
+        said.check_kind(a_role(other))
+    assert caught.value.code == "wrong_kind"
+    assert caught.value.cause == f'the program is a {kind}, and the role "store_1" is of a {other} service, "store"'
+    assert caught.value.next_step == f"give the program the login of a {kind} role, or run a {other} with this login"
+
+
+@pytest.mark.parametrize("announced", [OLD, NEW])
+@pytest.mark.parametrize("kind", ["worker", "consumer"])
+async def test_a_recipient_that_does_not_tell_its_kind_is_taken_at_its_word(announced: Abilities, kind: str) -> None:
+    said = await introduction(get_metadata=metadata(announced))
+    assert said.kind is None
+    said.check_kind(a_role(kind))
+
+
+@pytest.mark.parametrize("kind", ["Worker", "reader", "", None, 1, ["worker"]])
+async def test_a_kind_that_does_not_exist_is_refused(kind: Any) -> None:
+    with pytest.raises(Refused) as caught:
+        await introduction(get_metadata=of_kind(kind))
     assert caught.value.code == "recipient_nonsense"
 
 
