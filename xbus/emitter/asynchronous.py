@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Unpack
@@ -13,6 +14,7 @@ from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.envelope import AsyncEnvelope, envelope_options
+from xbus.emitter.forks import begun_before, leave_to_parent, tell_of_forks
 from xbus.emitter.options import OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
 from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
@@ -41,7 +43,7 @@ class AsyncEmitter:
                     await event.send({"client": 1})
             print(envelope.receipt.position)
 
-    Several envelopes may be open at a time, in several tasks.
+    Several envelopes may be open at a time, in several tasks. In a forked process it is opened anew at its first use.
 
     Args:
         url: the front socket of the bus, such as ``tcp://127.0.0.1:1984``.
@@ -79,14 +81,29 @@ class AsyncEmitter:
         self._options = Options(**options)
         self._line: EmitterContext | None = None
         self._exit = AsyncExitStack()
+        self._forks = 0
+        self._opening = asyncio.Lock()
 
     async def __aenter__(self) -> "AsyncEmitter":
+        await self._open()
+        tell_of_forks(self)
+        return self
+
+    def forked(self) -> None:
+        """What is open is the parent's: here it is opened anew when it is used, and begins with no envelope."""
+        leave_to_parent((self._line, self._exit))
+        self._exit = AsyncExitStack()
+        self._forks += 1
+        self._opening = asyncio.Lock()
+        if self._line is not None:
+            self._line.forked()
+
+    async def _open(self) -> None:
         async with AsyncExitStack() as exit_stack:
             taker = await (self._log_in(exit_stack) if self._outbox is None else self._queue(exit_stack, self._outbox))
             self._line = EmitterContext(taker, self._options, self._clock, self._ids)
             exit_stack.callback(self._line.close)
             self._exit = exit_stack.pop_all()
-        return self
 
     async def _log_in(self, exit_stack: AsyncExitStack) -> CallTransport:
         session = Session(self._connect(exit_stack), self._login, self._password, self._options, self._patience())
@@ -123,7 +140,8 @@ class AsyncEmitter:
             key: what this emitter calls the envelope, for good. Sent again under the same key, by whichever process, it
                 goes on where it was, or gets its first receipt; other content is refused (``key_reused``).
         """
-        return AsyncEnvelope(self._open_line, ordering_key, key)
+        new_id = self._last_line.new_id()
+        return AsyncEnvelope(partial(self._open_line, self._forks), new_id, ordering_key, key)
 
     async def put(
         self, type_name: str, items: Iterable[object], *, ordering_key: str | None = None, key: str | None = None
@@ -140,7 +158,7 @@ class AsyncEmitter:
             Refused: the envelope can't be taken; ``code`` says why.
             Failed: the bus did not take it within ``retry_seconds``.
         """
-        line, packed = self._open_line, [item_bytes(item) for item in items]
+        line, packed = await self._open_line(), [item_bytes(item) for item in items]
         limits = line.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))
@@ -225,7 +243,7 @@ class AsyncEmitter:
             Failed: the bus did not do it within ``retry_seconds``.
         """
         # The new envelope's id is made here, so that a call whose answer got lost can be made again.
-        return str(await self._call("xbus.replay_envelope", envelope_id, self._open_line.new_id()))
+        return str(await self._call("xbus.replay_envelope", envelope_id, self._last_line.new_id()))
 
     def _check_direct(self) -> None:
         if self._outbox is not None:
@@ -237,7 +255,7 @@ class AsyncEmitter:
 
     async def _call(self, verb: str, *arguments: Any) -> Any:
         self._check_direct()
-        line = self._open_line
+        line = await self._open_line()
         stream = line.new_stream()
         try:
             return await stream.submit(RepeatableCall(verb, arguments, self._options.answer_seconds))
@@ -279,8 +297,31 @@ class AsyncEmitter:
     def _patience(self) -> Patience:
         return Patience(self._options.retry_seconds, self._clock)
 
+    async def _open_line(self, forks: int | None = None) -> EmitterContext:
+        """The line of this process; opened where it was forked since it was used last.
+
+        Args:
+            forks: how often it had been forked when an envelope was made.
+
+        Raises:
+            Refused: the envelope was made in another process (``begun_before_fork``).
+        """
+        if forks not in (None, self._forks):
+            raise begun_before()
+        line = self._last_line
+        if line.is_inherited:
+            async with self._opening:
+                if self._line is line:
+                    await self._open()
+        return self._last_line
+
     @property
-    def _open_line(self) -> EmitterContext:
+    def _last_line(self) -> EmitterContext:
+        """The line, which may be that of another process.
+
+        Raises:
+            Refused: the emitter was not opened.
+        """
         if self._line is None:
             raise Refused("the emitter is not open", "use it in a `with` block", code="not_open")
         return self._line

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from xbus.emitter.forks import leave_to_parent, tell_of_forks
+
 T = TypeVar("T")
 
 END_SECONDS = 1.0
@@ -14,18 +16,29 @@ END_SECONDS = 1.0
 class Background:
     """Runs coroutines for blocking callers; what they start, such as timers, runs on between the calls.
 
+    A forked process has no copy of the thread. Its first call there begins another one, with a loop of its own.
+
     Args:
         name: the name of the thread.
     """
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        # A daemon: a program that ends without closing must not hang on it.
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
+        self._name = name
+        self._starting = threading.Lock()
+        self._is_inherited = False
+        self._start()
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """The thread, and the loop that it runs, are the parent's."""
+        leave_to_parent(self._loop)
+        self._starting = threading.Lock()
+        self._is_inherited = True
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run ``coroutine`` on the loop and wait for what it returns or raises."""
+        if self._is_inherited:
+            self._start_anew()
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -39,6 +52,18 @@ class Background:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _start_anew(self) -> None:
+        with self._starting:
+            if self._is_inherited:
+                self._start()
+                self._is_inherited = False
+
+    def _start(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        # A daemon: a program that ends without closing must not hang on it.
+        self._thread = threading.Thread(target=self._loop.run_forever, name=self._name, daemon=True)
+        self._thread.start()
 
 
 async def _end_all() -> None:

@@ -2,6 +2,7 @@
 
 from xbus.clock import Clock
 from xbus.emitter.batch import OutgoingBatch
+from xbus.emitter.forks import begun_before
 from xbus.emitter.options import Options
 from xbus.emitter.patience import Patience
 from xbus.emitter.session import CallTransport
@@ -19,12 +20,16 @@ class EmitterContext:
         options: the emitter's options.
         clock: tells the time.
         ids: makes the ids of envelopes and events.
+
+    Attributes:
+        is_inherited: whether it is that of the process that this one was forked from.
     """
 
     def __init__(self, session: CallTransport, options: Options, clock: Clock, ids: Ids) -> None:
         self.session = session
         self.options = options
         self.window = SendWindow(options.window_bytes)
+        self.is_inherited = False
         self._clock = clock
         self._ids = ids
         self._streams: set[Stream] = set()
@@ -55,6 +60,15 @@ class EmitterContext:
     def end(self, stream: Stream) -> None:
         """The envelope of ``stream`` is over."""
         self._streams.discard(stream)
+
+    def forked(self) -> None:
+        """Refuse what this process goes on with of the envelopes that its parent has begun.
+
+        Their calls are not given up: that would wake up who awaits them, on the loop of the parent.
+        """
+        self.is_inherited = True
+        for stream in self._streams:
+            stream.error = begun_before()
 
     def close(self) -> None:
         """Give up what is still under way."""

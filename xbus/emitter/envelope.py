@@ -2,26 +2,29 @@
 
 import logging
 import uuid
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.event import AsyncEvent
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
+from xbus.emitter.stream import Stream
 from xbus.errors import CallError, Refused
 from xbus.ids import numbered_event_id
 
 logger = logging.getLogger(__name__)
 
-NOT_OURS = frozenset({"key_reused", "session_superseded"})
-"""Refusals that leave nothing to cancel: the envelope is sealed, or another session goes on with it."""
+NOT_OURS = frozenset({"key_reused", "session_superseded", "begun_before_fork"})
+"""Refusals that leave nothing to cancel: the envelope is sealed, or another session or process goes on with it."""
 
 
 class AsyncEnvelope:
     """One envelope, to be used in ``async with``. Leaving the block seals it; leaving it by an exception cancels it.
 
     Args:
-        line: what the emitter's envelopes share.
+        open_line: gives what the emitter's envelopes share, opened in this process.
+        new_id: its id, where it has no key.
         ordering_key: roles that want order get envelopes of one key one after the other; None is a key too.
         key: what the emitter calls it, for good: the same key never makes a second envelope.
 
@@ -29,12 +32,19 @@ class AsyncEnvelope:
         id: the envelope's UUID as text; of one with a key inside the block only.
     """
 
-    def __init__(self, line: EmitterContext, ordering_key: str | None = None, key: str | None = None) -> None:
-        self.id = line.new_id() if key is None else ""
+    def __init__(
+        self,
+        open_line: Callable[[], Awaitable[EmitterContext]],
+        new_id: str,
+        ordering_key: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        self.id = new_id if key is None else ""
         self._has_key = key is not None
         self._options = envelope_options(ordering_key, key)
-        self._line = line
-        self._stream = line.new_stream()
+        self._open_line = open_line
+        self._line: EmitterContext
+        self._stream: Stream
         self._events = 0
         self._receipt: Receipt | None = None
 
@@ -57,6 +67,8 @@ class AsyncEnvelope:
         return self._receipt is not None and self._receipt.queued
 
     async def __aenter__(self) -> "AsyncEnvelope":
+        self._line = await self._open_line()
+        self._stream = self._line.new_stream()
         seconds = self._line.options.answer_seconds
         start = RepeatableCall("xbus.start_envelope", (self.id, *self._options), seconds, durable=False)
         if self._has_key:
@@ -111,6 +123,8 @@ class AsyncEnvelope:
         self._receipt = Receipt.of(answer)
 
     async def _cancel(self) -> None:
+        if self._line.is_inherited:
+            return  # the parent goes on with it
         self._stream.abandon(Refused("the envelope is cancelled", "send it as a new one", code="envelope_closed"))
         try:
             await self._line.session.call("xbus.cancel_envelope", self.id, seconds=self._line.options.probe_seconds)

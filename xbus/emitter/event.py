@@ -109,6 +109,8 @@ class AsyncEvent:
     async def _ended(self) -> Mapping[str, Any]:
         if self._end is None:
             raise Refused("the event has not ended", "ask for the reply after its `with` block", code="event_open")
+        if self._stream.error is not None and not self._end.done():
+            raise self._stream.error  # in a forked process: the answer comes to the parent
         answer: Mapping[str, Any] = await asyncio.shield(self._end)
         return answer
 

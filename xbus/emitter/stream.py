@@ -81,7 +81,8 @@ class Stream:
         Raises:
             CallError: the stream is broken.
         """
-        await self._window.room()
+        if self.error is None:
+            await self._window.room()
         if self.error is not None:
             raise self.error
 

@@ -26,7 +26,8 @@ class Emitter:
             print(envelope.receipt.position)
 
     A thread of its own sends full and waiting batches, keeps the session alive and repeats calls that got no answer.
-    Several threads may each send envelopes of their own.
+    Several threads may each send envelopes of their own. In a forked process it is opened anew at its first use; what
+    the parent has open goes on in the parent.
 
     Args:
         url: the front socket of the bus, such as ``tcp://127.0.0.1:1984``.

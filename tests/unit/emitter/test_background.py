@@ -35,3 +35,21 @@ def test_a_loop_with_nothing_to_do_is_closed() -> None:
 
     assert background.run(answer()) == 42
     background.close()
+
+
+def test_a_forked_process_gets_a_loop_of_its_own_and_leaves_that_of_its_parent_alone() -> None:
+    background = Background("test")
+    of_parent = background._loop
+
+    async def running() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    background.forked()
+    own = background.run(running())
+
+    assert own is not of_parent
+    assert background.run(running()) is own
+    assert of_parent.is_running()
+    background.close()
+    assert of_parent.is_running()
+    of_parent.call_soon_threadsafe(of_parent.stop)

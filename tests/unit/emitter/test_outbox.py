@@ -1,5 +1,6 @@
 """The outbox file: whole envelopes in their order, whatever was going on when it was last used."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -190,3 +191,24 @@ def refused_with(call: Callable[[], object]) -> str:
     with pytest.raises(Refused) as caught:
         call()
     return caught.value.code
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_that_lives_on_does_not_keep_the_lock(path: Path) -> None:
+    read, write = os.pipe()
+    with locked(path):
+        pid = os.fork()
+        if pid == 0:
+            os.read(read, 1)
+            os._exit(0)
+        with pytest.raises(Refused) as caught, locked(path):
+            pass
+        assert caught.value.code == "outbox_in_use"
+    try:
+        with locked(path):
+            pass
+    finally:
+        os.write(write, b"x")
+        os.waitpid(pid, 0)
+        os.close(read)
+        os.close(write)

@@ -1,11 +1,14 @@
 """The SQLite file of an outbox: its tables, and transactions that wait for the disk or not."""
 
+import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from xbus.emitter.forks import leave_to_parent, tell_of_forks
 from xbus.errors import Failed, Refused
 
 BUSY_SECONDS = 10.0
@@ -51,6 +54,12 @@ CREATE TABLE trouble (
 );
 """
 
+_in_sqlite = threading.RLock()
+"""Held while SQLite works, so that no process is forked meanwhile: the child would wait for ever for a lock that a
+thread of its parent had inside SQLite."""
+
+os.register_at_fork(before=_in_sqlite.acquire, after_in_parent=_in_sqlite.release, after_in_child=_in_sqlite.release)
+
 
 class OutboxFile:
     """The file, opened. To be used by one thread at a time.
@@ -73,10 +82,16 @@ class OutboxFile:
         except BaseException:
             self._connection.close()
             raise
+        tell_of_forks(self)
+
+    def forked(self) -> None:
+        """The connection is the parent's, and must not be closed by this process."""
+        leave_to_parent(self._connection)
 
     def close(self) -> None:
         """Close it."""
-        self._connection.close()
+        with _in_sqlite:
+            self._connection.close()
 
     def row(self, statement: str, *values: Any) -> Any:
         """The one row that a query finds."""
@@ -114,7 +129,8 @@ class OutboxFile:
     @contextmanager
     def _told(self) -> Iterator[None]:
         try:
-            yield
+            with _in_sqlite:
+                yield
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) in _BROKEN:
                 raise Refused(
