@@ -1,4 +1,4 @@
-"""What a forked process does with what its parent has opened: it leaves it alone.
+"""Keeps a forked process away from what its parent has opened; the child opens its own.
 
 A fork copies the memory of a process, and of its threads only the one that forks. Event loop, sockets and files are
 used on by the parent; a copy that the child reads from, writes to or closes would end or damage them there.

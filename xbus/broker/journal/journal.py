@@ -1,7 +1,7 @@
 """The journal: the only place where front and back meet.
 
-Writes go through one thread that commits in groups (``commit.writer``); reads go through a few threads with a connection
-each. Nothing here blocks the event loop, and no driver's error comes out.
+Writes go through one thread that commits in groups (``commit.writer``); reads go through a few threads with a
+connection each. Nothing here blocks the event loop, and no driver's error comes out.
 """
 
 import asyncio
