@@ -56,8 +56,23 @@ def keyed_envelope_id(emitter_id: int, key: str, generation: int = 0) -> uuid.UU
     return uuid.uuid5(KEYS, f"{name}\0{generation}" if generation else name)
 
 
+REPLAYS = uuid.UUID("0b0c5f0e-97c1-5d6b-8a53-3f6d0e7a9b14")
+"""The namespace of the ids of envelopes that a replay makes. It never changes: a replay that was broken off must find
+what it made before."""
+
+
+def replayed_envelope_id(origin_id: uuid.UUID, role_id: int, event_type_id: int, replay: str) -> uuid.UUID:
+    """The id of the envelope that brings events of one type of another envelope to a role once more.
+
+    Args:
+        replay: the name of the replay. Each name gives each envelope to a role once.
+    """
+    return uuid.uuid5(REPLAYS, f"{origin_id}\0{role_id}\0{event_type_id}\0{replay}")
+
+
 def numbered_event_id(envelope_id: uuid.UUID, number: int) -> uuid.UUID:
-    """The id of the event of this number, from 1, in an envelope with a key: the same whoever sends it again."""
+    """The id of the event of this number, from 1, in an envelope whose own id is made of what is known: the same
+    whoever sends it again."""
     return uuid.uuid5(envelope_id, str(number))
 
 

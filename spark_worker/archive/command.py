@@ -18,8 +18,9 @@ from spark_worker.archive.archiver import Archiver, Copy, Report
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.restoring import restore as put_back
 from spark_worker.archive.run import begun
-from spark_worker.spark.command_options import Moment, conf_option, master_option
+from spark_worker.spark.command_options import conf_option, master_option
 from spark_worker.spark.session import close_session, open_session
+from xbus.admin.moments import Moment
 from xbus.admin.output import one_json
 from xbus.admin.program import config_option, database_url, load_config
 from xbus.broker.journal.archive.plans import FilePlan

@@ -18,6 +18,7 @@ COMMANDS = (
     "parked",
     "password",
     "recipient",
+    "replay",
 )
 """Each is imported when it is asked for: all of them together take half a second."""
 

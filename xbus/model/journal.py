@@ -132,6 +132,12 @@ envelope_role = Table(
     metadata,
     Column("envelope_id", ForeignKey("envelope.id"), primary_key=True),
     Column("role_id", ForeignKey("role.id"), primary_key=True),
+    Column(
+        "replay",
+        String(255),
+        comment="What its operator calls the replay by which it was sent to the role again; null for what comes again "
+        "because it was parked.",
+    ),
     comment="An envelope that is in here is owed to these roles only; any other to all that its graphs lead to.",
 )
 

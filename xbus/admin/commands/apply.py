@@ -10,11 +10,14 @@ import click
 from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile, LineProblem
 from xbus.admin.program import config_option, database_url
+from xbus.admin.repair.moves import decision_of
+from xbus.admin.sending_again import send_history
 from xbus.broker.journal import configuration
 from xbus.broker.journal.configuration import Plan, logins_without_password, make_plan, read_stored
 from xbus.broker.journal.configuration.decisions import decide, heirs
 from xbus.broker.journal.configuration.owed import Arrears, Owed, read_arrears
 from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.replay import find_unreached
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 
@@ -54,10 +57,12 @@ def apply(config_path: Path | None, file: BinaryIO, prune: bool, yes: bool, owed
         configuration.apply(connection, plan, at)
         decide(connection, plan, answer, inherited, at)
         missing = [*logins_without_password(connection)]
+        histories = find_unreached(connection, plan)
     if plan.changes:
         click.echo(f"Applied: the configuration is at version {plan.version + 1}.")
     for kind, login in missing:
         click.echo(f"{kind} {login} can't log in yet: xbus password {kind} {login}")
+    send_history(url, histories, decision_of(SystemClock(), "its start"))
 
 
 def _refuse(name: str, found: BusFile, plan: Plan) -> None:

@@ -57,6 +57,18 @@ def connected(url: str) -> Iterator[sa.Connection]:
         yield connection
 
 
+@contextmanager
+def connected_to_write(url: str) -> Iterator[sa.Connection]:
+    """As :func:`connected`, for many short transactions that also write.
+
+    Raises:
+        JournalError: as of ``reading``.
+    """
+    check_there(url)
+    with _connected(create_engine(url)) as connection:
+        yield connection
+
+
 def check_there(url: str) -> None:
     """Make sure that the file of an SQLite URL is there.
 

@@ -132,7 +132,10 @@ def read_parked(connection: sa.Connection, envelope_id: UUID) -> tuple[ParkedRol
 
 
 def read_retries(connection: sa.Connection, envelope_id: UUID) -> dict[int, UUID]:
-    """For each role for whose sake an envelope came again, the envelope as which it did last; the latest last."""
+    """For each role for which an envelope was retried, the envelope as which it came again last; the latest last.
+
+    A replay is left out: its role may have got the envelope itself, too.
+    """
     first = model.event.alias("first")
     again, repeat = model.event.alias("again"), model.envelope.alias("repeat")
     # By way of the first event, as the events that repeat others are indexed; an envelope without events is owed to
@@ -148,6 +151,7 @@ def read_retries(connection: sa.Connection, envelope_id: UUID) -> dict[int, UUID
         .join(repeat, repeat.c.id == again.c.envelope_id)
         .join(model.envelope_role, model.envelope_role.c.envelope_id == repeat.c.id)
         .where(again.c.origin_id == segments_id, again.c.number == 1, repeat.c.origin_id == envelope_id)
+        .where(model.envelope_role.c.replay.is_(None))
         .order_by(repeat.c.position)
     )
     retries: dict[int, UUID] = {}

@@ -1,0 +1,102 @@
+"""``xbus replay``."""
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from xbus.admin.moments import Place
+from xbus.admin.program import config_option, database_url
+from xbus.admin.repair.moves import decision_of
+from xbus.admin.replaying import FIRST, Preview, Wanted, find_part, preview
+from xbus.admin.sending_again import envelopes, send, told
+from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
+from xbus.clock import SystemClock
+from xbus.errors import Refused
+
+
+def _name(_: click.Context, __: click.Parameter, text: str) -> str:
+    if not is_name(text):
+        raise click.BadParameter(f"give a text of 1 to {LONGEST_NAME} printable characters without blanks around it")
+    return text
+
+
+@click.command()
+@config_option
+@click.option("--type", "type_name", required=True, metavar="NAME", help="Events of this type.")
+@click.option("--role", required=True, metavar="LOGIN", help="To this consumer role, and to nobody else.")
+@click.option(
+    "--from",
+    "since",
+    required=True,
+    type=Place(),
+    metavar="WHEN",
+    help="What was sealed then or later: a date or time in UTC or with its zone, 2d (ago), a position, or oldest.",
+)
+@click.option(
+    "--to",
+    "until",
+    type=Place(),
+    metavar="WHEN",
+    help="What was sealed before then, or up to this position, that one included; by default up to now.",
+)
+@click.option(
+    "--unreached", is_flag=True, help="Only events that had no node for the role's service when they were sent."
+)
+@click.option(
+    "--again",
+    "replay_name",
+    default=FIRST,
+    callback=_name,
+    metavar="TEXT",
+    help="Also what was replayed to the role before. TEXT names this time: under one name nothing is sent twice.",
+)
+@click.option("--without-archived", is_flag=True, help="Leave out what is in an archive.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def replay(
+    config_path: Path | None,
+    type_name: str,
+    role: str,
+    since: datetime | int,
+    until: datetime | int | None,
+    unreached: bool,
+    replay_name: str,
+    without_archived: bool,
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Send events of one type to one consumer role again, the way that the type takes now.
+
+    They come as new envelopes over the same stored items, in their old order, behind what the log holds already. The
+    same command sends nothing twice: after an interruption it goes on.
+    """
+    url = database_url(config_path)
+    wanted = Wanted(type_name, role, *find_part(url, since, until), unreached, replay_name)
+    found = preview(url, wanted)
+    _check(wanted, found, without_archived)
+    click.echo("\n".join(told(wanted, found)))
+    if dry_run or not found.envelopes:
+        return
+    if not yes:
+        click.confirm("Send them?", abort=True)
+    send(url, wanted, found, decision_of(SystemClock(), reason))
+
+
+def _check(wanted: Wanted, found: Preview, without_archived: bool) -> None:
+    if found.archived and not without_archived:
+        raise Refused(
+            f"the items of {envelopes(found.archived)} between these places are in an archive",
+            "put those back that are needed with xbus restore, or leave them out with --without-archived",
+            code="envelope_archived",
+        )
+    if not (found.envelopes or found.sent or found.archived):
+        removed = f"; {envelopes(found.removed)} of any type were removed by retention" if found.removed else ""
+        which = " that had no node for its service" if wanted.unreached else ""
+        raise Refused(
+            f'no event of type "{wanted.type_name}"{which} lies between these places of the log{removed}',
+            "see with xbus envelope list when there were some",
+            code="nothing_to_replay",
+        )

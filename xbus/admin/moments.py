@@ -1,0 +1,51 @@
+"""Moments and places of the log, as people write them in options."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from xbus.clock import SystemClock
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)([dhw])")
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+class Moment(click.ParamType[datetime]):
+    """A moment: so long ago, as ``90d``, ``12h`` or ``2w``, or a date or time in ISO 8601, in UTC unless it says so."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        if ago := _AGO.fullmatch(value):
+            try:
+                return SystemClock().now() - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+            except OverflowError:
+                self.fail(f"{value} is longer ago than time goes back", param, ctx)
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value} is neither like 90d, 12h or 2w nor a date or time like 2026-01-31", param, ctx)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+class Place(click.ParamType[datetime | int]):
+    """A place in the log: a position, ``oldest``, or a :class:`Moment`, also with a minus before its age."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime | int:
+        if isinstance(value, int):
+            return value
+        if value == "oldest":
+            return 1
+        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= LONGEST_POSITION:
+            return int(value)
+        return Moment().convert(value.removeprefix("-") if isinstance(value, str) else value, param, ctx)
+
+
+LONGEST_POSITION = 18
+"""Digits; what the database's columns take."""

@@ -1,0 +1,202 @@
+"""History is counted and sent to a role again, a page at a time: the broker writes between two of them."""
+
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from xbus.broker.journal.database.connection import Connection, connected, connected_to_write
+from xbus.broker.journal.log.planning import position_before, read_head
+from xbus.broker.journal.operations.parked_moves import RepairDecision
+from xbus.broker.journal.replay import (
+    FoundEnvelope,
+    Page,
+    Part,
+    Sent,
+    Target,
+    count_removed,
+    find_target,
+    note_replay,
+    read_page,
+    read_sent,
+    send,
+    unreached_graphs,
+)
+from xbus.clock import Clock
+from xbus.errors import Refused
+
+FIRST = "first"
+"""The name of a replay to which its operator gives none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be sent again, and to whom.
+
+    Args:
+        after: a position; what is wanted lies above it.
+        until: its last position.
+        unreached: whether only those events are wanted whose graph did not lead to the role's service.
+        replay: the name of the replay: under one name nothing is sent twice.
+    """
+
+    type_name: str
+    role: str
+    after: int
+    until: int
+    unreached: bool = False
+    replay: str = FIRST
+
+    def command(self) -> str:
+        """The command that sends just this, from wherever it was broken off."""
+        words = ["xbus replay --type", shlex.quote(self.type_name), "--role", shlex.quote(self.role)]
+        words += [f"--from {self.after + 1} --to {self.until}", *(["--unreached"] if self.unreached else [])]
+        return " ".join([*words, *([f"--again {shlex.quote(self.replay)}"] if self.replay != FIRST else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a replay would send.
+
+    Args:
+        target: to whom.
+        envelopes: how many, and below how many events and items they bring.
+        first: the first of them; None where there are none.
+        last: the last of them.
+        sent: how many a replay of this name has sent already.
+        archived: how many it can't send, as their items are in an archive.
+        removed: how many of all types retention has removed from this part of the log.
+    """
+
+    target: Target
+    envelopes: int = 0
+    events: int = 0
+    items: int = 0
+    first: FoundEnvelope | None = None
+    last: FoundEnvelope | None = None
+    sent: int = 0
+    archived: int = 0
+    removed: int = 0
+
+
+def find_part(url: str, since: datetime | int, until: datetime | int | None) -> tuple[int, int]:
+    """Find the positions between two places of the log, as ``after`` and ``until`` of :class:`Wanted`.
+
+    Args:
+        since: the first position, or the first moment.
+        until: the last position, or the moment before which what is wanted was sealed; None for the end of the log.
+
+    Raises:
+        Refused: the end is not behind the beginning (``bad_range``).
+    """
+    if until is not None and not _is_in_order(since, until):
+        raise Refused(
+            "--to is not behind --from, so nothing lies between them",
+            "give the earlier one as --from",
+            code="bad_range",
+        )
+    with connected(url) as connection, connection.begin():
+        head = read_head(connection)
+        after = since - 1 if isinstance(since, int) else position_before(connection, since)
+        end = head if until is None else _end(connection, until, head)
+    return max(0, after), end
+
+
+def _is_in_order(since: datetime | int, until: datetime | int) -> bool:
+    """Whether something may lie between two places; of a moment and a position only the log knows."""
+    if isinstance(since, int) and isinstance(until, int):
+        return since <= until
+    return not (isinstance(since, datetime) and isinstance(until, datetime)) or since < until
+
+
+def _end(connection: Connection, until: datetime | int, head: int) -> int:
+    return min(until, head) if isinstance(until, int) else position_before(connection, until)
+
+
+def preview(url: str, wanted: Wanted) -> Preview:
+    """Count what a replay would send.
+
+    Raises:
+        Refused: as :func:`xbus.broker.journal.replay.find_target`.
+    """
+    with connected(url) as connection:
+        with connection.begin():
+            target = find_target(connection, wanted.type_name, wanted.role)
+            part = _part(connection, target, wanted)
+            removed = count_removed(connection, part.after, part.until) if part.after < part.until else 0
+        found = Preview(target, removed=removed)
+        after = part.after
+        while after < part.until:
+            with connection.begin():
+                page = read_page(connection, part, after)
+                sent = read_sent(connection, target, wanted.replay, page.envelopes)
+            for envelope in page.envelopes:
+                found = _counted(found, envelope, envelope.envelope_id in sent)
+            after = page.upto
+    return found
+
+
+def _counted(found: Preview, envelope: FoundEnvelope, is_sent: bool) -> Preview:
+    if is_sent:
+        return replace(found, sent=found.sent + 1)
+    if not envelope.here:
+        return replace(
+            found, archived=found.archived + envelope.archived, removed=found.removed + (not envelope.archived)
+        )
+    return replace(
+        found,
+        envelopes=found.envelopes + 1,
+        events=found.events + len(envelope.events),
+        items=found.items + envelope.items,
+        first=found.first or envelope,
+        last=envelope,
+    )
+
+
+def send_again(
+    url: str, wanted: Wanted, decision: RepairDecision, clock: Clock, on_envelopes: Callable[[int], object]
+) -> Sent:
+    """Send what a replay of this name has not sent yet; each page is sent or not.
+
+    Args:
+        on_envelopes: called behind each page, with the number of envelopes that were sent.
+
+    Raises:
+        Refused: as :func:`xbus.broker.journal.replay.find_target`, also where that came to be so meanwhile. What was
+            sent until then stays sent.
+    """
+    total = Sent(0, 0, 0, 0)
+    after = wanted.after
+    # Read on a connection of its own: on SQLite nobody else could write meanwhile.
+    with connected(url) as looking, connected_to_write(url) as connection:
+        while after < wanted.until:
+            with looking.begin():
+                target = find_target(looking, wanted.type_name, wanted.role)
+                page = read_page(looking, _part(looking, target, wanted), after)
+            sent = _send_page(connection, wanted, page, decision, clock, is_first=not total.envelopes)
+            total = total + sent
+            on_envelopes(sent.envelopes)
+            after = page.upto
+    return total
+
+
+def _send_page(
+    connection: Connection, wanted: Wanted, page: Page, decision: RepairDecision, clock: Clock, *, is_first: bool
+) -> Sent:
+    began = clock.monotonic()
+    with connection.begin():
+        # What leads there may have been changed since the page was read.
+        target = find_target(connection, wanted.type_name, wanted.role)
+        sent = send(connection, target, wanted.replay, page.envelopes, clock.now())
+        if sent.envelopes and is_first:
+            note_replay(connection, target, f"positions {wanted.after + 1} to {wanted.until}", decision)
+    if connection.dialect.name == "sqlite":
+        # It lets in who asks first, so the broker is left as much of the time as this took.
+        time.sleep(clock.monotonic() - began)
+    return sent
+
+
+def _part(connection: Connection, target: Target, wanted: Wanted) -> Part:
+    graphs = unreached_graphs(connection, target.type_id, target.service_id) if wanted.unreached else None
+    return Part(wanted.after, wanted.until, target.type_id, graphs)

@@ -1,0 +1,99 @@
+"""A replay, as its operator sees it: said what it is, and sent with its progress."""
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+
+import click
+
+from xbus.admin.output import counted, moment
+from xbus.admin.replaying import Preview, Wanted, preview, send_again
+from xbus.broker.journal.operations.parked_moves import RepairDecision
+from xbus.broker.journal.replay import NoWay, Unreached
+from xbus.clock import SystemClock
+from xbus.errors import Refused
+
+
+def send(url: str, wanted: Wanted, found: Preview, decision: RepairDecision) -> None:
+    """Send what was found, and show how far it is."""
+    label = f"Sending {found.envelopes:,} envelopes to {wanted.role}"
+    try:
+        with click.progressbar(length=found.envelopes, label=label, file=sys.stderr) as bar:
+            sent = send_again(url, wanted, decision, SystemClock(), bar.update)
+    except BaseException:
+        click.echo(f"xbus: not all was sent; this goes on: {wanted.command()}", err=True)
+        raise
+    click.echo(f"Sent {envelopes(sent.envelopes)} with {counted(sent.items)} to {wanted.role}.")
+    if sent.gone:
+        raise Refused(
+            f"{envelopes(sent.gone)} went meanwhile, by retention or into an archive",
+            "xbus restore brings back what is archived",
+            code="envelopes_gone",
+        )
+
+
+def told(wanted: Wanted, found: Preview) -> Iterator[str]:
+    """What a replay would send, in lines."""
+    target = found.target
+    yield f'To {target.role} (service {target.service}), events of type "{target.type_name}" between the positions '
+    yield f"{wanted.after + 1:,} and {wanted.until:,}:"
+    if found.first is not None and found.last is not None:
+        events = "1 event" if found.events == 1 else f"{found.events:,} events"
+        much = f"{envelopes(found.envelopes)}, {events}, {counted(found.items)}"
+        yield f"  {much}, sealed from {moment(found.first.closed_at)} to {moment(found.last.closed_at)}"
+    if found.sent:
+        were = f"{envelopes(found.sent)} {'was' if found.sent == 1 else 'were'} replayed to it before"
+        yield f"  left out: {were}; --again with a new name sends them once more"
+    if found.archived:
+        yield f"  left out: {envelopes(found.archived)} in an archive"
+    if found.removed:
+        yield f"  {envelopes(found.removed)} of any type there: removed by retention, and can't be sent"
+    if not found.envelopes:
+        yield "Nothing is left to send."
+
+
+def send_history(url: str, histories: Sequence[Unreached | NoWay], decision: RepairDecision) -> None:
+    """Send new roles what they asked for by their ``start`` and no graph brings to them; say what can't be sent."""
+    for history in histories:
+        if isinstance(history, NoWay):
+            _tell_no_way(history)
+        elif history.wants_reply:
+            click.echo(
+                f'Role {history.role} does not get the earlier events of type "{history.type_name}": they had no node '
+                "for its service, and can't be sent again, as they are answered by an immediate reply."
+            )
+        else:
+            _send_history(url, history, decision)
+
+
+def _send_history(url: str, history: Unreached, decision: RepairDecision) -> None:
+    wanted = Wanted(history.type_name, history.role, history.after, history.until, unreached=True)
+    found = preview(url, wanted)
+    click.echo(
+        f"Earlier events had no node for service {history.service}: role {history.role} gets them as new envelopes."
+    )
+    click.echo("\n".join(told(wanted, found)))
+    if found.envelopes:
+        click.echo(f"Should this be broken off, go on with: {wanted.command()}")
+        send(url, wanted, found, decision)
+    if history.still_open:
+        click.echo(
+            f'An envelope is still open that may hold such events of type "{history.type_name}". When it is sealed: '
+            f"{_command(history.type_name, history.role, history.after + 1)}"
+        )
+
+
+def _command(type_name: str, login: str, since: int | str) -> str:
+    return f"xbus replay --type {shlex.quote(type_name)} --role {shlex.quote(login)} --from {since} --unreached"
+
+
+def _tell_no_way(history: NoWay) -> None:
+    click.echo(
+        f"Role {history.role} gets nothing yet: no event type has a node for service {history.service}. When one has: "
+        f"{_command('TYPE', history.role, 'oldest')}"
+    )
+
+
+def envelopes(count: int) -> str:
+    """``1 envelope``, ``2 envelopes``."""
+    return "1 envelope" if count == 1 else f"{count:,} envelopes"

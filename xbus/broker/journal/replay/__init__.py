@@ -1,0 +1,28 @@
+"""History that an operator sends again to one consumer role: found, counted, and sent as new envelopes.
+
+Each function takes the caller's connection and does one short read or write. The command decides how far it goes in one
+transaction, and asks the person.
+"""
+
+from xbus.broker.journal.replay.pages import FoundEnvelope, Page, Part, count_removed, read_page
+from xbus.broker.journal.replay.sending import Sent, note_replay, read_sent, send
+from xbus.broker.journal.replay.target import Target, find_target, unreached_graphs
+from xbus.broker.journal.replay.unreached import NoWay, Unreached, find_unreached
+
+__all__ = [
+    "FoundEnvelope",
+    "NoWay",
+    "Page",
+    "Part",
+    "Sent",
+    "Target",
+    "Unreached",
+    "count_removed",
+    "find_target",
+    "find_unreached",
+    "note_replay",
+    "read_page",
+    "read_sent",
+    "send",
+    "unreached_graphs",
+]

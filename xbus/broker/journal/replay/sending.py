@@ -1,0 +1,192 @@
+"""Sends what was found to a role once more: new envelopes for it alone, over the items that are there."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.commit.statements.closing import next_positions
+from xbus.broker.journal.commit.statements.common import remember
+from xbus.broker.journal.configuration.detaching import SUBJECT
+from xbus.broker.journal.log.segments import Content, content_hash
+from xbus.broker.journal.operations.parked_moves import RepairDecision
+from xbus.broker.journal.replay.pages import FoundEnvelope
+from xbus.broker.journal.replay.target import Target
+from xbus.ids import numbered_event_id, replayed_envelope_id
+from xbus.states import EnvelopeState
+
+REPLAYED = "replayed"
+"""What it is called in the history that an operator sent something again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of some envelopes.
+
+    Args:
+        envelopes: how many were sent; the others were sent before, or their items are not here.
+        gone: how many were not sent as their items have gone since they were found.
+    """
+
+    envelopes: int
+    events: int
+    items: int
+    gone: int
+
+    def __add__(self, other: "Sent") -> "Sent":
+        return Sent(
+            self.envelopes + other.envelopes,
+            self.events + other.events,
+            self.items + other.items,
+            self.gone + other.gone,
+        )
+
+
+def read_sent(
+    connection: sa.Connection, target: Target, replay: str, envelopes: Sequence[FoundEnvelope]
+) -> frozenset[UUID]:
+    """Those of some envelopes, by their ids, that a replay of this name has sent to the role already."""
+    ids = _new_ids(target, replay, envelopes)
+    there = sa.select(model.envelope.c.id).where(model.envelope.c.id.in_(list(ids)))
+    return frozenset(ids[new_id] for new_id in connection.execute(there).scalars())
+
+
+def send(
+    connection: sa.Connection, target: Target, replay: str, envelopes: Sequence[FoundEnvelope], at: datetime
+) -> Sent:
+    """Send those of some envelopes that a replay of this name has not sent yet, in their order.
+
+    Args:
+        connection: with a transaction open, in which ``target`` was found.
+        replay: its name. Each name gives each envelope to a role once, whoever sends and however often.
+        envelopes: with the events that are wanted.
+        at: the moment at which the new ones are received.
+    """
+    here = _hold(connection, [envelope.envelope_id for envelope in envelopes])
+    # From here on no other replay looks what there is, and so none makes the same.
+    connection.execute(_HOLD_HEAD)
+    sent = read_sent(connection, target, replay, envelopes)
+    left = [each for each in envelopes if each.envelope_id in here and each.envelope_id not in sent]
+    if left:
+        _insert(connection, target, replay, left, at)
+    return Sent(
+        len(left),
+        sum(len(envelope.events) for envelope in left),
+        sum(envelope.items for envelope in left),
+        sum(each.here and each.envelope_id not in here | sent for each in envelopes),
+    )
+
+
+def note_replay(connection: sa.Connection, target: Target, what: str, decision: RepairDecision) -> None:
+    """Keep in the history that a person sends something to a role again.
+
+    Args:
+        what: which part of the log, in a few words.
+    """
+    reason = f'{what} of type "{target.type_name}", by {decision.told}'
+    remember(connection, decision.at, SUBJECT, target.role, REPLAYED, reason)
+
+
+_HOLD_HEAD = sa.select(model.head.c.position).with_for_update()
+
+
+def _new_ids(target: Target, replay: str, envelopes: Sequence[FoundEnvelope]) -> dict[UUID, UUID]:
+    """By the ids that they have in a replay, the ids of envelopes."""
+    return {
+        replayed_envelope_id(envelope.envelope_id, target.role_id, target.type_id, replay): envelope.envelope_id
+        for envelope in envelopes
+    }
+
+
+def _hold(connection: sa.Connection, envelope_ids: Collection[UUID]) -> frozenset[UUID]:
+    """Those of some envelopes whose items are here, and stay here until the end of the transaction."""
+    envelope = model.envelope.c
+    here = (
+        sa.select(envelope.id)
+        .where(envelope.id.in_(envelope_ids), envelope.pruned_at.is_(None))
+        .order_by(envelope.position)
+        # Retention or an archive may be about to remove them.
+        .with_for_update(read=True)
+    )
+    return frozenset(connection.execute(here).scalars())
+
+
+def _insert(
+    connection: sa.Connection, target: Target, replay: str, envelopes: Sequence[FoundEnvelope], at: datetime
+) -> None:
+    new_ids = list(_new_ids(target, replay, envelopes))
+    stored = _read_stored(connection, target, [envelope for envelope in envelopes if not envelope.is_whole])
+    rows: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
+    roles: list[dict[str, Any]] = []
+    positions = next_positions(connection, len(envelopes))
+    for new_id, position, envelope in zip(new_ids, positions, envelopes, strict=True):
+        rows.append(_envelope_row(target, new_id, position, envelope, at) | _content(target, envelope, stored))
+        events += _event_rows(target, new_id, envelope)
+        roles.append({"envelope_id": new_id, "role_id": target.role_id, "replay": replay})
+    connection.execute(sa.insert(model.envelope), rows)
+    connection.execute(sa.insert(model.event), events)
+    connection.execute(sa.insert(model.envelope_role), roles)
+
+
+def _envelope_row(target: Target, new_id: UUID, position: int, envelope: FoundEnvelope, at: datetime) -> dict[str, Any]:
+    return {
+        "id": new_id,
+        "emitter_id": envelope.emitter_id,
+        # Nobody sees it before the transaction ends, so it need never be open.
+        "state": EnvelopeState.RECEIVED,
+        "opened_at": at,
+        "closed_at": at,
+        "position": position,
+        "events": len(envelope.events),
+        "items": envelope.items,
+        "origin_id": envelope.envelope_id,
+        "ordering_key": envelope.ordering_key,
+    }
+
+
+def _event_rows(target: Target, new_id: UUID, envelope: FoundEnvelope) -> Iterator[dict[str, Any]]:
+    for number, event in enumerate(envelope.events, 1):
+        yield {
+            "id": numbered_event_id(new_id, number),
+            "envelope_id": new_id,
+            "number": number,
+            "event_type_id": target.type_id,
+            "graph_id": target.graph_id,
+            "estimate": event.estimate,
+            "items": event.items,
+            "origin_id": event.event_id,
+        }
+
+
+def _content(target: Target, envelope: FoundEnvelope, stored: dict[UUID, tuple[list[bytes], int]]) -> dict[str, Any]:
+    """Bytes and hash of the new envelope: those of the whole one, or worked out anew for a part of it."""
+    if envelope.is_whole:
+        return {"bytes": envelope.data_bytes, "hash": envelope.hash}
+    of_events = [(event, *stored.get(event.event_id, ([], 0))) for event in envelope.events]
+    contents = [Content(target.type_name, event.items, hashes) for event, hashes, _ in of_events]
+    return {"bytes": sum(data_bytes for _, _, data_bytes in of_events), "hash": content_hash(contents)}
+
+
+def _read_stored(
+    connection: sa.Connection, target: Target, envelopes: Sequence[FoundEnvelope]
+) -> dict[UUID, tuple[list[bytes], int]]:
+    """The hashes of the segments, and their bytes together, of each event of the type in some envelopes."""
+    segment, event = model.segment.c, model.event.c
+    stored: dict[UUID, tuple[list[bytes], int]] = {}
+    for envelope in envelopes:
+        statement = (
+            sa.select(segment.event_id, segment.hash, sa.func.length(segment.data))
+            .join(model.event, event.id == segment.event_id)
+            .where(event.envelope_id == envelope.envelope_id, event.event_type_id == target.type_id)
+            .order_by(segment.event_id, segment.first_index)
+        )
+        for event_id, segment_hash, data_bytes in connection.execute(statement):
+            hashes, total = stored.get(event_id, ([], 0))
+            hashes.append(bytes(segment_hash))
+            stored[event_id] = (hashes, total + data_bytes)
+    return stored

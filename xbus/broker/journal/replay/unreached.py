@@ -1,0 +1,83 @@
+"""History that a new role asked for, and that no graph brings to it: its service had no node when that was sent."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from xbus import model
+from xbus.broker.journal.configuration import Move, Plan, RoleSpec
+from xbus.broker.journal.log.backlog_changes import is_open
+from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.log.repeats import read_consumer_services
+from xbus.broker.journal.replay.pages import Part, read_page
+from xbus.broker.journal.replay.target import present_graph, unreached_graphs
+
+
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """Events of a type that a new role asked for by its ``start`` and that only a replay brings to it.
+
+    Args:
+        after: a position; they lie above it.
+        until: the end of the log when the role was added.
+        still_open: whether an envelope that is still open may hold more of them.
+        wants_reply: whether the type's events are answered by an immediate reply, so that they can't be replayed.
+    """
+
+    type_name: str
+    role: str
+    service: str
+    after: int
+    until: int
+    still_open: bool
+    wants_reply: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NoWay:
+    """A new role that asked for history by its ``start``, while no event type leads to its service."""
+
+    role: str
+    service: str
+
+
+def find_unreached(connection: sa.Connection, plan: Plan) -> list[Unreached | NoWay]:
+    """The history that the new roles of a plan asked for and don't get by themselves.
+
+    Args:
+        connection: in the transaction in which the plan was applied.
+    """
+    found: list[Unreached | NoWay] = []
+    for change in plan.changes:
+        entry = change.entry
+        if change.move is Move.ADD and isinstance(entry, RoleSpec) and entry.start not in (None, "head"):
+            found += _of_role(connection, entry)
+    return found
+
+
+def _of_role(connection: sa.Connection, role: RoleSpec) -> Iterator[Unreached | NoWay]:
+    row = connection.execute(
+        sa.select(model.role.c.service_id, model.cursor.c.from_position)
+        .join(model.cursor, model.cursor.c.role_id == model.role.c.id)
+        .where(model.role.c.login == role.login)
+    ).one()
+    after, until = row.from_position - 1, read_head(connection)
+    event_type = model.event_type.c
+    types = connection.execute(sa.select(model.event_type).where(event_type.removed_at.is_(None)).order_by("name"))
+    leads_there = False
+    for each in types.all():
+        graph_id = present_graph(connection, each.id)
+        if row.service_id not in read_consumer_services(connection, [graph_id])[graph_id]:
+            continue
+        leads_there = True
+        graphs = unreached_graphs(connection, each.id, row.service_id)
+        still_open = bool(graphs) and is_open(connection, graphs)
+        if still_open or (graphs and _is_any(connection, Part(after, until, each.id, graphs))):
+            yield Unreached(each.name, role.login, role.service, after, until, still_open, each.immediate_reply)
+    if not leads_there:
+        yield NoWay(role.login, role.service)
+
+
+def _is_any(connection: sa.Connection, part: Part) -> bool:
+    return bool(read_page(connection, part, part.after).envelopes)
