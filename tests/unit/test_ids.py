@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.ids import Ids, keyed_envelope_id, numbered_event_id, parse_uuid, token_hash
+from xbus.ids import Ids, keyed_envelope_id, numbered_event_id, parse_uuid, replayed_envelope_id, token_hash
 
 
 class StandingClock:
@@ -97,3 +97,17 @@ KEY_TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["
 )
 def test_different_keys_lead_to_different_ids(one: tuple[int, str, int], other: tuple[int, str, int]) -> None:
     assert (keyed_envelope_id(*one) == keyed_envelope_id(*other)) == (one == other)
+
+
+def test_the_ids_of_a_replay_never_change() -> None:
+    """Else one that an update of the bus broke off would send all once more."""
+    envelope_id = replayed_envelope_id(uuid.UUID(int=1), 2, 3, "first")
+    assert str(envelope_id) == "11e7425b-a6b5-596a-85fa-9a81d22a0efb"
+    assert str(numbered_event_id(envelope_id, 1)) == "d2e62631-74bc-5e27-ad9d-52a211982afe"
+    others = [
+        replayed_envelope_id(uuid.UUID(int=4), 2, 3, "first"),
+        replayed_envelope_id(uuid.UUID(int=1), 4, 3, "first"),
+        replayed_envelope_id(uuid.UUID(int=1), 2, 4, "first"),
+        replayed_envelope_id(uuid.UUID(int=1), 2, 3, "second"),
+    ]
+    assert len({envelope_id, *others}) == 5

@@ -35,8 +35,8 @@ def send(url: str, wanted: Wanted, found: Preview, decision: RepairDecision) -> 
 def told(wanted: Wanted, found: Preview) -> Iterator[str]:
     """What a replay would send, in lines."""
     target = found.target
-    yield f'To {target.role} (service {target.service}), events of type "{target.type_name}" between the positions '
-    yield f"{wanted.after + 1:,} and {wanted.until:,}:"
+    where = f"positions {wanted.after + 1:,} to {wanted.until:,}"
+    yield f'To {target.role} (service {target.service}), events of type "{target.type_name}" at {where}:'
     if found.first is not None and found.last is not None:
         events = "1 event" if found.events == 1 else f"{found.events:,} events"
         much = f"{envelopes(found.envelopes)}, {events}, {counted(found.items)}"
