@@ -10,4 +10,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("envelope_role", sa.Column("replay", sa.String(255)))
+    op.add_column(
+        "envelope_role",
+        sa.Column(
+            "replay",
+            sa.String(255),
+            comment="What its operator calls the replay by which it was sent to the role again; null for what comes "
+            "again because it was parked.",
+        ),
+    )

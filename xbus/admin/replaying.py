@@ -141,9 +141,8 @@ def _counted(found: Preview, envelope: FoundEnvelope, is_sent: bool) -> Preview:
     if is_sent:
         return replace(found, sent=found.sent + 1)
     if not envelope.here:
-        return replace(
-            found, archived=found.archived + envelope.archived, removed=found.removed + (not envelope.archived)
-        )
+        # One that is neither here nor archived is counted as removed already.
+        return replace(found, archived=found.archived + envelope.archived)
     return replace(
         found,
         envelopes=found.envelopes + 1,
