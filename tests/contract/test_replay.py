@@ -238,7 +238,7 @@ async def test_history_that_no_graph_brings_to_a_new_role_is_found(journal: Jour
 
     assert await journal.run(add) == [
         Unreached("notes", "late_1", "late", 0, 2, still_open=False, wants_reply=False),
-        NoWay("lost_1", "lost"),
+        NoWay("lost_1", "lost", 0),
     ]
     await scribe.start_event(open_id)[1]
     still_open = await journal.run(

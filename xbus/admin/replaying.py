@@ -1,6 +1,5 @@
 """History is counted and sent to a role again, a page at a time: the broker writes between two of them."""
 
-import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -47,12 +46,6 @@ class Wanted:
     until: int
     unreached: bool = False
     replay: str = FIRST
-
-    def command(self) -> str:
-        """The command that sends just this, from wherever it was broken off."""
-        words = ["xbus replay --type", shlex.quote(self.type_name), "--role", shlex.quote(self.role)]
-        words += [f"--from {self.after + 1} --to {self.until}", *(["--unreached"] if self.unreached else [])]
-        return " ".join([*words, *([f"--again {shlex.quote(self.replay)}"] if self.replay != FIRST else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +107,11 @@ def _end(connection: Connection, until: datetime | int, head: int) -> int:
     return min(until, head) if isinstance(until, int) else position_before(connection, until)
 
 
-def preview(url: str, wanted: Wanted) -> Preview:
+def preview(url: str, wanted: Wanted, on_positions: Callable[[int], object] = lambda positions: None) -> Preview:
     """Count what a replay would send.
+
+    Args:
+        on_positions: called behind each page, with the number of positions that it dealt with.
 
     Raises:
         Refused: as :func:`xbus.broker.journal.replay.find_target`.
@@ -133,6 +129,7 @@ def preview(url: str, wanted: Wanted) -> Preview:
                 sent = read_sent(connection, target, wanted.replay, page.envelopes)
             for envelope in page.envelopes:
                 found = _counted(found, envelope, envelope.envelope_id in sent)
+            on_positions(page.upto - after)
             after = page.upto
     return found
 

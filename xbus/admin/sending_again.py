@@ -7,11 +7,24 @@ from collections.abc import Iterator, Sequence
 import click
 
 from xbus.admin.output import counted, moment
-from xbus.admin.replaying import Preview, Wanted, preview, send_again
+from xbus.admin.replaying import FIRST, Preview, Wanted, preview, send_again
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.replay import NoWay, Unreached
 from xbus.clock import SystemClock
 from xbus.errors import Refused
+
+
+def count(url: str, wanted: Wanted) -> Preview:
+    """Count what a replay would send, and show on a terminal how far that is.
+
+    Raises:
+        Refused: as :func:`xbus.admin.replaying.preview`.
+    """
+    if not sys.stderr.isatty():
+        return preview(url, wanted)
+    positions = max(0, wanted.until - wanted.after)
+    with click.progressbar(length=positions, label="Counting", file=sys.stderr) as bar:
+        return preview(url, wanted, bar.update)
 
 
 def send(url: str, wanted: Wanted, found: Preview, decision: RepairDecision) -> None:
@@ -21,7 +34,7 @@ def send(url: str, wanted: Wanted, found: Preview, decision: RepairDecision) -> 
         with click.progressbar(length=found.envelopes, label=label, file=sys.stderr) as bar:
             sent = send_again(url, wanted, decision, SystemClock(), bar.update)
     except BaseException:
-        click.echo(f"xbus: not all was sent; this goes on: {wanted.command()}", err=True)
+        click.echo(f"xbus: not all was sent; this goes on: {_goes_on(wanted, found)}", err=True)
         raise
     click.echo(f"Sent {envelopes(sent.envelopes)} with {counted(sent.items)} to {wanted.role}.")
     if sent.gone:
@@ -68,30 +81,40 @@ def send_history(url: str, histories: Sequence[Unreached | NoWay], decision: Rep
 
 def _send_history(url: str, history: Unreached, decision: RepairDecision) -> None:
     wanted = Wanted(history.type_name, history.role, history.after, history.until, unreached=True)
-    found = preview(url, wanted)
+    found = count(url, wanted)
     click.echo(
         f"Earlier events had no node for service {history.service}: role {history.role} gets them as new envelopes."
     )
     click.echo("\n".join(told(wanted, found)))
     if found.envelopes:
-        click.echo(f"Should this be broken off, go on with: {wanted.command()}")
+        click.echo(f"Should this be broken off, go on with: {_goes_on(wanted, found)}")
         send(url, wanted, found, decision)
     if history.still_open:
         click.echo(
             f'An envelope is still open that may hold such events of type "{history.type_name}". When it is sealed: '
-            f"{_command(history.type_name, history.role, history.after + 1)}"
+            f"{_command(history.type_name, history.role, history.after + 1, '--unreached')}"
         )
-
-
-def _command(type_name: str, login: str, since: int | str) -> str:
-    return f"xbus replay --type {shlex.quote(type_name)} --role {shlex.quote(login)} --from {since} --unreached"
 
 
 def _tell_no_way(history: NoWay) -> None:
     click.echo(
         f"Role {history.role} gets nothing yet: no event type has a node for service {history.service}. When one has: "
-        f"{_command('TYPE', history.role, 'oldest')}"
+        f"{_command('TYPE', history.role, history.after + 1, '--unreached')}"
     )
+
+
+def _goes_on(wanted: Wanted, found: Preview) -> str:
+    """The command that sends just what was found, from wherever that was broken off."""
+    options = [f"--to {wanted.until}"]
+    options += ["--unreached"] if wanted.unreached else []
+    options += [f"--again {shlex.quote(wanted.replay)}"] if wanted.replay != FIRST else []
+    options += ["--without-archived"] if found.archived else []
+    return _command(wanted.type_name, wanted.role, wanted.after + 1, *options)
+
+
+def _command(type_name: str, login: str, since: int, *options: str) -> str:
+    words = ["xbus replay --type", shlex.quote(type_name), "--role", shlex.quote(login), f"--from {since}"]
+    return " ".join([*words, *options])
 
 
 def envelopes(count: int) -> str:

@@ -8,8 +8,8 @@ import click
 from xbus.admin.moments import Place
 from xbus.admin.program import config_option, database_url
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.replaying import FIRST, Preview, Wanted, find_part, preview
-from xbus.admin.sending_again import envelopes, send, told
+from xbus.admin.replaying import FIRST, Preview, Wanted, find_part
+from xbus.admin.sending_again import count, envelopes, send, told
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 from xbus.clock import SystemClock
 from xbus.errors import Refused
@@ -75,7 +75,7 @@ def replay(
     """
     url = database_url(config_path)
     wanted = Wanted(type_name, role, *find_part(url, since, until), unreached, replay_name)
-    found = preview(url, wanted)
+    found = count(url, wanted)
     _check(wanted, found, without_archived)
     click.echo("\n".join(told(wanted, found)))
     if dry_run or not found.envelopes:

@@ -36,10 +36,15 @@ class Unreached:
 
 @dataclass(frozen=True, slots=True)
 class NoWay:
-    """A new role that asked for history by its ``start``, while no event type leads to its service."""
+    """A new role that asked for history by its ``start``, while no event type leads to its service.
+
+    Args:
+        after: a position; what it asked for lies above it.
+    """
 
     role: str
     service: str
+    after: int
 
 
 def find_unreached(connection: sa.Connection, plan: Plan) -> list[Unreached | NoWay]:
@@ -76,7 +81,7 @@ def _of_role(connection: sa.Connection, role: RoleSpec) -> Iterator[Unreached | 
         if still_open or (graphs and _is_any(connection, Part(after, until, each.id, graphs))):
             yield Unreached(each.name, role.login, role.service, after, until, still_open, each.immediate_reply)
     if not leads_there:
-        yield NoWay(role.login, role.service)
+        yield NoWay(role.login, role.service, after)
 
 
 def _is_any(connection: sa.Connection, part: Part) -> bool:
