@@ -47,6 +47,21 @@ service = "late"
 start = "oldest"
 """
 
+IN_ITS_PLACE = """
+[[event_type]]
+name = "test_event"
+[[event_type.node]]
+name = "late"
+service = "late"
+[[service]]
+name = "late"
+kind = "consumer"
+[[role]]
+login = "late_1"
+service = "late"
+start = "oldest"
+"""
+
 
 async def let_in(daemon: Daemon, *logins: str) -> None:
     for login in logins:
@@ -77,7 +92,7 @@ async def test_a_new_service_that_starts_at_the_oldest_gets_all_that_was_sent_be
         await emitter.emit(b"of another type", type_name="other")
         await eventually(lambda: len(first.committed) == 4, "the first consumer has all")
         told = await xbus(daemon, "apply", "-", stdin=NEW_SERVICE)
-        assert "Earlier events had no node for service late: role late_1 gets them as new envelopes." in told
+        assert 'Earlier events of type "test_event" had no node for service late.' in told
         assert "3 envelopes, 3 events, 3 items" in told
         assert "Sent 3 envelopes with 3 items to late_1." in told
         await let_in(daemon, "w_1", "late_1")
@@ -185,3 +200,25 @@ async def test_it_works_where_front_and_back_are_processes_of_their_own(
         await xbus(front, "replay", "--type", "test_event", "--role", "c_1", "--from", "1h", "--yes")
         await eventually(lambda: len(consumer.committed) == 2, "it has come again")
     assert consumer.items() == [b"x", b"x"]
+
+
+async def test_what_is_rerouted_to_a_new_service_comes_to_it_once(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    add_bus(sqlite_url, {"test_event": {"c": []}, "other": {"c": []}})
+    daemon = start_daemon(sqlite_url)
+    async with OldEmitter(daemon.front) as emitter:
+        async with OldConsumer(daemon.back, "c_1") as first:
+            had = await emitter.emit(b"had")
+            await first.wait_for([had])
+            await become(sqlite_url, had, c_1="done")
+        await eventually(lambda: "recipient left" in daemon.log, "it is known that it has gone")
+        await emitter.emit(b"owed")
+        replay = ["replay", "--type", "test_event", "--role", "late_1", "--from", "1", "--unreached"]
+        told = await xbus(daemon, "apply", "-", "--owed", "reroute", stdin=IN_ITS_PLACE)
+        assert f"xbus {' '.join(replay)}\n" in told
+        await eventually(lambda: "decision carried out" in daemon.log, "what is owed is rerouted")
+        assert "Sent 1 envelope" in await xbus(daemon, *replay, "--yes")
+        await let_in(daemon, "late_1")
+        async with OldConsumer(daemon.back, "late_1") as late:
+            await late.wait_for([await emitter.emit(b"new")])
+            await eventually(lambda: len(late.committed) == 3, "it has all of it")
+    assert sorted(late.items()) == [b"had", b"new", b"owed"]

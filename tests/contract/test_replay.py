@@ -18,7 +18,9 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
+from xbus.broker.journal.configuration.decisions import decide
 from xbus.broker.journal.configuration.detaching import detach
+from xbus.broker.journal.configuration.owed import Owed
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import repeats
 from xbus.broker.journal.log.catalog import read_catalog
@@ -222,8 +224,6 @@ async def test_who_can_not_be_reached_is_refused(
 async def test_history_that_no_graph_brings_to_a_new_role_is_found(journal: Journal, scribe: Scribe) -> None:
     await scribe.put([b"x"])
     await scribe.put([b"y"], type_name="flights")
-    open_id, started = scribe.start_envelope()
-    await started
 
     def add(connection: sa.Connection) -> list[Unreached | NoWay]:
         roles = [
@@ -237,14 +237,22 @@ async def test_history_that_no_graph_brings_to_a_new_role_is_found(journal: Jour
         return find_unreached(connection, edit(connection, ["store", "late"], roles))
 
     assert await journal.run(add) == [
-        Unreached("notes", "late_1", "late", 0, 2, still_open=False, wants_reply=False),
+        Unreached("notes", "late_1", "late", 0, 2, wants_reply=False, rerouting=False),
         NoWay("lost_1", "lost", 0),
+        # What is still open may lack the node, too.
+        Unreached("notes", "late_4", "late", 2, 2, wants_reply=False, rerouting=False),
     ]
-    await scribe.start_event(open_id)[1]
-    still_open = await journal.run(
-        lambda c: find_unreached(c, edit(c, ["store", "late"], [RoleSpec("x", "late", start=3)]))
-    )
-    assert still_open == [Unreached("notes", "x", "late", 2, 2, still_open=True, wants_reply=False)]
+
+
+async def test_what_is_to_be_rerouted_is_not_taken_for_unreached(journal: Journal, scribe: Scribe) -> None:
+    await scribe.put([b"x"])
+
+    def reroute(connection: sa.Connection) -> list[Unreached | NoWay]:
+        plan = edit(connection, ["late"], [RoleSpec("late_1", "late", start="oldest")])
+        decide(connection, plan, Owed.REROUTE, {}, NOW)
+        return find_unreached(connection, plan)
+
+    assert await journal.run(reroute) == [Unreached("notes", "late_1", "late", 0, 1, wants_reply=False, rerouting=True)]
 
 
 async def test_a_graph_without_nodes_counts_as_the_one_that_its_events_take(journal: Journal) -> None:

@@ -16,6 +16,7 @@ from xbus.broker.journal.replay import (
     Target,
     count_removed,
     find_target,
+    is_rerouting,
     note_replay,
     read_page,
     read_sent,
@@ -114,7 +115,8 @@ def preview(url: str, wanted: Wanted, on_positions: Callable[[int], object] = la
         on_positions: called behind each page, with the number of positions that it dealt with.
 
     Raises:
-        Refused: as :func:`xbus.broker.journal.replay.find_target`.
+        Refused: as :func:`xbus.broker.journal.replay.find_target`; or ``reroute_pending``, where only what was not
+            reached is wanted and the back is still to have some of it take the present graph.
     """
     with connected(url) as connection:
         with connection.begin():
@@ -194,5 +196,13 @@ def _send_page(
 
 
 def _part(connection: Connection, target: Target, wanted: Wanted) -> Part:
-    graphs = unreached_graphs(connection, target.type_id, target.service_id) if wanted.unreached else None
+    if not wanted.unreached:
+        return Part(wanted.after, wanted.until, target.type_id)
+    if is_rerouting(connection, target.type_id):
+        raise Refused(
+            f'events of type "{target.type_name}" are still to be rerouted, which may bring them to the role anyway',
+            "start the broker if it does not run, and repeat this when its log tells: decision carried out",
+            code="reroute_pending",
+        )
+    graphs = unreached_graphs(connection, target.type_id, target.service_id)
     return Part(wanted.after, wanted.until, target.type_id, graphs)

@@ -80,20 +80,25 @@ def send_history(url: str, histories: Sequence[Unreached | NoWay], decision: Rep
 
 
 def _send_history(url: str, history: Unreached, decision: RepairDecision) -> None:
+    later = _command(history.type_name, history.role, history.after + 1, "--unreached")
+    if history.rerouting:
+        click.echo(
+            f'Events of type "{history.type_name}" are rerouted now. When the broker\'s log tells: decision carried '
+            f"out, role {history.role} gets those that it lacks by: {later}"
+        )
+        return
     wanted = Wanted(history.type_name, history.role, history.after, history.until, unreached=True)
     found = count(url, wanted)
-    click.echo(
-        f"Earlier events had no node for service {history.service}: role {history.role} gets them as new envelopes."
-    )
-    click.echo("\n".join(told(wanted, found)))
+    if found.envelopes or found.archived:
+        click.echo(f'Earlier events of type "{history.type_name}" had no node for service {history.service}.')
+        click.echo("\n".join(told(wanted, found)))
     if found.envelopes:
         click.echo(f"Should this be broken off, go on with: {_goes_on(wanted, found)}")
         send(url, wanted, found, decision)
-    if history.still_open:
-        click.echo(
-            f'An envelope is still open that may hold such events of type "{history.type_name}". When it is sealed: '
-            f"{_command(history.type_name, history.role, history.after + 1, '--unreached')}"
-        )
+    click.echo(
+        f'Events of type "{history.type_name}" that are still open, or begin before the broker knows of the change, '
+        f"lack the node too. To send them to {history.role} when they are sealed: {later}"
+    )
 
 
 def _tell_no_way(history: NoWay) -> None:

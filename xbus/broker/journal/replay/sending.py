@@ -66,9 +66,9 @@ def send(
         envelopes: with the events that are wanted.
         at: the moment at which the new ones are received.
     """
-    here = _hold(connection, [envelope.envelope_id for envelope in envelopes])
+    here = _lock_here(connection, [envelope.envelope_id for envelope in envelopes])
     # From here on no other replay looks what there is, and so none makes the same.
-    connection.execute(_HOLD_HEAD)
+    connection.execute(_LOCK_HEAD)
     sent = read_sent(connection, target, replay, envelopes)
     left = [each for each in envelopes if each.envelope_id in here and each.envelope_id not in sent]
     if left:
@@ -91,7 +91,7 @@ def note_replay(connection: sa.Connection, target: Target, what: str, decision: 
     remember(connection, decision.at, SUBJECT, target.role, REPLAYED, reason)
 
 
-_HOLD_HEAD = sa.select(model.head.c.position).with_for_update()
+_LOCK_HEAD = sa.select(model.head.c.position).with_for_update()
 
 
 def _new_ids(target: Target, replay: str, envelopes: Sequence[FoundEnvelope]) -> dict[UUID, UUID]:
@@ -102,7 +102,7 @@ def _new_ids(target: Target, replay: str, envelopes: Sequence[FoundEnvelope]) ->
     }
 
 
-def _hold(connection: sa.Connection, envelope_ids: Collection[UUID]) -> frozenset[UUID]:
+def _lock_here(connection: sa.Connection, envelope_ids: Collection[UUID]) -> frozenset[UUID]:
     """Those of some envelopes whose items are here, and stay here until the end of the transaction."""
     envelope = model.envelope.c
     here = (

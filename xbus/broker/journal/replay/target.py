@@ -6,6 +6,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.log.event_states import REROUTED
 from xbus.broker.journal.log.repeats import read_consumer_services
 from xbus.errors import Refused
 
@@ -108,3 +109,14 @@ def unreached_graphs(connection: sa.Connection, type_id: int, service_id: int) -
         if service_id not in taken:
             unreached.add(graph_id)
     return frozenset(unreached)
+
+
+def is_rerouting(connection: sa.Connection, type_id: int) -> bool:
+    """Whether somebody decided that events of a type take a newer graph, and the back has not carried that out yet."""
+    decision, graph = model.decision.c, model.graph.c
+    pending = (
+        sa.select(decision.id)
+        .join(model.graph, graph.id == decision.graph_id)
+        .where(decision.move == REROUTED, graph.event_type_id == type_id)
+    )
+    return connection.execute(pending.limit(1)).first() is not None

@@ -7,22 +7,20 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.configuration import Move, Plan, RoleSpec
-from xbus.broker.journal.log.backlog_changes import is_open
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.repeats import read_consumer_services
-from xbus.broker.journal.replay.pages import Part, read_page
-from xbus.broker.journal.replay.target import present_graph, unreached_graphs
+from xbus.broker.journal.replay.target import is_rerouting, present_graph, unreached_graphs
 
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """Events of a type that a new role asked for by its ``start`` and that only a replay brings to it.
+    """Events of a type that a new role asked for by its ``start`` and that only a replay brings to it, if any.
 
     Args:
         after: a position; they lie above it.
         until: the end of the log when the role was added.
-        still_open: whether an envelope that is still open may hold more of them.
         wants_reply: whether the type's events are answered by an immediate reply, so that they can't be replayed.
+        rerouting: whether the back is still to have some of them take the present graph.
     """
 
     type_name: str
@@ -30,8 +28,8 @@ class Unreached:
     service: str
     after: int
     until: int
-    still_open: bool
     wants_reply: bool
+    rerouting: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +75,8 @@ def _of_role(connection: sa.Connection, role: RoleSpec) -> Iterator[Unreached | 
             continue
         leads_there = True
         graphs = unreached_graphs(connection, each.id, row.service_id)
-        still_open = bool(graphs) and is_open(connection, graphs)
-        if still_open or (graphs and _is_any(connection, Part(after, until, each.id, graphs))):
-            yield Unreached(each.name, role.login, role.service, after, until, still_open, each.immediate_reply)
+        if graphs:
+            rerouting = is_rerouting(connection, each.id)
+            yield Unreached(each.name, role.login, role.service, after, until, each.immediate_reply, rerouting)
     if not leads_there:
         yield NoWay(role.login, role.service, after)
-
-
-def _is_any(connection: sa.Connection, part: Part) -> bool:
-    return bool(read_page(connection, part, part.after).envelopes)
