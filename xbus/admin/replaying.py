@@ -13,7 +13,7 @@ from xbus.broker.journal.replay import (
     Page,
     Part,
     Sent,
-    Target,
+    ReplayTarget,
     count_removed,
     find_target,
     is_rerouting,
@@ -31,7 +31,7 @@ FIRST = "first"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReplayRequest:
     """What is to be sent again, and to whom.
 
     Args:
@@ -63,7 +63,7 @@ class Preview:
         removed: how many of all types retention has removed from this part of the log.
     """
 
-    target: Target
+    target: ReplayTarget
     envelopes: int = 0
     events: int = 0
     items: int = 0
@@ -75,7 +75,7 @@ class Preview:
 
 
 def find_part(url: str, since: datetime | int, until: datetime | int | None) -> tuple[int, int]:
-    """Find the positions between two places of the log, as ``after`` and ``until`` of :class:`Wanted`.
+    """Find the positions between two places of the log, as ``after`` and ``until`` of :class:`ReplayRequest`.
 
     Args:
         since: the first position, or the first moment.
@@ -108,7 +108,7 @@ def _end(connection: Connection, until: datetime | int, head: int) -> int:
     return min(until, head) if isinstance(until, int) else position_before(connection, until)
 
 
-def preview(url: str, wanted: Wanted, on_positions: Callable[[int], object] = lambda positions: None) -> Preview:
+def preview(url: str, wanted: ReplayRequest, on_positions: Callable[[int], object] = lambda positions: None) -> Preview:
     """Count what a replay would send.
 
     Args:
@@ -153,7 +153,7 @@ def _counted(found: Preview, envelope: FoundEnvelope, is_sent: bool) -> Preview:
 
 
 def send_again(
-    url: str, wanted: Wanted, decision: RepairDecision, clock: Clock, on_envelopes: Callable[[int], object]
+    url: str, wanted: ReplayRequest, decision: RepairDecision, clock: Clock, on_envelopes: Callable[[int], object]
 ) -> Sent:
     """Send what a replay of this name has not sent yet; each page is sent or not.
 
@@ -180,7 +180,7 @@ def send_again(
 
 
 def _send_page(
-    connection: Connection, wanted: Wanted, page: Page, decision: RepairDecision, clock: Clock, *, is_first: bool
+    connection: Connection, wanted: ReplayRequest, page: Page, decision: RepairDecision, clock: Clock, *, is_first: bool
 ) -> Sent:
     began = clock.monotonic()
     with connection.begin():
@@ -195,7 +195,7 @@ def _send_page(
     return sent
 
 
-def _part(connection: Connection, target: Target, wanted: Wanted) -> Part:
+def _part(connection: Connection, target: ReplayTarget, wanted: ReplayRequest) -> Part:
     if not wanted.unreached:
         return Part(wanted.after, wanted.until, target.type_id)
     if is_rerouting(connection, target.type_id):

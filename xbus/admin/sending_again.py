@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 import click
 
 from xbus.admin.output import counted, moment
-from xbus.admin.replaying import FIRST, Preview, Wanted, preview, send_again
+from xbus.admin.replaying import FIRST, Preview, ReplayRequest, preview, send_again
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.replay import NoWay, Unreached
 from xbus.clock import SystemClock
 from xbus.errors import Refused
 
 
-def count(url: str, wanted: Wanted) -> Preview:
+def count(url: str, wanted: ReplayRequest) -> Preview:
     """Count what a replay would send, and show on a terminal how far that is.
 
     Raises:
@@ -27,7 +27,7 @@ def count(url: str, wanted: Wanted) -> Preview:
         return preview(url, wanted, bar.update)
 
 
-def send(url: str, wanted: Wanted, found: Preview, decision: RepairDecision) -> None:
+def send(url: str, wanted: ReplayRequest, found: Preview, decision: RepairDecision) -> None:
     """Send what was found, and show how far it is."""
     label = f"Sending {found.envelopes:,} envelopes to {wanted.role}"
     try:
@@ -45,7 +45,7 @@ def send(url: str, wanted: Wanted, found: Preview, decision: RepairDecision) -> 
         )
 
 
-def told(wanted: Wanted, found: Preview) -> Iterator[str]:
+def told(wanted: ReplayRequest, found: Preview) -> Iterator[str]:
     """What a replay would send, in lines."""
     target = found.target
     where = f"positions {wanted.after + 1:,} to {wanted.until:,}"
@@ -87,7 +87,7 @@ def _send_history(url: str, history: Unreached, decision: RepairDecision) -> Non
             f"out, role {history.role} gets those that it lacks by: {later}"
         )
         return
-    wanted = Wanted(history.type_name, history.role, history.after, history.until, unreached=True)
+    wanted = ReplayRequest(history.type_name, history.role, history.after, history.until, unreached=True)
     found = count(url, wanted)
     if found.envelopes or found.archived:
         click.echo(f'Earlier events of type "{history.type_name}" had no node for service {history.service}.')
@@ -108,7 +108,7 @@ def _tell_no_way(history: NoWay) -> None:
     )
 
 
-def _goes_on(wanted: Wanted, found: Preview) -> str:
+def _goes_on(wanted: ReplayRequest, found: Preview) -> str:
     """The command that sends just what was found, from wherever that was broken off."""
     options = [f"--to {wanted.until}"]
     options += ["--unreached"] if wanted.unreached else []

@@ -8,7 +8,7 @@ import click
 from xbus.admin.moments import Place
 from xbus.admin.program import config_option, database_url
 from xbus.admin.repair.moves import decision_of
-from xbus.admin.replaying import FIRST, Preview, Wanted, find_part
+from xbus.admin.replaying import FIRST, Preview, ReplayRequest, find_part
 from xbus.admin.sending_again import count, envelopes, send, told
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 from xbus.clock import SystemClock
@@ -74,7 +74,7 @@ def replay(
     same command sends nothing twice: after an interruption it goes on.
     """
     url = database_url(config_path)
-    wanted = Wanted(type_name, role, *find_part(url, since, until), unreached, replay_name)
+    wanted = ReplayRequest(type_name, role, *find_part(url, since, until), unreached, replay_name)
     found = count(url, wanted)
     _check(wanted, found, without_archived)
     click.echo("\n".join(told(wanted, found)))
@@ -85,7 +85,7 @@ def replay(
     send(url, wanted, found, decision_of(SystemClock(), reason))
 
 
-def _check(wanted: Wanted, found: Preview, without_archived: bool) -> None:
+def _check(wanted: ReplayRequest, found: Preview, without_archived: bool) -> None:
     if found.archived and not without_archived:
         raise Refused(
             f"the items of {envelopes(found.archived)} between these places are in an archive",

@@ -6,7 +6,7 @@ transaction, and asks the person.
 
 from xbus.broker.journal.replay.pages import FoundEnvelope, Page, Part, count_removed, read_page
 from xbus.broker.journal.replay.sending import Sent, note_replay, read_sent, send
-from xbus.broker.journal.replay.target import Target, find_target, is_rerouting, unreached_graphs
+from xbus.broker.journal.replay.target import ReplayTarget, find_target, is_rerouting, unreached_graphs
 from xbus.broker.journal.replay.unreached import NoWay, Unreached, find_unreached
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "Page",
     "Part",
     "Sent",
-    "Target",
+    "ReplayTarget",
     "Unreached",
     "count_removed",
     "find_target",

@@ -15,7 +15,7 @@ from xbus.broker.journal.configuration.detaching import SUBJECT
 from xbus.broker.journal.log.segments import Content, content_hash
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.replay.pages import FoundEnvelope
-from xbus.broker.journal.replay.target import Target
+from xbus.broker.journal.replay.target import ReplayTarget
 from xbus.ids import numbered_event_id, replayed_envelope_id
 from xbus.states import EnvelopeState
 
@@ -47,7 +47,7 @@ class Sent:
 
 
 def read_sent(
-    connection: sa.Connection, target: Target, replay: str, envelopes: Sequence[FoundEnvelope]
+    connection: sa.Connection, target: ReplayTarget, replay: str, envelopes: Sequence[FoundEnvelope]
 ) -> frozenset[UUID]:
     """Those of some envelopes, by their ids, that a replay of this name has sent to the role already."""
     ids = _new_ids(target, replay, envelopes)
@@ -56,7 +56,7 @@ def read_sent(
 
 
 def send(
-    connection: sa.Connection, target: Target, replay: str, envelopes: Sequence[FoundEnvelope], at: datetime
+    connection: sa.Connection, target: ReplayTarget, replay: str, envelopes: Sequence[FoundEnvelope], at: datetime
 ) -> Sent:
     """Send those of some envelopes that a replay of this name has not sent yet, in their order.
 
@@ -81,7 +81,7 @@ def send(
     )
 
 
-def note_replay(connection: sa.Connection, target: Target, what: str, decision: RepairDecision) -> None:
+def note_replay(connection: sa.Connection, target: ReplayTarget, what: str, decision: RepairDecision) -> None:
     """Keep in the history that a person sends something to a role again.
 
     Args:
@@ -94,7 +94,7 @@ def note_replay(connection: sa.Connection, target: Target, what: str, decision: 
 _LOCK_HEAD = sa.select(model.head.c.position).with_for_update()
 
 
-def _new_ids(target: Target, replay: str, envelopes: Sequence[FoundEnvelope]) -> dict[UUID, UUID]:
+def _new_ids(target: ReplayTarget, replay: str, envelopes: Sequence[FoundEnvelope]) -> dict[UUID, UUID]:
     """By the ids that they have in a replay, the ids of envelopes."""
     return {
         replayed_envelope_id(envelope.envelope_id, target.role_id, target.type_id, replay): envelope.envelope_id
@@ -116,7 +116,7 @@ def _lock_here(connection: sa.Connection, envelope_ids: Collection[UUID]) -> fro
 
 
 def _insert(
-    connection: sa.Connection, target: Target, replay: str, envelopes: Sequence[FoundEnvelope], at: datetime
+    connection: sa.Connection, target: ReplayTarget, replay: str, envelopes: Sequence[FoundEnvelope], at: datetime
 ) -> None:
     new_ids = list(_new_ids(target, replay, envelopes))
     stored = _read_stored(connection, target, [envelope for envelope in envelopes if not envelope.is_whole])
@@ -133,7 +133,9 @@ def _insert(
     connection.execute(sa.insert(model.envelope_role), roles)
 
 
-def _envelope_row(target: Target, new_id: UUID, position: int, envelope: FoundEnvelope, at: datetime) -> dict[str, Any]:
+def _envelope_row(
+    target: ReplayTarget, new_id: UUID, position: int, envelope: FoundEnvelope, at: datetime
+) -> dict[str, Any]:
     return {
         "id": new_id,
         "emitter_id": envelope.emitter_id,
@@ -149,7 +151,7 @@ def _envelope_row(target: Target, new_id: UUID, position: int, envelope: FoundEn
     }
 
 
-def _event_rows(target: Target, new_id: UUID, envelope: FoundEnvelope) -> Iterator[dict[str, Any]]:
+def _event_rows(target: ReplayTarget, new_id: UUID, envelope: FoundEnvelope) -> Iterator[dict[str, Any]]:
     for number, event in enumerate(envelope.events, 1):
         yield {
             "id": numbered_event_id(new_id, number),
@@ -163,7 +165,9 @@ def _event_rows(target: Target, new_id: UUID, envelope: FoundEnvelope) -> Iterat
         }
 
 
-def _content(target: Target, envelope: FoundEnvelope, stored: dict[UUID, tuple[list[bytes], int]]) -> dict[str, Any]:
+def _content(
+    target: ReplayTarget, envelope: FoundEnvelope, stored: dict[UUID, tuple[list[bytes], int]]
+) -> dict[str, Any]:
     """Bytes and hash of the new envelope: those of the whole one, or worked out anew for a part of it."""
     if envelope.is_whole:
         return {"bytes": envelope.data_bytes, "hash": envelope.hash}
@@ -173,7 +177,7 @@ def _content(target: Target, envelope: FoundEnvelope, stored: dict[UUID, tuple[l
 
 
 def _read_stored(
-    connection: sa.Connection, target: Target, envelopes: Sequence[FoundEnvelope]
+    connection: sa.Connection, target: ReplayTarget, envelopes: Sequence[FoundEnvelope]
 ) -> dict[UUID, tuple[list[bytes], int]]:
     """The hashes of the segments, and their bytes together, of each event of the type in some envelopes."""
     segment, event = model.segment.c, model.event.c

@@ -12,7 +12,7 @@ from xbus.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ReplayTarget:
     """A consumer role that is owed what is received now, and an event type that leads to it.
 
     Args:
@@ -28,7 +28,7 @@ class Target:
     graph_id: int
 
 
-def find_target(connection: sa.Connection, type_name: str, login: str) -> Target:
+def find_target(connection: sa.Connection, type_name: str, login: str) -> ReplayTarget:
     """Find a role and the way by which events of a type reach it now.
 
     Raises:
@@ -60,7 +60,7 @@ def find_target(connection: sa.Connection, type_name: str, login: str) -> Target
             "add the node with xbus apply",
             code="role_not_reached",
         )
-    return Target(type_name, of_type.id, login, role.id, role.service, role.service_id, graph_id)
+    return ReplayTarget(type_name, of_type.id, login, role.id, role.service, role.service_id, graph_id)
 
 
 def _role(connection: sa.Connection, login: str) -> "sa.Row[int, int, str, datetime | None]":
