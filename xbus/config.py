@@ -6,6 +6,7 @@ is a frozen dataclass below, each option one of its fields, so that ``config.ini
 
 import configparser
 import logging
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
@@ -77,6 +78,19 @@ def _part(value: str) -> float:
 def _seconds_or_never(value: str) -> float:
     """A number of seconds; 0 for never."""
     return 0.0 if value.strip("0.") == "" and "0" in value else _seconds(value)
+
+
+def _minutes(value: str) -> float:
+    """A number of minutes, or ``never``, which is infinite."""
+    if value == "never":
+        return math.inf
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("is neither a number of minutes nor the word never") from None
+    if not 0 <= number <= LARGEST_NUMBER:  # false for "nan" as well
+        raise ValueError("is neither a number of minutes from 0 on nor the word never")
+    return number
 
 
 def _file(value: str) -> Path | None:
@@ -220,6 +234,16 @@ class JournalSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthLimits:
+    """When health tells of what does not get on: ``interval`` in seconds, the others in minutes, infinite for never."""
+
+    interval: float = option(30.0, _seconds)
+    absent_minutes: float = option(15.0, _minutes)
+    parked_minutes: float = option(0.0, _minutes)
+    open_minutes: float = option(60.0, _minutes)
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonSettings:
     """The process itself; ``stop_timeout`` in seconds."""
 
@@ -241,6 +265,7 @@ class Config:
     front: FrontSettings = FrontSettings()
     back: BackSettings = BackSettings()
     journal: JournalSettings = JournalSettings()
+    health: HealthLimits = HealthLimits()
     daemon: DaemonSettings = DaemonSettings()
     notes: tuple[str, ...] = ()
     file: Path | None = None

@@ -1,6 +1,7 @@
 """The configuration file: read, checked, and explained by its sample."""
 
 import configparser
+import math
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,11 @@ def test_socket_addresses(file: Path, written: str, meant: str) -> None:
         ("front", "max_item_bytes", "16 MiB", "is not a whole number"),
         ("front", "max_item_bytes", "0", "is not between 1 and"),
         ("front", "session_seconds", "nan", "above 0"),
+        ("health", "open_minutes", "-1", "is neither a number of minutes from 0 on nor the word never"),
+        ("health", "open_minutes", "nan", "is neither a number of minutes from 0 on nor the word never"),
+        ("health", "open_minutes", "inf", "is neither a number of minutes from 0 on nor the word never"),
+        ("health", "absent_minutes", "a while", "is neither a number of minutes nor the word never"),
+        ("health", "interval", "0", "above 0"),
         ("back", "end_event_timeout", "inf", "above 0"),
         ("back", "end_event_timeout", "-1", "above 0"),
         ("daemon", "stop_timeout", "soon", "is not a number of seconds"),
@@ -198,6 +204,11 @@ def test_any_file_is_read_or_refused(tmp_path_factory: Any, data: bytes) -> None
     except ConfigurationError as error:
         assert str(file) in error.cause
         assert error.next_step
+
+
+@pytest.mark.parametrize(("written", "meant"), [("0", 0), ("1.5", 1.5), ("never", math.inf)])
+def test_minutes_until_health_tells(file: Path, written: str, meant: float) -> None:
+    assert read(file, f"[health]\nparked_minutes = {written}").health.parked_minutes == meant
 
 
 @given(

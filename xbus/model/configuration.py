@@ -136,6 +136,18 @@ role = Table(
         server_default=false(),
         comment="Whether it gets one envelope at a time, those of one ordering key in position order.",
     ),
+    Column(
+        "absent_minutes",
+        Float,
+        comment="How long it may be away while something waits for it before health tells of it; infinite for never, "
+        "null for [health]'s.",
+    ),
+    Column(
+        "parked_minutes",
+        Float,
+        comment="How long something may be parked for it before health tells of it; infinite for never, null for "
+        "[health]'s.",
+    ),
     Column("detached_at", Timestamp, comment="When an operator took it off the bus; null while it is owed envelopes."),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="One program that provides a service.",

@@ -89,6 +89,15 @@ delivery = Table(
         postgresql_where=text("ordering_key IS NOT NULL"),
     ),
     Index("ix_delivery_envelope_id", "envelope_id"),
+    # The two by which health finds the oldest of what does not get on, and counts it.
+    Index("ix_delivery_state", "role_id", "state", "changed_at"),
+    Index(
+        "ix_delivery_service_id",
+        "service_id",
+        "changed_at",
+        sqlite_where=text("service_id IS NOT NULL"),
+        postgresql_where=text("service_id IS NOT NULL"),
+    ),
     comment="An envelope that a consumer role did not get in its turn. The row goes when the envelope is settled.",
 )
 
@@ -125,7 +134,7 @@ parked_item = Table(
     Column("cause", Text, nullable=False, comment="Why it was parked: what the recipient said."),
     Column("changed_at", Timestamp, nullable=False),
     Column("resumed_as", Uuid, comment="The envelope by which it was sent again; null in other states."),
-    Index("ix_parked_item_state", "state", "role_id"),
+    Index("ix_parked_item_state", "state", "role_id", "changed_at"),
     comment="Items that a recipient refused, of event types whose bad items are isolated: they are parked alone.",
 )
 

@@ -73,7 +73,10 @@ envelope = Table(
     ),
     Index("ix_envelope_opened_at", "opened_at", "id"),
     Index(
-        "ix_envelope_open", "state", sqlite_where=Column("state") == "open", postgresql_where=Column("state") == "open"
+        "ix_envelope_open",
+        "opened_at",
+        sqlite_where=Column("state") == "open",
+        postgresql_where=Column("state") == "open",
     ),
     Index(
         "ix_envelope_cancelled",

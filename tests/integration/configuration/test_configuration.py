@@ -1,5 +1,6 @@
 """The configuration in a real database: what apply writes is what is read, and nothing referred to is lost."""
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -106,8 +107,10 @@ def test_what_services_roles_and_types_want_is_in_the_catalog(connection: Connec
             "worker_service": ServiceSpec("worker_service", "worker"),
         },
         roles={
-            "consumer_role": RoleSpec("consumer_role", "consumer_service", ordered=True),
-            "worker_role": RoleSpec("worker_role", "worker_service"),
+            "consumer_role": RoleSpec(
+                "consumer_role", "consumer_service", ordered=True, absent_minutes=math.inf, parked_minutes=2.5
+            ),
+            "worker_role": RoleSpec("worker_role", "worker_service", absent_minutes=0),
         },
         event_types={"test_event": replace(demo_bus().event_types["test_event"], bad_items="isolate", max_isolated=7)},
     )
@@ -115,6 +118,8 @@ def test_what_services_roles_and_types_want_is_in_the_catalog(connection: Connec
     assert read_stored(connection).in_use == bus
     roles = {entry.login: entry for entry in read_catalog(connection).roles.values()}
     assert (roles["consumer_role"].ordered, roles["consumer_role"].own) == (True, True)
+    assert (roles["consumer_role"].absent_minutes, roles["consumer_role"].parked_minutes) == (math.inf, 2.5)
+    assert (roles["worker_role"].absent_minutes, roles["worker_role"].parked_minutes) == (0, None)
     assert roles["consumer_role"].retry == RetrySettings(3, 0.5, 60, 0.1)
     assert (roles["worker_role"].ordered, roles["worker_role"].own) == (False, False)
     assert roles["worker_role"].retry == RetrySettings()
@@ -132,6 +137,7 @@ def test_events_of_a_removed_type_are_isolated_still(connection: Connection) -> 
 def test_only_who_it_is_and_what_it_serves_calls_for_another_recipient() -> None:
     entry = RoleEntry(1, "store_1", "store", worker=False)
     assert replace(entry, own=True, retry=RetrySettings(attempts=9)).is_served_like(entry)
+    assert replace(entry, absent_minutes=5.0, parked_minutes=5.0).is_served_like(entry)
     assert not replace(entry, ordered=True).is_served_like(entry)
     assert not replace(entry, service="archive").is_served_like(entry)
 

@@ -1,5 +1,6 @@
 """The bus as a file: every error of its form has its line, and what is written is what was read."""
 
+import math
 from datetime import UTC, datetime
 from textwrap import dedent
 
@@ -183,6 +184,14 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
         ),
         *(
             pytest.param(
+                f'[[role]]\nlogin = "x"\nservice = "y"\nabsent_minutes = {minutes}\n',
+                (4, 'absent_minutes must be a number of minutes from 0 to 527040, which is a year, or "never"'),
+                id=f"{minutes} minutes",
+            )
+            for minutes in ("-1", "true", "inf", "nan", '"always"', "527041")
+        ),
+        *(
+            pytest.param(
                 f'[[role]]\nlogin = "x"\nservice = "y"\nstart = {start}\n',
                 (
                     4,
@@ -322,6 +331,11 @@ def services(name: str) -> st.SearchStrategy[ServiceSpec]:
     )
 
 
+def roles(name: str) -> st.SearchStrategy[RoleSpec]:
+    minutes = st.none() | st.floats(0, 366 * 24 * 60) | st.just(math.inf)
+    return st.builds(RoleSpec, st.just(name), NAMES, st.booleans(), absent_minutes=minutes, parked_minutes=minutes)
+
+
 @st.composite
 def buses(draw: st.DrawFn) -> BusSpec:
     """Entries of any names; a file needs no more sense than that to be written and read."""
@@ -339,7 +353,7 @@ def buses(draw: st.DrawFn) -> BusSpec:
     return BusSpec(
         event_types,
         {name: draw(services(name)) for name in draw(names)},
-        {name: RoleSpec(name, draw(NAMES), draw(st.booleans())) for name in draw(names)},
+        {name: draw(roles(name)) for name in draw(names)},
         {name: ProfileSpec(name, frozenset(draw(names))) for name in draw(names)},
         {name: EmitterSpec(name, draw(NAMES)) for name in draw(names)},
     )

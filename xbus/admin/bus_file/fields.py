@@ -1,5 +1,6 @@
 """The tables and keys that a bus file may hold."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -67,6 +68,14 @@ def _read_start(value: Any) -> Any:
     return moment if isinstance(moment, datetime) and moment.tzinfo is not None else None
 
 
+def _is_minutes(value: Any) -> bool:
+    return value == "never" or _is_number(value, YEAR // 60)
+
+
+def _read_minutes(value: Any) -> float:
+    return math.inf if value == "never" else float(value)
+
+
 NAME = TableKey(is_name, f"a text of 1 to {LONGEST_NAME} printable characters without blanks around it", required=True)
 NAMES = TableKey(_is_list_of_names, 'a list of names, such as ["store", "delays"]', default=[])
 KIND = TableKey(lambda value: value in ("worker", "consumer"), '"worker" or "consumer"', required=True)
@@ -79,6 +88,11 @@ START = TableKey(
 )
 COUNT = TableKey(_is_count, f"a whole number from 1 to {MOST}")
 SECONDS = TableKey(lambda value: _is_number(value, YEAR), f"a number of seconds from 0 to {YEAR}, which is a year")
+MINUTES = TableKey(
+    _is_minutes,
+    f'a number of minutes from 0 to {YEAR // 60}, which is a year, or "never"',
+    read=_read_minutes,
+)
 PART = TableKey(lambda value: _is_number(value, 1), "a number from 0 to 1")
 SWITCH = TableKey(lambda value: isinstance(value, bool), "true or false", default=False)
 TABLES = TableKey(_is_list_of_tables, "a list of tables: write [[event_type.node]]", default=[])
@@ -97,10 +111,12 @@ FAILING: Fields = {
 
 ORDER: Fields = {"ordered": SWITCH}
 
+WATCH: Fields = {"absent_minutes": MINUTES, "parked_minutes": MINUTES}
+
 SECTIONS: Mapping[Section, Fields] = {
     Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION},
     Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING},
-    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, "start": START},
+    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **WATCH, "start": START},
     Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES},
     Section.EMITTER: {"login": NAME, "profile": NAME},
 }

@@ -1,10 +1,11 @@
 """Writes a bus as a file: the same bus always gives the same text, and reading it gives the same bus."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xbus.admin.bus_file.fields import FAILING, ISOLATION, ORDER, Fields
+from xbus.admin.bus_file.fields import FAILING, ISOLATION, ORDER, WATCH, Fields
 from xbus.broker.journal.configuration import BusSpec
 from xbus.broker.journal.configuration.entries import Entry
 
@@ -24,7 +25,7 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for service in bus.services.values():
         yield "service", {"name": service.name, "kind": service.kind} | _said(service, FAILING)
     for role in bus.roles.values():
-        yield "role", {"login": role.login, "service": role.service} | _said(role, ORDER)
+        yield "role", {"login": role.login, "service": role.service} | _said(role, {**ORDER, **WATCH})
     for profile in bus.profiles.values():
         yield "emitter_profile", {"name": profile.name, "event_types": sorted(profile.event_types)}
     for emitter in bus.emitters.values():
@@ -40,5 +41,7 @@ def _said(entry: Entry, fields: Fields) -> dict[str, Any]:
 def _table(name: str, values: Mapping[str, Any]) -> str:
     # JSON's texts, booleans, numbers and lists of texts are TOML's too; DEL is the one character that only JSON leaves
     # as it is.
-    lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
+    # An infinite number of minutes is written as a word.
+    plain = {key: "never" if value == math.inf else value for key, value in values.items()}
+    lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in plain.items())
     return f"[[{name}]]\n{''.join(lines)}".replace("\x7f", "\\u007f")

@@ -101,6 +101,9 @@ def _consumers_matters(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationPr
         if role.ordered and role.service in services and services[role.service].kind == "worker":
             sentence = "ordered is of meaning for consumers only: a worker gets events as its runs need it"
             yield ConfigurationProblem((Section.ROLE, role.login, "ordered"), sentence)
+        if role.parked_minutes is not None and role.service in services and services[role.service].kind == "worker":
+            sentence = "parked_minutes is of meaning for consumers only: nothing is parked for a worker"
+            yield ConfigurationProblem((Section.ROLE, role.login, "parked_minutes"), sentence)
         if role.start is not None and role.service in services and services[role.service].kind == "worker":
             sentence = "start is of meaning for consumers only: a worker gets what others need it for"
             yield ConfigurationProblem((Section.ROLE, role.login, "start"), sentence)

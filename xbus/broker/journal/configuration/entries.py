@@ -91,12 +91,17 @@ class RoleSpec:
         ordered: whether a consumer gets one envelope at a time, those of one ordering key in position order.
         start: where a consumer begins, when it is new; nothing that is kept of it, and so no difference to others. None
             for all that waits for its service, where it is the first role of that, else the end of the log.
+        absent_minutes: how long it may be away while something waits for it before health tells of it; infinite for
+            never, None for what ``[health]`` says, as below.
+        parked_minutes: how long something may be parked for a consumer before health tells of it.
     """
 
     login: str
     service: str
     ordered: bool = False
     start: Start | None = field(default=None, compare=False)
+    absent_minutes: float | None = None
+    parked_minutes: float | None = None
 
 
 @dataclass(frozen=True)

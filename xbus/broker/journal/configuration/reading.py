@@ -87,12 +87,15 @@ def _services(connection: Connection, removed: bool) -> Iterator[ServiceSpec]:
 
 def _roles(connection: Connection, removed: bool) -> Iterator[RoleSpec]:
     rows = connection.execute(
-        select(role.c.login, service.c.name, role.c.ordered)
+        select(role.c.login, service.c.name, role.c.ordered, role.c.absent_minutes, role.c.parked_minutes)
         .join(service, service.c.id == role.c.service_id)
         .where(_chosen(role, removed))
         .order_by(role.c.login)
     )
-    return (RoleSpec(row.login, row.name, row.ordered) for row in rows.all())
+    return (
+        RoleSpec(row.login, row.name, row.ordered, absent_minutes=row.absent_minutes, parked_minutes=row.parked_minutes)
+        for row in rows.all()
+    )
 
 
 def _profiles(connection: Connection, removed: bool) -> Iterator[ProfileSpec]:

@@ -111,7 +111,15 @@ def _write_graph(connection: Connection, event_type_id: int, nodes: Mapping[str,
 
 def _write_role(connection: Connection, entry: RoleSpec) -> None:
     service_row = connection.execute(select(service).where(service.c.name == entry.service)).one()
-    role_id = _put(connection, role, entry.login, service_id=service_row.id, ordered=entry.ordered)
+    role_id = _put(
+        connection,
+        role,
+        entry.login,
+        service_id=service_row.id,
+        ordered=entry.ordered,
+        absent_minutes=entry.absent_minutes,
+        parked_minutes=entry.parked_minutes,
+    )
     if service_row.kind == "consumer":
         start_cursor(connection, role_id, entry.start)
 

@@ -74,6 +74,9 @@ class RoleEntry:
         own: whether the failures of a consumer are its own matter, and those of others not its.
         retry: how a consumer wants failed envelopes to be tried again.
         detached: whether an operator took it off the bus; it may not register then.
+        absent_minutes: how long it may be away while something waits for it before health tells of it; infinite for
+            never, None for what the configuration says, as below.
+        parked_minutes: how long something may be parked for it before health tells of it.
     """
 
     id: int
@@ -84,6 +87,8 @@ class RoleEntry:
     own: bool = False
     retry: RetrySettings = RetrySettings()
     detached: bool = False
+    absent_minutes: float | None = None
+    parked_minutes: float | None = None
 
     def is_served_like(self, other: "RoleEntry") -> bool:
         """Whether a recipient that serves the role as it was may go on: all but these fields takes effect at once."""
@@ -225,6 +230,8 @@ def _roles(connection: Connection) -> list[RoleEntry]:
             role.c.login,
             role.c.ordered,
             role.c.detached_at,
+            role.c.absent_minutes,
+            role.c.parked_minutes,
             service.c.name,
             service.c.kind,
             service.c.failures,
@@ -247,6 +254,8 @@ def _roles(connection: Connection) -> list[RoleEntry]:
             own=row.failures == "own",
             retry=RetrySettings(row.attempts, row.first_delay, row.longest_delay, row.jitter),
             detached=row.detached_at is not None,
+            absent_minutes=row.absent_minutes,
+            parked_minutes=row.parked_minutes,
         )
         for row in rows
     ]

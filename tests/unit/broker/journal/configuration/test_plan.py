@@ -1,5 +1,6 @@
 """What a change comes to and why it is refused: without a database."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -92,7 +93,7 @@ def test_what_a_file_does_not_say_is_as_it_is_by_default() -> None:
     bus = demo_bus()
     stubborn = ServiceSpec("consumer_service", "consumer", "own", attempts=9, jitter=0.5)
     picky = replace(bus.event_types["test_event"], bad_items="isolate", max_isolated=7)
-    strict = RoleSpec("consumer_role", "consumer_service", ordered=True)
+    strict = RoleSpec("consumer_role", "consumer_service", ordered=True, absent_minutes=5, parked_minutes=math.inf)
     stored = replace(
         DEMO,
         in_use=bus.with_all(
@@ -106,7 +107,7 @@ def test_what_a_file_does_not_say_is_as_it_is_by_default() -> None:
     assert told(make_plan(stored, bus)) == [
         'change event_type "test_event": bad_items, max_isolated',
         'change service "consumer_service": failures, attempts, jitter',
-        'change role "consumer_role": ordered',
+        'change role "consumer_role": ordered, absent_minutes, parked_minutes',
     ]
 
 
@@ -153,6 +154,13 @@ def test_what_was_removed_comes_back() -> None:
             (
                 "role/worker_role/ordered",
                 "ordered is of meaning for consumers only: a worker gets events as its runs need it",
+            ),
+        ),
+        (
+            BusSpec(roles={"worker_role": RoleSpec("worker_role", "worker_service", parked_minutes=5)}),
+            (
+                "role/worker_role/parked_minutes",
+                "parked_minutes is of meaning for consumers only: nothing is parked for a worker",
             ),
         ),
         (
