@@ -20,6 +20,8 @@ LARGEST_NUMBER = 2**53
 LARGEST_DAYS = 36_500
 """A hundred years."""
 
+LARGEST_MINUTES = LARGEST_DAYS * 24 * 60
+
 
 def _switch(value: str) -> bool:
     try:
@@ -88,8 +90,8 @@ def _minutes(value: str) -> float:
         number = float(value)
     except ValueError:
         raise ValueError("is neither a number of minutes nor the word never") from None
-    if not 0 <= number <= LARGEST_NUMBER:  # false for "nan" as well
-        raise ValueError("is neither a number of minutes from 0 on nor the word never")
+    if not 0 <= number <= LARGEST_MINUTES:  # false for "nan" as well
+        raise ValueError(f"is neither a number of minutes between 0 and {LARGEST_MINUTES} nor the word never")
     return number
 
 

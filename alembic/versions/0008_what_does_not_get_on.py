@@ -23,7 +23,9 @@ def upgrade() -> None:
     op.create_index("ix_envelope_open", "envelope", ["opened_at"], sqlite_where=is_open, postgresql_where=is_open)
     op.drop_index("ix_parked_item_state", "parked_item")
     op.create_index("ix_parked_item_state", "parked_item", ["state", "role_id", "changed_at"])
-    op.create_index("ix_delivery_state", "delivery", ["role_id", "state", "changed_at"])
+    is_parked = sa.text("state = 'parked'")
+    columns = ["role_id", "changed_at"]
+    op.create_index("ix_delivery_parked", "delivery", columns, sqlite_where=is_parked, postgresql_where=is_parked)
     waits = sa.text("service_id IS NOT NULL")
     columns = ["service_id", "changed_at"]
     op.create_index("ix_delivery_service_id", "delivery", columns, sqlite_where=waits, postgresql_where=waits)

@@ -89,8 +89,15 @@ delivery = Table(
         postgresql_where=text("ordering_key IS NOT NULL"),
     ),
     Index("ix_delivery_envelope_id", "envelope_id"),
-    # The two by which health finds the oldest of what does not get on, and counts it.
-    Index("ix_delivery_state", "role_id", "state", "changed_at"),
+    # By these two health finds the oldest of what does not get on. SQLite would take an index of all states for searches
+    # of one position too, and read all rows of that state.
+    Index(
+        "ix_delivery_parked",
+        "role_id",
+        "changed_at",
+        sqlite_where=text("state = 'parked'"),
+        postgresql_where=text("state = 'parked'"),
+    ),
     Index(
         "ix_delivery_service_id",
         "service_id",

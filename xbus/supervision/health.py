@@ -1,6 +1,7 @@
 """The problems of a process of the broker just now, as its parts report them; no database, no waiting."""
 
 import logging
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,7 +17,8 @@ class Problem:
 
     Args:
         code: a stable name in snake case.
-        about: what it concerns, where a code can hold for several at once: a role's login; empty elsewhere.
+        about: what it concerns, where a code can hold for several at once: the login of a role or an emitter, or the
+            name of a service; empty elsewhere.
         cause: what is wrong, one sentence without a final full stop.
         since: when it began.
         next_step: what to do about it.
@@ -57,15 +59,22 @@ class Health:
         """What is wrong, the oldest first."""
         return sorted(self._problems.copy().values(), key=lambda problem: problem.since)
 
-    def trouble(self, code: str, cause: str, next_step: str = "", *, about: str = "") -> None:
-        """Report a problem; one that is known already keeps its beginning, and says the new cause."""
+    def trouble(
+        self, code: str, cause: str, next_step: str = "", *, about: str = "", since: datetime | None = None
+    ) -> None:
+        """Report a problem; one that is known already keeps its beginning, and says the new cause.
+
+        Args:
+            since: when it began, where that is known better.
+        """
         known = self._problems.get((code, about))
         now = self._clock.now()
         if known is None:
             log.warning("trouble: %s", cause, extra={"action": "trouble", "code": code, "about": about})
         if self.healthy:
             self._since = now
-        self._problems[code, about] = Problem(code, about, cause, now if known is None else known.since, next_step)
+        began = since or (now if known is None else known.since)
+        self._problems[code, about] = Problem(code, about, cause, began, next_step)
 
     def over(self, code: str, *, about: str = "") -> None:
         """Report that a problem is no more; one that was not known changes nothing."""
@@ -74,6 +83,15 @@ class Health:
         log.info("trouble is over", extra={"action": "trouble_over", "code": code, "about": about})
         if self.healthy:
             self._since = self._clock.now()
+
+    def replace(self, codes: Collection[str], problems: Iterable[Problem]) -> None:
+        """Report all problems that there are of some codes: any other of these codes is over."""
+        found = {(problem.code, problem.about): problem for problem in problems}
+        for code, about in self._problems.keys() - found.keys():
+            if code in codes:
+                self.over(code, about=about)
+        for (code, about), problem in found.items():
+            self.trouble(code, problem.cause, problem.next_step, about=about, since=problem.since)
 
     def report(self) -> dict[str, Any]:
         """What the verb ``xbus.health`` answers."""

@@ -8,10 +8,12 @@ from xbus.broker.back.monitoring.overdue import OverdueBacklog
 from xbus.broker.back.monitoring.presence import Presence
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
+from xbus.broker.back.stalled import StalledDeliveries
 from xbus.broker.back.verbs.batches import BackBatchVerbs
 from xbus.broker.back.verbs.outputs import OutputVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs
 from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.outputs import OutputCleaner
 from xbus.broker.housekeeping.pruning import Pruner
@@ -97,6 +99,9 @@ class BackPart:
         self._alarm = OverdueBacklog(
             shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days
         )
+        self._stalled = StalledDeliveries(
+            shared.journal, shared.configuration, registry, shared.health, shared.clock, shared.config.health
+        )
         self._server = Server(
             shared.context,
             Dispatch(
@@ -164,6 +169,8 @@ class BackPart:
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")
         self._shared.tasks.create_task(self._alarm.watch(), name="alarm")
+        look = look_regularly(self._stalled.look, self._shared.config.health.interval, "stalled deliveries")
+        self._shared.tasks.create_task(look, name="stalled deliveries")
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")
         self._server.start()
 

@@ -5,12 +5,14 @@ from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EnvelopeLimits
 from xbus.broker.front.envelopes.timeouts import OpenTimeouts
 from xbus.broker.front.front import Front
+from xbus.broker.front.open_too_long import OpenTooLong
 from xbus.broker.front.replay.archive_restore import ArchiveRestore, restore_command
 from xbus.broker.front.replay.replay import Replay
 from xbus.broker.front.verbs.batches import FrontBatchVerbs
 from xbus.broker.front.verbs.emitters import FrontVerbs
 from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
@@ -45,6 +47,9 @@ class FrontPart:
             self._space,
         )
         self._timeouts = OpenTimeouts(shared.journal, self._front, shared.clock, config.open_envelope_timeout)
+        self._open_too_long = OpenTooLong(
+            shared.journal, shared.health, shared.clock, shared.config.health.open_minutes
+        )
         self._restoring = ArchiveRestore(shared.journal, self._space, restore_command(shared.config.file))
         repeating = Replay(
             shared.journal,
@@ -93,6 +98,8 @@ class FrontPart:
         self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")
         self._shared.tasks.create_task(self._space.watch(), name="space")
         self._shared.tasks.create_task(self._timeouts.watch(), name="open envelopes")
+        look = look_regularly(self._open_too_long.look, self._shared.config.health.interval, "open envelopes")
+        self._shared.tasks.create_task(look, name="envelopes open too long")
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to emitters")
         self._shared.journal.on_room(self._server.resume)
         self._server.start()
