@@ -89,8 +89,8 @@ delivery = Table(
         postgresql_where=text("ordering_key IS NOT NULL"),
     ),
     Index("ix_delivery_envelope_id", "envelope_id"),
-    # By these two health finds the oldest of what does not get on. SQLite would take an index of all states for searches
-    # of one position too, and read all rows of that state.
+    # By these two health finds the oldest of what does not get on. One index of all states would mislead SQLite: it
+    # would take that for the search of a single position, and read all rows of a state.
     Index(
         "ix_delivery_parked",
         "role_id",

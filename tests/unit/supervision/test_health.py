@@ -1,7 +1,7 @@
 """What is wrong, and since when."""
 
 from tests.support.clock import StandingClock
-from xbus.supervision.health import Health
+from xbus.supervision.health import Health, Problem
 
 
 def test_healthy_at_first() -> None:
@@ -56,3 +56,22 @@ def test_healthy_only_when_nothing_is_left() -> None:
     health.over("journal_full")
     assert [problem.about for problem in health.problems] == ["store_2"]
     assert not health.healthy
+
+
+def test_all_problems_of_some_codes_are_told_anew() -> None:
+    clock = StandingClock()
+    health = Health("back", clock)
+    began = clock.now()
+    clock.go_on(60)
+    health.trouble("journal_full", "no room")
+    absent = [Problem("absent", name, f"{name} is away", began, "start it") for name in ("a", "b")]
+    health.replace(["absent", "parked"], absent)
+    assert [(problem.about, problem.since) for problem in health.problems[:2]] == [("a", began), ("b", began)]
+    health.replace(["absent", "parked"], [absent[1], Problem("parked", "a", "one is parked", clock.now(), "look")])
+    assert [(problem.code, problem.about) for problem in health.problems] == [
+        ("absent", "b"),
+        ("journal_full", ""),
+        ("parked", "a"),
+    ]
+    health.replace(["absent", "parked"], [])
+    assert [problem.code for problem in health.problems] == ["journal_full"]

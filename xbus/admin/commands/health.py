@@ -16,6 +16,8 @@ from xbus.rpc.context import new_context
 
 ANSWER_SECONDS = 5.0
 
+UNREACHABLE = "unreachable"
+
 HEADS = ("CODE", "ABOUT", "SINCE", "CAUSE", "NEXT STEP")
 
 
@@ -33,15 +35,18 @@ def health(config_path: Path | None, url: str | None, as_json: bool) -> None:
       3  it can't be reached
     """
     sides: tuple[Literal["front", "back"], ...] = ("front", "back")
-    addresses = [url] if url is not None else [broker_address(side, None, config_path) for side in sides]
-    answers = asyncio.run(_ask(addresses))
-    reports = _processes(answers)
-    for report in reports:
+    addresses = (
+        {"broker": url} if url is not None else {side: broker_address(side, None, config_path) for side in sides}
+    )
+    answers = dict(zip(addresses, asyncio.run(_ask(list(addresses.values()))), strict=True))
+    reports = _processes([answer for answer in answers.values() if isinstance(answer, dict)])
+    silent = [_unreachable(name, answer) for name, answer in answers.items() if isinstance(answer, CallError)]
+    for report in [*reports, *silent] if as_json else reports:
         click.echo(one_json(report) if as_json else "\n".join(_told(report)))
-    for answer in answers:
-        if isinstance(answer, CallError):
-            click.echo(f"xbus: {answer.cause}: see whether the broker runs at this address", err=True)
-    click.get_current_context().exit(_exit_code(reports, len(answers) > sum(isinstance(it, dict) for it in answers)))
+    for report in silent:
+        (problem,) = report["problems"]
+        click.echo(f"xbus: {problem['cause']}: {problem['next_step']} [{problem['code']}]", err=True)
+    click.get_current_context().exit(_exit_code(reports, is_silent=bool(silent)))
 
 
 def _exit_code(reports: list[dict[str, Any]], is_silent: bool) -> int:
@@ -71,10 +76,20 @@ async def _ask_one(client: Client, address: str) -> dict[str, Any] | CallError:
     return answer
 
 
-def _processes(answers: list[dict[str, Any] | CallError]) -> list[dict[str, Any]]:
-    """What was told, once for each process: one that runs both parts tells the same twice."""
-    reports = {answer["name"]: answer for answer in answers if isinstance(answer, dict)}
-    return list(reports.values())
+def _processes(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave one answer of each process: one that runs both parts tells the same twice."""
+    return list({answer["name"]: answer for answer in answers}.values())
+
+
+def _unreachable(name: str, error: CallError) -> dict[str, Any]:
+    """Report of a process that does not answer, in the form in which it would report itself."""
+    taken = {"front": "nothing is taken from emitters", "back": "nothing is delivered"}
+    cause = f"the {name} can't be reached, so {taken.get(name, 'it may be down')} ({error.cause})"
+    next_step = (
+        "see whether it runs, and what its log says; start_xbusbroker starts it, and it goes on where it stopped"
+    )
+    problem = {"code": UNREACHABLE, "about": name, "cause": cause, "since": None, "next_step": next_step}
+    return {"healthy": False, "name": name, "since": None, "problems": [problem]}
 
 
 def _told(report: dict[str, Any]) -> list[str]:
