@@ -2,10 +2,10 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
@@ -190,11 +190,39 @@ async def test_a_worker_that_is_away_while_envelopes_wait_for_it(journal: Journa
 async def test_what_is_parked(journal: Journal) -> None:
     async with watching(journal) as watch:
         await wish(watch, "store_2", parked_minutes=10)
-        await watch.broker.register("store_1", xbus_take_event=REFUSED)
-        await watch.broker.register("store_2")
+        for login in ("store_1", "store_2"):
+            await watch.broker.register(login, xbus_take_event=REFUSED)
         await watch.broker.put(b"a")
         await watch.until_in(DeliveryState.PARKED, 2)
         assert await watch.look() == [("parked", "store_1")]
         assert watch.cause("parked").startswith("1 envelope is parked for the role store_1, the oldest since ")
         assert "xbus parked list --role store_1" in watch.next_step("parked")
         assert await watch.look(1e4) == [("parked", "store_1"), ("parked", "store_2")]
+
+
+class Overtaken:
+    """A journal that answers what a role is owed only once something else has happened.
+
+    Args:
+        journal: reads.
+        event: happens meanwhile.
+    """
+
+    def __init__(self, journal: Journal, event: Callable[[], Awaitable[object]]) -> None:
+        self._journal = journal
+        self._event = event
+
+    async def read(self, statement: Any, *args: Any) -> Any:
+        found = await self._journal.read(statement, *args)
+        if statement is stalled.count_owed_rows:
+            await self._event()
+        return found
+
+
+async def test_one_that_comes_while_it_is_looked_is_there(journal: Journal) -> None:
+    async with watching(journal) as watch:
+        await wish(watch, "store_2", absent_minutes=math.inf)
+        await watch.broker.put(b"a")
+        watch.stalled._journal = cast(Journal, Overtaken(journal, lambda: watch.broker.register("store_1")))
+        assert await watch.look(20) == []
+        assert watch.broker.back.registry.get(watch.broker.scribe.role_id()) is not None
