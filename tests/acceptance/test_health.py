@@ -46,7 +46,8 @@ async def told(daemon: Daemon, *urls: str) -> tuple[int, dict[tuple[str, str], d
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     code = 0
-    for options in [("--url", url) for url in urls] or [()]:
+    asked: list[tuple[str, ...]] = [("--url", url) for url in urls]
+    for options in asked or [()]:
         done = await run_xbus(daemon, "health", "--json", *options)
         code = max(code, done.returncode)
         for report in map(json.loads, done.stdout.splitlines()):
@@ -57,11 +58,11 @@ async def told(daemon: Daemon, *urls: str) -> tuple[int, dict[tuple[str, str], d
 async def becomes_bad(daemon: Daemon, code: str, about: str, figure: str, *urls: str) -> dict[str, Any]:
     """Wait until health tells of a problem with a figure in its cause, and of nothing else."""
 
-    async def ask() -> dict[str, Any] | None:
+    async def ask() -> dict[str, Any]:
         exit_code, problems = await told(daemon, *urls)
-        problem = problems.get((code, about))
-        if problem is None or figure not in problem["cause"]:
-            return None
+        problem = problems.get((code, about), {"cause": ""})
+        if figure not in problem["cause"]:
+            return {}
         assert exit_code == 1
         assert list(problems) == [(code, about)]
         assert "since 20" in problem["cause"]
