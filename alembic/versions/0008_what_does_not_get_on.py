@@ -20,7 +20,8 @@ def upgrade() -> None:
     op.add_column("role", sa.Column("parked_minutes", sa.Float(), comment=PARKED))
     is_open = sa.text("state = 'open'")
     op.drop_index("ix_envelope_open", "envelope")
-    op.create_index("ix_envelope_open", "envelope", ["opened_at"], sqlite_where=is_open, postgresql_where=is_open)
+    columns = ["state", "opened_at"]
+    op.create_index("ix_envelope_open", "envelope", columns, sqlite_where=is_open, postgresql_where=is_open)
     op.drop_index("ix_parked_item_state", "parked_item")
     op.create_index("ix_parked_item_state", "parked_item", ["state", "role_id", "changed_at"])
     is_parked = sa.text("state = 'parked'")

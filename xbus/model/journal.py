@@ -74,6 +74,7 @@ envelope = Table(
     Index("ix_envelope_opened_at", "opened_at", "id"),
     Index(
         "ix_envelope_open",
+        "state",
         "opened_at",
         sqlite_where=Column("state") == "open",
         postgresql_where=Column("state") == "open",
