@@ -9,11 +9,11 @@ import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe, settle_all
 from xbus import model
-from xbus.broker.journal import stalled
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_log
-from xbus.broker.journal.stalled import (
+from xbus.broker.journal.operations import stalled
+from xbus.broker.journal.operations.stalled import (
     Outline,
     Stalled,
     count_open,

@@ -6,9 +6,9 @@ from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
 from xbus.broker.back.monitoring.overdue import OverdueBacklog
 from xbus.broker.back.monitoring.presence import Presence
+from xbus.broker.back.monitoring.stalled import StalledDeliveries
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
-from xbus.broker.back.stalled import StalledDeliveries
 from xbus.broker.back.verbs.batches import BackBatchVerbs
 from xbus.broker.back.verbs.outputs import OutputVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs

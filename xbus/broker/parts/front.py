@@ -1,11 +1,11 @@
 """The part that serves emitters."""
 
 from xbus.broker.front.envelopes.checks import Checks
+from xbus.broker.front.envelopes.open_too_long import OpenTooLong
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EnvelopeLimits
 from xbus.broker.front.envelopes.timeouts import OpenTimeouts
 from xbus.broker.front.front import Front
-from xbus.broker.front.open_too_long import OpenTooLong
 from xbus.broker.front.replay.archive_restore import ArchiveRestore, restore_command
 from xbus.broker.front.replay.replay import Replay
 from xbus.broker.front.verbs.batches import FrontBatchVerbs

@@ -4,7 +4,7 @@ import math
 from datetime import timedelta
 
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.stalled import Stalled, count_open
+from xbus.broker.journal.operations.stalled import Stalled, count_open
 from xbus.clock import Clock
 from xbus.supervision.health import Health, Problem
 

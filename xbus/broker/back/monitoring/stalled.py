@@ -9,7 +9,7 @@ from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import RoleEntry
-from xbus.broker.journal.stalled import (
+from xbus.broker.journal.operations.stalled import (
     Outline,
     RoleOutline,
     Stalled,

@@ -15,10 +15,10 @@ from tests.support.journal import NOW, small_bus
 from tests.support.recipients import REFUSED
 from xbus import model
 from xbus.broker.back.monitoring.presence import Presence
-from xbus.broker.back.stalled import StalledDeliveries
-from xbus.broker.journal import stalled
+from xbus.broker.back.monitoring.stalled import StalledDeliveries
 from xbus.broker.journal.configuration import BusSpec, apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.operations import stalled
 from xbus.config import HealthLimits
 from xbus.states import DeliveryState
 from xbus.supervision.health import Health
@@ -153,7 +153,7 @@ async def test_what_a_role_is_not_owed_is_read_once(journal: Journal, monkeypatc
         read.append(after)
         return stalled.find_owed_ahead(connection, cursor, service_id, after)
 
-    monkeypatch.setattr("xbus.broker.back.stalled.find_owed_ahead", find)
+    monkeypatch.setattr("xbus.broker.back.monitoring.stalled.find_owed_ahead", find)
     async with watching(journal, replace(DEFAULTS, absent_minutes=0)) as watch:
         for name in ("store_1", "store_2"):
             await wish(watch, name, absent_minutes=math.inf)
