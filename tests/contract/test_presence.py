@@ -49,7 +49,7 @@ def row(role_id: int, receipt: SealReceipt, state: DeliveryState) -> DeliveryRow
 
 
 async def register(journal: Journal, role_id: int) -> None:
-    await journal.write(Register(role_id, b"h" * 32, "tcp://here:1", LATER, {"name": "store"}, {}))
+    await journal.write(Register(role_id, b"h" * 32, "tcp://here:1", "here", LATER, {"name": "store"}, {}))
 
 
 async def test_nobody_was_ever_there(journal: Journal, scribe: Scribe) -> None:

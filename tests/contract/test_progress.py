@@ -297,9 +297,9 @@ async def test_where_no_password_is_set_none_is_made_better(journal: Journal, sc
 
 async def test_the_newest_registration_of_a_role_stays(journal: Journal, scribe: Scribe) -> None:
     role_id = scribe.role_id()
-    await journal.write(Register(role_id, HASH, "tcp://here:1", NOW, METADATA, FEATURES))
-    await journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW, METADATA, FEATURES))
-    assert await journal.read(read_registrations) == [StoredRegistration(role_id, OTHER_HASH, "tcp://here:2")]
+    await journal.write(Register(role_id, HASH, "tcp://here:1", "here", NOW, METADATA, FEATURES))
+    await journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", "here", NOW, METADATA, FEATURES))
+    assert await journal.read(read_registrations) == [StoredRegistration(role_id, OTHER_HASH, "tcp://here:2", "here")]
     await journal.write(Unregister(role_id, OTHER_HASH, "tcp://here:2"))
     assert await journal.read(read_registrations) == []
 
@@ -309,8 +309,8 @@ async def test_a_registration_survives_the_end_of_the_one_it_replaces(
     journal: Journal, scribe: Scribe, together: bool
 ) -> None:
     role_id = scribe.role_id()
-    await journal.write(Register(role_id, HASH, "tcp://here:1", NOW, METADATA, FEATURES))
-    replaced = journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", NOW, METADATA, FEATURES))
+    await journal.write(Register(role_id, HASH, "tcp://here:1", "here", NOW, METADATA, FEATURES))
+    replaced = journal.write(Register(role_id, OTHER_HASH, "tcp://here:2", "here", NOW, METADATA, FEATURES))
     if not together:
         await replaced
     await journal.write(Unregister(role_id, HASH, "tcp://here:1"))
@@ -319,9 +319,11 @@ async def test_a_registration_survives_the_end_of_the_one_it_replaces(
 
 async def test_what_a_registered_consumer_says_of_itself_is_kept(journal: Journal, scribe: Scribe) -> None:
     store, names = scribe.role_id("store_1"), scribe.role_id("names_1")
-    await journal.write(Register(names, OTHER_HASH, "tcp://here:2", NOW, {**METADATA, "name": "worker"}, FEATURES))
+    await journal.write(
+        Register(names, OTHER_HASH, "tcp://here:2", "here", NOW, {**METADATA, "name": "worker"}, FEATURES)
+    )
     assert await journal.read(read_consumers) == []
-    await journal.write(Register(store, HASH, "tcp://here:1", NOW, METADATA, FEATURES))
+    await journal.write(Register(store, HASH, "tcp://here:1", "here", NOW, METADATA, FEATURES))
     assert await journal.read(read_consumers) == [StoredIntroduction(METADATA, FEATURES)]
     await journal.write(Unregister(store, HASH, "tcp://here:1"))
     assert await journal.read(read_consumers) == []
@@ -329,7 +331,7 @@ async def test_what_a_registered_consumer_says_of_itself_is_kept(journal: Journa
 
 async def test_a_later_introduction_is_that_of_the_same_recipient(journal: Journal, scribe: Scribe) -> None:
     role_id = scribe.role_id()
-    await journal.write(Register(role_id, HASH, "tcp://here:1", NOW, METADATA, FEATURES))
+    await journal.write(Register(role_id, HASH, "tcp://here:1", "here", NOW, METADATA, FEATURES))
     await journal.write(Introduce(role_id, OTHER_HASH, "tcp://here:1", {"name": "another"}, FEATURES))
     await journal.write(Introduce(role_id, HASH, "tcp://here:2", None, None))
     assert await journal.read(read_consumers) == [StoredIntroduction(METADATA, FEATURES)]

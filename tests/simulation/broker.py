@@ -96,6 +96,7 @@ class SimulatedBroker:
                 bell,
                 self._connect,
                 self._clock,
+                health=Health("broker", self._clock),
                 tasks=tasks,
                 timeouts=TIMEOUTS,
                 register_timeout=REGISTER_SECONDS,

@@ -131,9 +131,11 @@ class World:
                 await asyncio.sleep(2)
             else:
                 try:
-                    await recipient.api.roll_back_all()
+                    api = recipient.api
+                    await api.roll_back_all()
                     address = f"sim://{recipient.login}"
                     await unless_dead(broker, broker.back.register(role_id, recipient.login.encode(), address))
+                    api.registered()
                 except XbusError:
                     await asyncio.sleep(1)
 

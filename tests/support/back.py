@@ -23,6 +23,7 @@ from xbus.broker.journal.writes import SealReceipt, Write
 from xbus.errors import Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
+from xbus.supervision.health import Health
 
 ONCE = RetryPolicy(attempts=1)
 """What failed is parked at once."""
@@ -69,12 +70,14 @@ class Broker:
         self.lost: dict[str, Callable[[], None]] = {}
         self.clock = StandingClock()
         self._bell = SilentBell()
+        self.health = Health("back", self.clock)
         self.back = Back(
             journal,
             configuration,
             cast(Bell, self._bell),
             self._connect,
             self.clock,
+            health=self.health,
             tasks=tasks,
             timeouts=TIMEOUTS,
             register_timeout=PATIENCE_SECONDS,

@@ -25,6 +25,12 @@ registration = Table(
     Column("uri", Text, nullable=False, comment="Where the recipient listens; the broker connects there."),
     Column("registered_at", Timestamp, nullable=False),
     Column(
+        "place",
+        Text,
+        comment="Where the journal was when the registration was made, see xbus.broker.journal.place; null where that "
+        "is not known. The broker calls only recipients that registered where the journal is now.",
+    ),
+    Column(
         "metadata",
         JSON(none_as_null=True),
         comment="What it answered to get_metadata; null for one that was there when the broker went down and has not "

@@ -89,7 +89,11 @@ class RecipientApi:
 
     @verb("get_metadata")
     def get_metadata(self) -> dict[str, Any]:
-        """Who this is, and that it takes batches. The broker asks this first by each of its connections."""
+        """Who this is, and that it takes batches. The broker asks this first by each of its connections.
+
+        Raises:
+            Failed: not_asked_for, of a broker at which this recipient has not registered.
+        """
         self._connections.introduce(self._caller())
         abilities: dict[str, Any] = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
         abilities |= _kind(self._recipient)
@@ -279,6 +283,10 @@ class RecipientApi:
         self._connections.close()
         stopped = [self._stop(envelope_id) for envelope_id in list(self._deliveries)]
         await asyncio.gather(*stopped, return_exceptions=True)  # what failed is in the log already
+
+    def registered(self) -> None:
+        """Turn other brokers away from now on: the one at which this recipient registered has come."""
+        self._connections.registered()
 
     def _check_caller(self) -> None:
         """Let calls by the broker's newest connection pass; what the one before has left open is rolled back.

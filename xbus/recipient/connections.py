@@ -12,21 +12,37 @@ MAX_INTRODUCED = 100
 
 
 class Connections:
-    """Lets the broker's newest connection call, and no other.
+    """Lets the newest connection of the broker that was asked for call, and no other.
 
     What it sent by an earlier one may still be on its way: mixed with the next attempt it would make events begin
     twice, or items come twice. So with its first call about an envelope a connection by which somebody has asked for
     the metadata takes the place of the one before.
+
+    A broker that comes without having been asked is turned away: it may run on a copy of the journal, and would take
+    this recipient away from the live one. A live one that was started anew forgets nobody: the next heartbeat tells
+    that it has lost the connection, and the recipient registers anew.
     """
 
     def __init__(self) -> None:
         self._current = b""
         self._introduced: deque[bytes] = deque(maxlen=MAX_INTRODUCED)
+        self._is_registered = False
 
     def introduce(self, caller: bytes) -> None:
-        """Note that somebody has asked for the metadata by a connection."""
-        if caller != self._current:
-            self._introduced.append(caller)
+        """Note that somebody has asked for the metadata by a connection.
+
+        Raises:
+            Failed: not_asked_for, as this recipient is registered already.
+        """
+        if caller == self._current or caller in self._introduced:
+            return
+        if self._is_registered:
+            raise Failed("this recipient is registered already", "it registers anew by itself", code="not_asked_for")
+        self._introduced.append(caller)
+
+    def registered(self) -> None:
+        """Expect no other broker from now on: the one that was asked has come."""
+        self._is_registered = True
 
     def check(self, caller: bytes) -> bool:
         """Let a call about an envelope pass.
@@ -48,5 +64,6 @@ class Connections:
 
     def close(self) -> None:
         """Turn away what the broker still sends by the connection that it has: a new one is to come."""
+        self._is_registered = False
         if self._current:
             self._current = NOBODY

@@ -104,6 +104,7 @@ class Registration:
         self._wanted_seconds = answer.get("heartbeat", 0)
         await api.roll_back_all()
         await self.call("xbus.register_node", uri)
+        api.registered()
         logger.info("registered", extra={"action": "recipient_registered", "uri": uri})
 
     async def _until_forgotten(self, api: RecipientApi) -> None:

@@ -87,13 +87,6 @@ async def test_calls_by_an_earlier_connection_are_turned_away(broker: BrokerDoub
     await eventually(lambda: broker.registered, "the recipient registers anew")
 
     await broker.start_event("E", "e")
-    # Nobody becomes the broker by asking only.
-    context = new_context()
-    curious = Client(context, name="curious")
-    curious.connect(broker.uris[-1])
-    await curious.call("get_metadata", timeout=SECONDS)
-    curious.close()
-    context.destroy(linger=0)
     late_calls: list[tuple[Any, ...]] = [
         ("start_event", "E", "e", "test_event"),
         ("xbus.take_event", "E", "e", "test_event", [], True),
@@ -118,6 +111,29 @@ async def test_calls_by_an_earlier_connection_are_turned_away(broker: BrokerDoub
         ("commit", "E"),
     ]
     earlier.close()
+
+
+async def test_a_broker_that_was_not_asked_for_takes_it_from_nobody(
+    broker: BrokerDouble, serve_recipient: Serve
+) -> None:
+    """As one on a copy of the journal, which holds the addresses of the live one's recipients."""
+    notes = Notes()
+    await serve_recipient(notes)
+    context = new_context()
+    copy = Client(context, name="copy")
+    copy.connect(broker.uris[-1])
+    with pytest.raises(Failed) as refused:
+        await copy.call("get_metadata", timeout=SECONDS)
+    assert refused.value.code == "not_asked_for"
+
+    await broker.start_event("E", "e")
+    with pytest.raises(Failed) as turned_away:
+        await copy.call("start_event", "F", "f", "test_event", timeout=SECONDS)
+    assert turned_away.value.code == "connection_superseded"
+    assert await broker.send("E", "e", 0, b"x") == [True, None]
+    assert notes.seen == [("start", "E", "e", "test_event"), (0, b"x")]
+    copy.close()
+    context.destroy(linger=0)
 
 
 async def test_the_rest_of_an_envelope_does_not_pass_for_the_whole(

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 from weakref import WeakValueDictionary
@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from xbus.broker.back.assembly import DeliveryAssembly, DeliverySettings
 from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.bulk.reports import OutputReports
+from xbus.broker.back.own_registrations import OwnRegistrations
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.handshake import Handshake, introduce
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
@@ -17,12 +18,13 @@ from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Slots
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.sessions import StoredRegistration, read_registrations
+from xbus.broker.journal.log.sessions import StoredRegistration
 from xbus.broker.journal.writes import Introduce, Register, Unregister
 from xbus.clock import Clock
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
+from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ class Back:
         bell: rings when something was sealed.
         connect: connects to a recipient.
         clock: for what is stored, and for graces.
+        health: told where registrations are those of another journal.
         tasks: where all that goes on runs; what dies there ends the broker.
         timeouts: for recipients' answers.
         register_timeout: how long the calls of a registration may take together, in seconds.
@@ -57,6 +60,7 @@ class Back:
         connect: Connect,
         clock: Clock,
         *,
+        health: Health,
         tasks: asyncio.TaskGroup,
         timeouts: CallTimeouts,
         register_timeout: float,
@@ -71,6 +75,7 @@ class Back:
         self._register_timeout = register_timeout
         self._tasks = tasks
         self._is_stopping = False
+        self._registrations = OwnRegistrations(journal, health)
         self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._restoring: dict[int, bytes] = {}
         slots: Slots[RecipientProxy] = Slots()
@@ -125,6 +130,10 @@ class Back:
         if recipient is None or recipient.token_hash != token_hash:
             # After a restart we come to it by ourselves: registering anew would break off what has just begun.
             return self._restoring.get(role_id) == token_hash
+        if recipient.is_superseded:
+            # 1. Another broker calls the recipient. 2. It turns our calls away for those. 3. It says here that it is
+            # well, as it knows of nothing: only a new registration, and so a new connection, brings it back.
+            return False
         recipient.vitals.heartbeat(work)
         return True
 
@@ -137,17 +146,21 @@ class Back:
         await self._delivering.recover()
 
     async def start(self) -> None:
-        """Begin to deliver, and connect to the recipients that the last run of the broker knew.
+        """Begin to deliver, and connect to the recipients that registered with this journal before, where it is now.
 
         Raises:
             JournalUnavailable: the database can't be read now.
         """
         await self._delivering.start()
         self._configuration.on_change(self._configuration_changed)
-        registrations = await self._journal.read(read_registrations)
+        registrations = await self._registrations.read()
         # Who was there is not there again before it has answered.
         await asyncio.gather(*(self._note_introduction(registration, None) for registration in registrations))
-        self._restoring = {registration.role_id: registration.token_hash for registration in registrations}
+        self._resume(self._registrations.own(registrations))
+        self._tasks.create_task(self._registrations.watch(self._resume), name="foreign registrations")
+
+    def _resume(self, registrations: Sequence[StoredRegistration]) -> None:
+        self._restoring |= {registration.role_id: registration.token_hash for registration in registrations}
         for registration in registrations:
             self._tasks.create_task(self._restore(registration), name=f"registration of role {registration.role_id}")
 
@@ -202,7 +215,9 @@ class Back:
             raise
         try:
             await self._journal.write(
-                Register(role_id, token_hash, uri, self._clock.now(), said.metadata, said.features)
+                Register(
+                    role_id, token_hash, uri, self._registrations.place, self._clock.now(), said.metadata, said.features
+                )
             )
         except BaseException:
             recipient.close()

@@ -46,6 +46,7 @@ class BackPart:
             self._bell,
             self._connect,
             shared.clock,
+            health=shared.health,
             tasks=shared.tasks,
             timeouts=CallTimeouts(
                 config.start_event_timeout,

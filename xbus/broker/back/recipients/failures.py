@@ -41,7 +41,10 @@ class FailureClass(StrEnum):
     """It is there no longer for what the broker brings: it is about to stop, or just registering anew."""
 
 
-LEAVING_CODES = ("recipient_stopping", "connection_superseded")
+SUPERSEDED = "connection_superseded"
+"""The answer of a recipient that was called by another connection, or is just registering anew."""
+
+LEAVING_CODES = ("recipient_stopping", SUPERSEDED)
 """Answers of a recipient that takes nothing more by this connection."""
 
 ABSENT_CODES = (*LEAVING_CODES, "envelope_stopped")

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.recipients.failures import RecipientFailed, failure_of_call
+from xbus.broker.back.recipients.failures import SUPERSEDED, RecipientFailed, failure_of_call
 from xbus.broker.back.recipients.heartbeats import Heartbeats
 from xbus.broker.back.recipients.responses import EventResponse, Responses
 from xbus.broker.journal.log.catalog import RoleEntry
@@ -111,11 +111,13 @@ class RecipientProxy:
         self.uri = uri
         self.abilities = abilities
         self.is_closed = False
+        self.is_superseded = False
+        """Whether it takes nothing more by this connection, as it was called by another one."""
         self.on_leaving: Callable[[], None] = lambda: None
         """Told when it says that it takes nothing more, though it is there still."""
         self._client = client
         self._timeouts = timeouts
-        self._answers = Responses(role.id, is_worker=role.worker, on_leaving=lambda: self.on_leaving())
+        self._answers = Responses(role.id, is_worker=role.worker, on_leaving=self._leaves)
         self._open: dict[UUID, Bringing] = {}
         self._now = asyncio.get_running_loop().time
         self.since = self._now()
@@ -327,6 +329,10 @@ class RecipientProxy:
     def busy_seconds(self) -> float:
         """For how long it has had calls about envelopes to answer, since it is here."""
         return self._was_busy + (self._now() - self._busy_since if self._unanswered else 0.0)
+
+    def _leaves(self, code: str) -> None:
+        self.is_superseded = self.is_superseded or code == SUPERSEDED
+        self.on_leaving()
 
     def _begin(self, envelope_id: UUID) -> None:
         if envelope_id not in self._open:

@@ -31,10 +31,10 @@ class Responses:
     Args:
         role_id: which role it serves.
         is_worker: whether it may answer items, made of those that it was given.
-        on_leaving: called when it says that it is about to go.
+        on_leaving: called with the code by which it says that it is about to go.
     """
 
-    def __init__(self, role_id: int, *, is_worker: bool, on_leaving: Callable[[], None]) -> None:
+    def __init__(self, role_id: int, *, is_worker: bool, on_leaving: Callable[[str], None]) -> None:
         self._role_id = role_id
         self._is_worker = is_worker
         self._on_leaving = on_leaving
@@ -73,7 +73,7 @@ class Responses:
             answer = await call
         except CallError as error:
             if error.code in LEAVING_CODES:
-                self._on_leaving()
+                self._on_leaving(error.code)
             raise failure_of_call(self._role_id, verb, event_id, error) from error
         match answer:
             case [True, *parts]:

@@ -19,9 +19,16 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredRegistration:
+    """A recipient that was registered when the broker last ran.
+
+    Args:
+        place: where the journal was then; None where that is not known.
+    """
+
     role_id: int
     token_hash: bytes
     uri: str
+    place: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,8 @@ def read_sessions(connection: sa.Connection, *, of_roles: bool) -> list[StoredSe
 
 def read_registrations(connection: sa.Connection) -> list[StoredRegistration]:
     """The recipients that were registered when the broker last ran."""
-    statement = sa.select(model.registration.c.role_id, model.registration.c.token_hash, model.registration.c.uri)
+    row = model.registration.c
+    statement = sa.select(row.role_id, row.token_hash, row.uri, row.place)
     return [StoredRegistration(*row) for row in connection.execute(statement)]
 
 

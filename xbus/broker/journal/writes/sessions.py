@@ -43,11 +43,12 @@ class StorePassword:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A recipient serves a role from now on; ``metadata`` and ``features`` as in ``model.registration``."""
+    """A recipient serves a role from now on; ``place``, ``metadata`` and ``features`` as in ``model.registration``."""
 
     role_id: int
     token_hash: bytes
     uri: str
+    place: str
     at: datetime
     metadata: Mapping[str, Any]
     features: Mapping[str, Any]

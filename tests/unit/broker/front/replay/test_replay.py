@@ -433,7 +433,7 @@ async def test_what_is_no_id_is_refused_with_a_code(coded: RepeatBatchVerbs, tex
 
 async def test_who_consumes(old: RepeatVerbs, coded: RepeatBatchVerbs, journal: Journal, scribe: Scribe) -> None:
     assert (await old.get_consumers("token"), await coded.get_consumers("token")) == ([], [])
-    await journal.write(Register(scribe.role_id(), b"h" * 32, "tcp://here:1", NOW, METADATA, FEATURES))
+    await journal.write(Register(scribe.role_id(), b"h" * 32, "tcp://here:1", "here", NOW, METADATA, FEATURES))
     assert await old.get_consumers("token") == await coded.get_consumers("token") == [(METADATA, FEATURES)]
     assert await old.get_consumers("another") == []
     assert await code_of(coded.get_consumers("another")) == "session_unknown"

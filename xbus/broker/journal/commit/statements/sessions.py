@@ -70,6 +70,7 @@ def register(connection: sa.Connection, group: Sequence[writes.Register]) -> Non
             "role_id": write.role_id,
             "token_hash": write.token_hash,
             "uri": write.uri,
+            "place": write.place,
             "registered_at": write.at,
             "metadata": write.metadata,
             "features": write.features,

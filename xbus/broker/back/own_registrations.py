@@ -1,0 +1,84 @@
+"""Tells the registrations that are this journal's own from those that a copy of a journal brought along.
+
+A copy holds the addresses of recipients that serve the original. Whoever calls these takes them away from it, and brings
+them envelopes for the second time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.sessions import StoredRegistration, read_registrations
+from xbus.broker.journal.place import read_place
+from xbus.errors import JournalUnavailable
+from xbus.supervision.health import Health
+
+log = logging.getLogger(__name__)
+
+PROBLEM = "foreign_registrations"
+"""The problem that health is told of."""
+
+NEXT_STEP = (
+    "if the original is gone and this is the live journal now, run xbus journal adopt; if this is a copy beside it, "
+    "run xbus journal forget; recipients that register here are served in either case"
+)
+
+LOOK_SECONDS = 2.0
+"""Seconds between looks for what an operator decided. Smaller notices sooner and costs a read each time."""
+
+
+class OwnRegistrations:
+    """Lets the back call recipients that registered where the journal is now, and no others.
+
+    Args:
+        journal: where registrations are kept.
+        health: told of those that were made elsewhere.
+    """
+
+    def __init__(self, journal: Journal, health: Health) -> None:
+        self._journal = journal
+        self._health = health
+        self._foreign: Sequence[StoredRegistration] = ()
+        self.place = ""
+        """Where the journal is; to be written into each registration."""
+
+    async def read(self) -> list[StoredRegistration]:
+        """Find out where the journal is, and read all registrations that it holds.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        self.place = await self._journal.read(read_place)
+        return await self._journal.read(read_registrations)
+
+    def own(self, registrations: Sequence[StoredRegistration]) -> list[StoredRegistration]:
+        """Give those that were made here; the others become a problem, which ends when none is left."""
+        self._foreign = [registration for registration in registrations if registration.place != self.place]
+        if self._foreign:
+            before = self._foreign[0].place or "a place that is not known"
+            cause = f"{_counted(self._foreign)} at {before}; this journal is at {self.place} and may be a copy"
+            self._health.trouble(PROBLEM, cause, NEXT_STEP)
+        else:
+            self._health.over(PROBLEM)
+        return [registration for registration in registrations if registration.place == self.place]
+
+    async def watch(self, resume: Callable[[Sequence[StoredRegistration]], None]) -> None:
+        """Wait until no foreign registration is left, and pass those on that an operator has adopted."""
+        while self._foreign:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                registrations = await self._journal.read(read_registrations)
+            except JournalUnavailable as error:
+                log.info("registrations not read: %s", error, extra={"action": "registrations_unread"})
+                continue
+            waiting = {(it.role_id, it.token_hash, it.uri) for it in self._foreign}
+            own = self.own(registrations)
+            # One that registered anew since is another row: the back has it already.
+            resume([it for it in own if (it.role_id, it.token_hash, it.uri) in waiting])
+
+
+def _counted(registrations: Sequence[StoredRegistration]) -> str:
+    number = len(registrations)
+    who = "1 recipient, which is" if number == 1 else f"{number} recipients, which are"
+    return f"{who} not called, registered"
