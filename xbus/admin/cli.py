@@ -14,6 +14,7 @@ COMMANDS = (
     "failure",
     "health",
     "import_legacy",
+    "journal",
     "outbox",
     "parked",
     "password",

@@ -59,13 +59,24 @@ def setup(path: Path, demo: bool) -> None:
 @config_option
 @click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Written when the broker is ready.")
 @click.option("--only", type=click.Choice(["front", "back"]), help="Run one of the two parts; both must run somewhere.")
-def start(path: Path, ready_file: Path | None, only: Literal["front", "back"] | None) -> None:
+@click.option(
+    "--drill", is_flag=True, help="Answer health only: for a look at a restored journal. Nothing is delivered."
+)
+def start(path: Path, ready_file: Path | None, only: Literal["front", "back"] | None, drill: bool) -> None:
     """Run the broker until SIGTERM or SIGINT.
 
     The ready file is JSON: {"pid": 4711, "front": "tcp://127.0.0.1:1984", "back": "tcp://127.0.0.1:4891"}, with the
     ports that were really taken; a part that does not run is left out.
     """
-    _run("start_xbusbroker", path, lambda config: _start(config, only, ready_file))
+    work = _drill if drill else _start
+    _run("start_xbusbroker", path, lambda config: work(config, only, ready_file))
+
+
+def _drill(config: Config, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
+    schema.check(config.database.url)
+    from xbus.broker import drill
+
+    return drill.run(config, only=only, ready_file=ready_file)
 
 
 def _start(config: Config, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:

@@ -153,13 +153,13 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.
         addresses = {part.name: part.bind() for part in parts}
         async with journal, _told(), tasks:
-            with last_resort.at_death(), _stop_signals() as stop:
+            with last_resort.at_death(), stop_signals() as stop:
                 tasks.create_task(mishaps.watch(), name="callbacks")
                 tasks.create_task(journal.ended(), name="journal")
                 tasks.create_task(tell_outages(journal, health), name="outages")
                 await _start(parts, configuration, tasks)
                 _spare_collector()
-                _tell_ready(addresses, ready_file)
+                tell_ready(addresses, ready_file)
                 await stop.wait()
             await _stop(parts, config.daemon.stop_timeout)
             raise _Stopped
@@ -198,7 +198,8 @@ async def _stop(parts: Sequence[BrokerPart], seconds: float) -> None:
 
 
 @contextmanager
-def _stop_signals() -> Iterator[asyncio.Event]:
+def stop_signals() -> Iterator[asyncio.Event]:
+    """An event that is set by SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -221,7 +222,8 @@ def _spare_collector() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-def _tell_ready(addresses: dict[str, str], ready_file: Path | None) -> None:
+def tell_ready(addresses: dict[str, str], ready_file: Path | None) -> None:
+    """Tell, in the log and by the ready file, that calls are taken at these addresses."""
     shown = ", ".join(f"{name} at {address}" for name, address in addresses.items())
     log.info("ready: %s", shown, extra={"action": "ready"})
     if ready_file is not None:

@@ -1,7 +1,7 @@
 """Tells the registrations that are this journal's own from those that a copy of a journal brought along.
 
-A copy holds the addresses of recipients that serve the original. Whoever calls these takes them away from it, and brings
-them envelopes for the second time.
+A copy holds the addresses of recipients that serve the original. A broker that calls them takes them away from it, and
+brings them envelopes for the second time.
 """
 
 import asyncio

@@ -1,0 +1,85 @@
+"""``xbus journal``: says where a journal belongs after it was restored, moved or copied."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from xbus.admin.output import one_json
+from xbus.admin.program import config_option, database_url, reason_option
+from xbus.admin.table import table
+from xbus.broker.journal import copies
+from xbus.broker.journal.copies import ForeignRegistration
+from xbus.broker.journal.database.connection import Connection, reading, writing
+from xbus.broker.journal.place import read_place
+from xbus.clock import SystemClock
+
+HEADS = ("ROLE", "LISTENS AT", "REGISTERED WHERE THE JOURNAL WAS")
+
+NOTHING = "All recipients registered where the journal is now: there is nothing to decide."
+
+Decide = Callable[[Connection, str, datetime], Sequence[ForeignRegistration]]
+
+
+@click.group()
+def journal() -> None:
+    """Say whether a restored journal is the live one or a copy."""
+
+
+@journal.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object.")
+def show(config_path: Path | None, as_json: bool) -> None:
+    """Show where the journal is, and which recipients registered elsewhere: the broker does not call them."""
+    with reading(database_url(config_path)) as connection:
+        place, found = read_place(connection), copies.read_foreign(connection)
+    if as_json:
+        foreign = [{"role": it.role, "uri": it.uri, "place": it.place} for it in found]
+        click.echo(one_json({"place": place, "foreign_registrations": foreign}))
+        return
+    click.echo(f"The journal is at: {place}")
+    click.echo("\n".join(_told(found)))
+
+
+@journal.command()
+@config_option
+@reason_option
+@click.option("--yes", is_flag=True, help="Adopt without asking.")
+def adopt(config_path: Path | None, reason: str, yes: bool) -> None:
+    """Declare this the live journal, as after a restore: its broker calls the recipients that registered elsewhere.
+
+    The broker that served them before must not run any more. A broker that runs on this journal notices by itself.
+    """
+    question = "Is the broker that served them before gone for good?"
+    found = _decide(config_path, copies.adopt, reason, "" if yes else question)
+    if found:
+        click.echo("Adopted. The broker on this journal calls them.")
+
+
+@journal.command()
+@config_option
+@reason_option
+@click.option("--yes", is_flag=True, help="Forget without asking.")
+def forget(config_path: Path | None, reason: str, yes: bool) -> None:
+    """Declare this a copy beside the original: recipients that registered elsewhere are forgotten here."""
+    found = _decide(config_path, copies.forget, reason, "" if yes else "Forget them here?")
+    if found:
+        click.echo("Forgotten. They serve the original as before.")
+
+
+def _decide(config_path: Path | None, decide: Decide, reason: str, question: str) -> Sequence[ForeignRegistration]:
+    url = database_url(config_path)
+    with reading(url) as connection:
+        found = copies.read_foreign(connection)
+    click.echo("\n".join(_told(found)))
+    if not found:
+        return found
+    if question:
+        click.confirm(question, abort=True)
+    with writing(url) as connection:
+        return decide(connection, reason, SystemClock().now())
+
+
+def _told(found: Sequence[ForeignRegistration]) -> list[str]:
+    return [*table(HEADS, [(it.role, it.uri, it.place) for it in found])] if found else [NOTHING]

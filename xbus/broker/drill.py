@@ -1,0 +1,97 @@
+"""A restored journal is looked at: both ports answer, and nothing is delivered, taken or written.
+
+It runs neither front nor back, and opens no writer, so that it does no harm either where it is started on the live
+database by mistake.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xbus.broker.daemon import STOPPED, stop_signals, tell_ready
+from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.journal.copies import read_foreign
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.log.reading import read_head
+from xbus.broker.journal.place import read_place
+from xbus.broker.parts import PARTS
+from xbus.clock import SystemClock
+from xbus.config import Config
+from xbus.errors import Failed
+from xbus.rpc.context import new_context
+from xbus.rpc.dispatch import Dispatch
+from xbus.rpc.server import Server
+from xbus.supervision.health import Health
+
+log = logging.getLogger(__name__)
+
+PROBLEM = "drill"
+"""The code by which health, and every other call, is told."""
+
+CAUSE = "this broker was started with --drill: it delivers nothing and takes nothing"
+NEXT_STEP = "look at its journal with the xbus commands; start it without --drill to have it serve"
+
+MAX_MESSAGE_BYTES = 1024 * 1024
+
+
+class DrillDispatch(Dispatch):
+    """Serves the verbs of the given objects, and tells every other caller that this is a drill."""
+
+    def call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if name not in self.verbs:
+            raise Failed(CAUSE, "call the live broker", code=PROBLEM)
+        return super().call(name, args, kwargs)
+
+
+def run(config: Config, *, only: str | None, ready_file: Path | None) -> int:
+    """Answer on both ports until SIGTERM or SIGINT, and deliver nothing.
+
+    Args:
+        config: all of it.
+        only: one side; None for both.
+        ready_file: as of ``daemon.run``.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        XbusError: the journal can't be read, or a port is taken.
+    """
+    _tell_journal(config.database.url)
+    asyncio.run(_serve(config, list(PARTS) if only is None else [only], ready_file))
+    return STOPPED
+
+
+def _tell_journal(url: str) -> None:
+    with reading(url) as connection:
+        head, place, foreign = read_head(connection), read_place(connection), len(read_foreign(connection))
+    log.info(
+        "the journal ends at position %d; %d recipients registered elsewhere; it is at %s",
+        *(head, foreign, place),
+        extra={"action": "drill"},
+    )
+
+
+async def _serve(config: Config, names: Sequence[str], ready_file: Path | None) -> None:
+    clock = SystemClock()
+    health = Health(PROBLEM, clock)
+    health.trouble(PROBLEM, CAUSE, NEXT_STEP)
+    context = new_context()
+    addresses = {"front": config.zmq.frontsocket, "back": config.zmq.backsocket}
+    servers: dict[str, Server] = {}
+    try:
+        with stop_signals() as stop:
+            for name in names:
+                dispatch = DrillDispatch(HealthVerbs(health))
+                servers[name] = Server(context, dispatch, name=name, max_message_bytes=MAX_MESSAGE_BYTES, clock=clock)
+            taken = {name: server.bind(addresses[name]) for name, server in servers.items()}
+            for server in servers.values():
+                server.start()
+            tell_ready(taken, ready_file)
+            await stop.wait()
+    finally:
+        for server in servers.values():
+            server.close()
+        context.destroy(linger=0)
