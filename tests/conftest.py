@@ -81,8 +81,8 @@ def start_daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sta
     """Starts brokers: ``start_daemon(url, options={"front": {"max_item_bytes": 100}}, only="front")``."""
     daemons: list[Daemon] = []
 
-    def start(url: str, options: Options | None = None, only: str | None = None) -> Daemon:
-        daemon = Daemon(tmp_path / f"daemon-{len(daemons) + 1}", url, options, only)
+    def start(url: str, options: Options | None = None, only: str | None = None, drill: bool = False) -> Daemon:
+        daemon = Daemon(tmp_path / f"daemon-{len(daemons) + 1}", url, options, only, drill)
         daemons.append(daemon)
         _show_when_failed(request, f"log of broker {len(daemons)}", lambda: daemon.log)
         return daemon.start()

@@ -42,9 +42,12 @@ class Daemon:
         url: the database, set up already.
         options: what its configuration says beyond that.
         only: "front" or "back" to run one part.
+        drill: whether it only lets its journal be looked at.
     """
 
-    def __init__(self, folder: Path, url: str, options: Options | None = None, only: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, url: str, options: Options | None = None, only: str | None = None, drill: bool = False
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.config = folder / "config.ini"
         self.log_file = folder / "daemon.log"
@@ -53,6 +56,7 @@ class Daemon:
         for part in ("front", "back"):
             self._options.setdefault("zmq", {}).setdefault(f"{part}socket", f"tcp://127.0.0.1:{free_port()}")
         self._only = only
+        self._drill = drill
         self._ready_file = folder / "ready.json"
         self._process: Process | None = None
         self._sockets: dict[str, str] = {}
@@ -112,7 +116,16 @@ class Daemon:
         options = {**self._options, "zmq": {**self._options.get("zmq", {}), **taken}}
         write_config(self.config, self.url, options)
         only = ["--only", self._only] if self._only else []
-        return [script("start_xbusbroker"), "-c", str(self.config), "--ready-file", str(self._ready_file), *only]
+        drill = ["--drill"] if self._drill else []
+        return [
+            script("start_xbusbroker"),
+            "-c",
+            str(self.config),
+            "--ready-file",
+            str(self._ready_file),
+            *only,
+            *drill,
+        ]
 
     def _is_ready(self) -> bool:
         assert self.process.runs, f"the broker ended with {self.process.wait()}:\n{self.log}"

@@ -137,6 +137,13 @@ class Cluster:
         """Whether its server is up."""
         return self._process is not None and self._process.poll() is None
 
+    def become_copy_of(self, other: "Cluster") -> None:
+        """Take over all that another one holds while that runs, as a base backup does; to be started afterwards."""
+        assert not self.runs, "stop it first"
+        shutil.rmtree(self._data)
+        self._password = other._password
+        self._run(self._programs / "pg_basebackup", "-D", self._data, "-d", other.url, "--checkpoint=fast")
+
     def start(self) -> None:
         """Run it, and come back when it answers."""
         place: list[str | Path] = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]

@@ -85,3 +85,18 @@ async def test_what_it_rolled_back_by_itself_is_no_failed_attempt(journal: Journ
         client.answers = {}
         broker.pass_time(2)
         await broker.until_rows({})
+
+
+async def test_one_that_was_called_by_another_broker_registers_anew_before_it_is_asked_again(journal: Journal) -> None:
+    """It turns away even the word to forget what it has open, with which each further attempt begins."""
+    async with running(journal) as broker:
+        role_id = broker.scribe.role_id("store_1")
+        await broker.register("store_1", replace(NEW, heartbeats=True), xbus_take_event=STOPPED)
+        await broker.put(b"x")
+        await broker.until_rows({"store_1": ("retry", 1, "envelope_stopped")})
+        client = broker.clients["tcp://store_1"]
+        client.answers = {"stop_envelope": SUPERSEDED}
+        broker.pass_time(2)
+        await broker.until(lambda: not broker.back.heartbeat(role_id, b"store_1", []))
+        await broker.register("store_1")
+        await broker.until_rows({})

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.recipients.failures import SUPERSEDED, RecipientFailed, failure_of_call
+from xbus.broker.back.recipients.failures import LEAVING_CODES, SUPERSEDED, RecipientFailed, failure_of_call
 from xbus.broker.back.recipients.heartbeats import Heartbeats
 from xbus.broker.back.recipients.responses import EventResponse, Responses
 from xbus.broker.journal.log.catalog import RoleEntry
@@ -234,13 +234,18 @@ class RecipientProxy:
         try:
             await self._stop(envelope_id)
         except CallError as error:
+            self._note_leaving(error)
             raise failure_of_call(self.role.id, "stop_envelope", None, error) from error
 
     def stop_envelope_soon(self, envelope_id: UUID) -> "asyncio.Future[Any]":
         """The same without waiting; it is sent before this returns. The future is done when it is answered, or not."""
         stop = self._stop(envelope_id)
-        stop.add_done_callback(lambda call: call.cancelled() or call.exception())
+        stop.add_done_callback(self._stopped_soon)
         return stop
+
+    def _stopped_soon(self, call: "asyncio.Future[Any]") -> None:
+        if not call.cancelled() and isinstance(error := call.exception(), CallError):
+            self._note_leaving(error)
 
     def _stop(self, envelope_id: UUID) -> "asyncio.Future[Any]":
         self._open.pop(envelope_id, None)
@@ -329,6 +334,10 @@ class RecipientProxy:
     def busy_seconds(self) -> float:
         """For how long it has had calls about envelopes to answer, since it is here."""
         return self._was_busy + (self._now() - self._busy_since if self._unanswered else 0.0)
+
+    def _note_leaving(self, error: CallError) -> None:
+        if error.code in LEAVING_CODES:
+            self._leaves(error.code)
 
     def _leaves(self, code: str) -> None:
         self.is_superseded = self.is_superseded or code == SUPERSEDED
