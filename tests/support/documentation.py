@@ -69,7 +69,7 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._ports = {"1984": str(free_port()), "4891": str(free_port())}
+        self._ports = {port: str(free_port()) for port in ("1984", "4891", "2984", "5891")}
         shutil.copytree(
             CHECKOUT / "examples", folder / "examples", ignore=shutil.ignore_patterns("demo", "__pycache__")
         )

@@ -225,8 +225,13 @@ class Cluster:
             return copy / programs.name
         return programs
 
-    def _run(self, *command: str | Path) -> None:
-        subprocess.run(command, check=True, capture_output=True, **self._as_account())
+    def run(self, command: str) -> str:
+        """Have bash carry a command out among the cluster's files, with PostgreSQL's programs at hand; its output."""
+        done = self._run("bash", "-c", f'PATH="{self._programs}:$PATH"; {command}')
+        return done.stdout.decode()
+
+    def _run(self, *command: str | Path) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(command, check=True, capture_output=True, **self._as_account())
 
     def _as_account(self) -> dict[str, Any]:
         if self._account is None:
