@@ -208,7 +208,8 @@ async def test_a_copy_that_goes_its_own_way_forgets_the_recipients_of_the_origin
     async with OldConsumer(live.back, "d_1") as old:
         other = await asyncio.to_thread(start_daemon, copy(sqlite_url))
         assert "foreign_registrations" in await asyncio.to_thread(problems, other)
-        command = [script("xbus"), "journal", "forget", "-c", other.config, "--reason", "a test", "--yes"]
+        command: list[str | Path] = [script("xbus"), "journal", "forget", "-c", other.config]
+        command += ["--reason", "a test", "--yes"]
         forgotten = await asyncio.to_thread(run, *command)
         assert forgotten.stdout.endswith("Forgotten. They serve the original as before.\n"), forgotten
         await until_healthy(other)

@@ -53,14 +53,14 @@ def config(sqlite_url: str, tmp_path: Path) -> Iterator[Config]:
 
 def run(config: Config, monkeypatch: pytest.MonkeyPatch, when_ready: Callable[[], Any] = lambda: None) -> int:
     """Run a broker until it ends by itself, or the deadline of the test is over."""
-    ready = daemon._tell_ready
+    ready = daemon.tell_ready
     kept: list[Any] = []
 
     def tell_ready(*args: Any) -> None:
         ready(*args)
         kept.append(when_ready())
 
-    monkeypatch.setattr(daemon, "_tell_ready", tell_ready)
+    monkeypatch.setattr(daemon, "tell_ready", tell_ready)
     return daemon.run(config, only=None, ready_file=None)
 
 

@@ -24,7 +24,10 @@ Decide = Callable[[Connection, str, datetime], Sequence[ForeignRegistration]]
 
 @click.group()
 def journal() -> None:
-    """Say whether a restored journal is the live one or a copy."""
+    """Say whether a restored journal is the live one or a copy.
+
+    Run these commands on the machine of the broker and with its configuration file: where a journal is depends on both.
+    """
 
 
 @journal.command()
