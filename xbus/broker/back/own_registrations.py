@@ -34,11 +34,13 @@ class OwnRegistrations:
     Args:
         journal: where registrations are kept.
         health: told of those that were made elsewhere.
+        look_seconds: between looks for what an operator decided.
     """
 
-    def __init__(self, journal: Journal, health: Health) -> None:
+    def __init__(self, journal: Journal, health: Health, look_seconds: float = LOOK_SECONDS) -> None:
         self._journal = journal
         self._health = health
+        self._look_seconds = look_seconds
         self._foreign: Sequence[StoredRegistration] = ()
         self.place = ""
         """Where the journal is; to be written into each registration."""
@@ -66,7 +68,7 @@ class OwnRegistrations:
     async def watch(self, resume: Callable[[Sequence[StoredRegistration]], None]) -> None:
         """Wait until no foreign registration is left, and pass those on that an operator has adopted."""
         while self._foreign:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)
             try:
                 registrations = await self._journal.read(read_registrations)
             except JournalUnavailable as error:
