@@ -12,7 +12,7 @@ from tests.support.documentation import CHECKOUT, blocks
 from xbus import model
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.place import read_place
+from xbus.broker.journal.database.place import read_place
 
 SHOWN = "postgresql://xbus:password@db.example.com"
 

@@ -9,10 +9,9 @@ import pytest
 
 from tests.support import postgres
 from tests.support.copies import copy_journal
-from xbus.broker.journal import place
-from xbus.broker.journal.database import schema
+from xbus.broker.journal.database import place, schema
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.place import read_place
+from xbus.broker.journal.database.place import read_place
 
 
 def place_of(url: str) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 
 from xbus.broker.daemon import STOPPED, stop_signals, tell_ready
 from xbus.broker.health_verbs import HealthVerbs
-from xbus.broker.journal.copies import read_foreign
 from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.place import read_place
+from xbus.broker.journal.operations.copies import read_foreign
 from xbus.broker.parts import PARTS
 from xbus.clock import SystemClock
 from xbus.config import Config

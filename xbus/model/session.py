@@ -27,7 +27,7 @@ registration = Table(
     Column(
         "place",
         Text,
-        comment="Where the journal was when the registration was made, see xbus.broker.journal.place; null where that "
+        comment="Where the journal was when the registration was made, see xbus.broker.journal.database.place; null where that "
         "is not known. The broker calls only recipients that registered where the journal is now.",
     ),
     Column(

@@ -12,7 +12,7 @@ from tests.support.daemon import write_config
 from xbus import model
 from xbus.admin.cli import main
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.place import read_place
+from xbus.broker.journal.database.place import read_place
 from xbus.clock import SystemClock
 
 PLACES = {"c_1": "somewhere else", "c_2": None, "c_3": "here"}

@@ -9,10 +9,10 @@ import click
 from xbus.admin.output import one_json
 from xbus.admin.program import config_option, database_url, reason_option
 from xbus.admin.table import table
-from xbus.broker.journal import copies
-from xbus.broker.journal.copies import ForeignRegistration
 from xbus.broker.journal.database.connection import Connection, reading, writing
-from xbus.broker.journal.place import read_place
+from xbus.broker.journal.database.place import read_place
+from xbus.broker.journal.operations import copies
+from xbus.broker.journal.operations.copies import ForeignRegistration
 from xbus.clock import SystemClock
 
 HEADS = ("ROLE", "LISTENS AT", "REGISTERED WHERE THE JOURNAL WAS")

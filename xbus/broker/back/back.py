@@ -10,9 +10,9 @@ from weakref import WeakValueDictionary
 from xbus.broker.back.assembly import DeliveryAssembly, DeliverySettings
 from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.bulk.reports import OutputReports
-from xbus.broker.back.own_registrations import OwnRegistrations
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.handshake import Handshake, introduce
+from xbus.broker.back.recipients.own_registrations import OwnRegistrations
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Slots

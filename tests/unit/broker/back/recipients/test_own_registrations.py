@@ -9,10 +9,10 @@ from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe
 from tests.support.recipients import NEW, metadata
 from xbus import model
-from xbus.broker.back.own_registrations import PROBLEM, OwnRegistrations
-from xbus.broker.journal import copies
+from xbus.broker.back.recipients.own_registrations import PROBLEM, OwnRegistrations
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import StoredRegistration
+from xbus.broker.journal.operations import copies
 from xbus.broker.journal.writes import Register
 from xbus.supervision.health import Health
 

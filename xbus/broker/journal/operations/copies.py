@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.place import read_place
+from xbus.broker.journal.database.place import read_place
 
 SUBJECT = "journal"
 """What moves of the journal are called in the history."""

@@ -8,9 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import StoredRegistration, read_registrations
-from xbus.broker.journal.place import read_place
 from xbus.errors import JournalUnavailable
 from xbus.supervision.health import Health
 
