@@ -1,6 +1,7 @@
 """The schema on real databases: made, upgraded, checked, and the same as the tables of xbus.model."""
 
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
@@ -13,11 +14,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from tests.support.journal import NOW
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.database.engine import create_engine
 from xbus.errors import JournalUnavailable, SchemaError
-from xbus.model import configuration, head, metadata, writer
+from xbus.model import configuration, correction, head, metadata, writer
 
 
 @pytest.fixture
@@ -97,6 +99,47 @@ def test_the_check_leaves_no_file_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_corrections_for_a_role_stay_as_they_are(
+    empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "PLACES", (migrations_before(tmp_path, "0009"),))
+        schema.upgrade(empty_database_url)
+    with writing(empty_database_url) as connection:
+        old = sa.MetaData()
+        old.reflect(connection, only=["correction"])
+        row_of_each_table(connection, old)
+        before = connection.execute(sa.select(old.tables["correction"])).all()
+
+    schema.upgrade(empty_database_url)
+
+    schema.check(empty_database_url)
+    with writing(empty_database_url) as connection:
+        assert connection.execute(sa.select(old.tables["correction"])).all() == before
+        for_all = {name: value for name, value in before[0]._mapping.items() if name not in ("id", "role_id")}
+        connection.execute(sa.insert(old.tables["correction"]).values(for_all))
+        connection.execute(sa.delete(correction).where(correction.c.role_id.is_(None)))
+        connection.execute(sa.insert(old.tables["correction"]).values(for_all))
+        newest = connection.execute(sa.select(sa.func.max(correction.c.id))).scalar_one()
+    # What was removed does not give its id to what comes: by that the broker knows what is new.
+    assert newest == before[0].id + 2
+
+
+def row_of_each_table(connection: sa.Connection, tables: sa.MetaData) -> None:
+    """Insert a row into each of some tables that are as an older program made them, all referring to each other."""
+    values = {int: 1, str: uuid.UUID(int=1).hex, uuid.UUID: uuid.UUID(int=1), bytes: b"x", bool: False}
+    checked = {"kind": "consumer", "state": "received"}
+    for table in tables.sorted_tables:
+        row = {
+            column.name: checked.get(column.name) or values.get(column.type.python_type, NOW)
+            for column in table.columns
+            if not column.nullable and (column.server_default is None or column.primary_key)
+        }
+        if table.name == "correction":
+            del row["id"]
+        connection.execute(sa.insert(table).values(row))
+
+
 def test_an_older_schema_is_refused_and_upgraded(database_url: str, newer_program: None) -> None:
     with pytest.raises(SchemaError, match=r"older than this program .* run setup_xbusbroker"):
         schema.check(database_url)
@@ -133,6 +176,16 @@ def test_an_unreachable_server_is_named_with_the_cure(work: Callable[[str], None
 def test_an_sqlite_file_that_can_not_be_made(tmp_path: Path) -> None:
     with pytest.raises(JournalUnavailable, match="unable to open database file"):
         schema.upgrade(f"sqlite:///{tmp_path / 'missing' / 'xbus.db'}")
+
+
+def migrations_before(tmp_path: Path, revision: str) -> Path:
+    """The migrations of an older program."""
+    folder = tmp_path / "older"
+    shutil.copytree(schema.PLACES[-1], folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for script in (folder / "versions").glob("*.py"):
+        if script.name >= revision:
+            script.unlink()
+    return folder
 
 
 @pytest.fixture

@@ -112,14 +112,30 @@ correction = Table(
     "correction",
     metadata,
     Column("id", Counter, primary_key=True, comment="Of several of one item the highest counts."),
-    Column("role_id", ForeignKey("role.id"), nullable=False, comment="The consumer role that gets the item so."),
-    Column("event_id", ForeignKey("event.id"), nullable=False, comment="An event of the envelope that is parked."),
+    Column(
+        "role_id",
+        ForeignKey("role.id"),
+        comment="The consumer role that gets the item so; null for all that lack it and all that come.",
+    ),
+    Column(
+        "event_id",
+        ForeignKey("event.id"),
+        nullable=False,
+        comment="For one role, an event of the envelope that is parked; for all, the event whose segments hold the item, "
+        "so that all envelopes over these segments carry the correction.",
+    ),
     Column("item_index", BigInteger, nullable=False, comment="Which item of the event, from 0."),
     Column("before", LargeBinary, nullable=False, comment="The item as its emitter sent it."),
     Column("after", LargeBinary, nullable=False, comment="The item as it is handed over instead."),
     Column("at", Timestamp, nullable=False),
     Column("reason", Text, nullable=False),
     Index("ix_correction_event_id", "event_id", "role_id"),
+    # The newest correction for all is looked for whenever the end of the log is.
+    Index(
+        "ix_correction_for_all", "id", sqlite_where=text("role_id IS NULL"), postgresql_where=text("role_id IS NULL")
+    ),
+    # An id that was removed must not come again: the broker knows by it what is new.
+    sqlite_autoincrement=True,
     comment="Items that a person corrected after a recipient had refused them; what the emitter sent never changes.",
 )
 
