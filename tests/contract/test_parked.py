@@ -242,6 +242,6 @@ async def test_a_correction_is_kept_with_what_was_before(journal: Journal, scrib
         DECISION.at,
     )
     assert await repair.do(list_overlaid, first.envelope_id, 10) == [
-        OverlaidItem("store_1", 1, 1, "corrected", "ada: no name"),
-        OverlaidItem("store_1", 1, 1, "parked", "too old"),
+        OverlaidItem("store_1", 1, 1, "parked", NOW, "too old"),
+        OverlaidItem("store_1", 1, 1, "corrected", DECISION.at, "ada: no name"),
     ]

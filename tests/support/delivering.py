@@ -67,6 +67,9 @@ class Around:
         self.hired: list[str] = []
         self.dismissed: list[str] = []
 
+    async def with_overlays(self, envelope: LogEnvelope) -> "Around":
+        return self
+
     async def graph(self, graph_id: int) -> Graph:
         return self._envelope.graphs[graph_id]
 

@@ -11,9 +11,10 @@ from xbus.broker.journal.log.backlog_changes import is_open, read_concerned
 from xbus.broker.journal.log.deliveries import read_due_deliveries, read_next_due
 from xbus.broker.journal.log.ordered import read_free_keys, read_held_keys, read_key_rows, read_states
 from xbus.broker.journal.log.overlays import read_overlays
-from xbus.broker.journal.log.reading import read_at, read_log, read_sealed
+from xbus.broker.journal.log.reading import read_at, read_ends, read_log, read_sealed
 from xbus.broker.journal.log.repeats import read_parked
 from xbus.broker.journal.log.replies import read_asks, read_cancelled, read_held_replies, read_replies
+from xbus.broker.journal.operations.corrections import read_corrected_events, read_corrected_item
 from xbus.broker.journal.operations.parked_list import Filters, read_parked_page
 from xbus.clock import SystemClock
 from xbus.ids import Ids
@@ -32,6 +33,9 @@ NOW = SystemClock().now()
         (read_due_deliveries, (1, ["names"], 10, NOW, NOW)),
         (read_next_due, (1, NOW)),
         (read_overlays, (1, SOME_ID)),
+        (read_overlays, (None, SOME_ID)),
+        (read_corrected_events, (7,)),
+        (read_corrected_item, (SOME_ID, 3)),
         (read_parked_page, (1, Filters(service="store", event_type="notes"), 0, 10)),
         (read_held_keys, ([1, 2],)),
         (read_free_keys, ([1, 2],)),
@@ -49,6 +53,13 @@ def test_rows_are_found_by_an_index(read: Callable[..., Any], args: tuple[Any, .
     steps = plan(read, *args)
     assert steps
     assert not [step for step in steps for table in GROWING if step.split()[:2] == ["SCAN", table]]
+
+
+def test_the_newest_correction_is_found_at_the_end_of_its_index() -> None:
+    assert [step for step in plan(read_ends) if "correction" in step] == [
+        "SCAN correction USING INDEX ix_correction_for_all"
+    ]
+    assert not [step for step in plan(read_ends) if "ORDER BY" in step]
 
 
 def test_what_is_due_is_not_sorted_each_time() -> None:

@@ -21,7 +21,6 @@ from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.run.context import BackRunContext
 from xbus.broker.back.run.run import Run
-from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState
@@ -94,11 +93,13 @@ class Dispatcher:
         wanted = list(recipients)
         self._hold_behind(envelope, wanted)
         recipients = [recipient for recipient in wanted if self._may_get_in_turn(recipient, envelope)]
+        overlaid = (await self._log.overlays(envelope)).keys()
         going: list[RecipientProxy] = []
         # All at once: the grace is for the envelope, not for each of its recipients.
         found = await asyncio.gather(*(self._missing_worker(envelope, recipient) for recipient in recipients))
         for recipient, missing in zip(recipients, found, strict=True):
-            lacking = await self._needs.lacking(envelope, recipient.role.service) if missing is None else ()
+            service = recipient.role.service
+            lacking = await self._needs.lacking(envelope, service, overlaid) if missing is None else ()
             if missing is None and not lacking:
                 going.append(recipient)
             elif self._is_due(recipient, envelope):
@@ -189,8 +190,9 @@ class Dispatcher:
             worker has something to make first.
         """
         was_held = row.state is DeliveryState.HELD
-        supplies = self._supplies if was_held else await self._supplies_for(envelope, recipient)
-        lacking = await self._needs.lacking(envelope, recipient.role.service, supplies.overlaid_events)
+        supplies = self._supplies if was_held else self._supplies.for_role(recipient.role.id)
+        overlays = await self._log.overlays(envelope, None if was_held else recipient.role.id)
+        lacking = await self._needs.lacking(envelope, recipient.role.service, overlays.keys())
         if lacking:
             if self._may_get_by_row(recipient, envelope):
                 self._have_made(envelope, lacking, row, self._order.keyed(row, envelope))
@@ -224,11 +226,6 @@ class Dispatcher:
         except BaseException:
             self._supplies.give_back(recipient)
             raise
-
-    async def _supplies_for(self, envelope: LogEnvelope, recipient: RecipientProxy) -> BackRunContext:
-        """What a run lives on: only a role that gets an envelope on its own may get it otherwise than it was sent."""
-        overlays = await self._log.read(read_overlays, recipient.role.id, envelope.envelope_id)
-        return self._supplies.overlaid(overlays)
 
     async def predecessor_over(self, recipient: RecipientProxy) -> None:
         """Wait until it is known what has become of what was brought to the recipient before this one, of a role that

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -10,7 +10,9 @@ from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.journal.bulk.attempts import BEGINNING, read_attempt, read_output
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import catalog
-from xbus.broker.journal.log.reading import LogEnvelope, LogEvent, read_at, read_head, read_log, read_segments
+from xbus.broker.journal.log.overlays import EventOverlay, read_overlays
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent, read_at, read_ends, read_log, read_segments
+from xbus.broker.journal.operations.corrections import read_corrected_events
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.graph import Graph
 from xbus.rpc.bell import Bell
@@ -48,6 +50,9 @@ class LogReader:
         self._journal = journal
         self._bell = bell
         self._graphs: dict[int, Graph] = {}
+        self._corrected: set[UUID] = set()
+        """The events whose segments hold items that are corrected for all."""
+        self._newest_correction = 0
         self._changed = asyncio.Condition()
         self.on_look: Callable[[], None] = lambda: None
         """Called after each look at the end of the log: whoever else was meant by the bell looks too."""
@@ -64,11 +69,15 @@ class LogReader:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def refresh(self) -> None:
-        """Look where the log ends."""
-        head = await self.read(read_head)
-        if head > self.head:
+        """Look where the log ends, and what was corrected for all since the last look."""
+        ends = await self.read(read_ends)
+        if ends.correction > self._newest_correction:
+            for number, event_id in await self.read(read_corrected_events, self._newest_correction):
+                self._corrected.add(event_id)
+                self._newest_correction = number
+        if ends.position > self.head:
             async with self._changed:
-                self.head = head
+                self.head = ends.position
                 self._changed.notify_all()
 
     async def follow(self) -> None:
@@ -100,6 +109,16 @@ class LogReader:
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         """The graphs of an envelope's events."""
         return [await self.graph(graph_id) for graph_id in sorted({event.graph_id for event in envelope.events})]
+
+    async def overlays(self, envelope: LogEnvelope, role_id: int | None = None) -> Mapping[UUID, EventOverlay]:
+        """How the events of an envelope differ from what was sent, by event id; mostly none does, and nothing is read.
+
+        Args:
+            role_id: the role that is to get it on its own; None for those who get it in its turn.
+        """
+        if role_id is None and not any(event.segments_id in self._corrected for event in envelope.events):
+            return {}
+        return await self.read(read_overlays, role_id, envelope.envelope_id)
 
     async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """The items of an event, in index order, small neighbours joined."""

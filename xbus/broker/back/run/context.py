@@ -1,7 +1,7 @@
 """The surroundings of a run: graphs and items from the log, and workers that it acquires and releases."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from copy import copy
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from xbus.broker.back.recipients.slots import AnyOf, Slots, This
 from xbus.broker.back.run.overlaid import overlaid
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.overlays import EventOverlay
-from xbus.broker.journal.log.reading import LogEvent
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph
 
 
@@ -38,21 +38,24 @@ class BackRunContext:
         self._log = log
         self._slots = slots
         self._tasks = tasks
+        self._role_id: int | None = None
         self._overlays: Mapping[UUID, EventOverlay] = {}
         self.window_bytes = window_bytes
 
-    def overlaid(self, overlays: Mapping[UUID, EventOverlay]) -> "BackRunContext":
-        """The same for a run that is to bring some events otherwise than they were sent, by event id."""
+    def for_role(self, role_id: int) -> "BackRunContext":
+        """The same for a run that brings one role an envelope on its own."""
+        supplies = copy(self)
+        supplies._role_id = role_id
+        return supplies
+
+    async def with_overlays(self, envelope: LogEnvelope) -> "BackRunContext":
+        """The same, with what an envelope's items are replaced by as it is known now."""
+        overlays = await self._log.overlays(envelope, self._role_id)
         if not overlays:
             return self
         supplies = copy(self)
         supplies._overlays = overlays
         return supplies
-
-    @property
-    def overlaid_events(self) -> Collection[UUID]:
-        """The events that are brought otherwise than they were sent."""
-        return self._overlays.keys()
 
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""

@@ -26,6 +26,9 @@ class RunContext(Protocol):
     def window_bytes(self) -> int:
         """How much is held before each recipient, and may be on its way to it."""
 
+    async def with_overlays(self, envelope: LogEnvelope) -> "RunContext":
+        """The same, with what an envelope's items are replaced by as it is known now."""
+
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""
 
@@ -96,6 +99,7 @@ class Run:
             settled: told of each consumer at once when it has committed.
         """
         try:
+            self._around = await self._around.with_overlays(envelope)
             await self._forget_first_if_again()
             for event in envelope.events:
                 if event.event_id not in self._ahead:

@@ -55,6 +55,34 @@ def read_head(connection: sa.Connection) -> int:
     return head
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where the log ends, and the corrections that are for all.
+
+    Args:
+        position: of the envelope sealed last; 0 before the first.
+        correction: the id of the newest correction that is for all; 0 where there is none.
+    """
+
+    position: int
+    correction: int
+
+
+def read_ends(connection: sa.Connection) -> Ends:
+    """Read what grows, in one statement: it is read whenever something was sealed."""
+    return Ends(*connection.execute(_ENDS).one())
+
+
+_NEWEST_CORRECTION = (
+    sa.select(model.correction.c.id)
+    .where(model.correction.c.role_id.is_(None))
+    .order_by(model.correction.c.id.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_ENDS = sa.select(model.head.c.position, sa.func.coalesce(_NEWEST_CORRECTION, 0))
+
+
 def read_log(connection: sa.Connection, after: int, limit: int) -> list[LogEnvelope]:
     """The next received envelopes in position order; those that were removed are left out, and cost nothing.
 

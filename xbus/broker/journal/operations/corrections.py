@@ -1,4 +1,8 @@
-"""Items that a person corrects for a role: rows beside what the emitter sent, which never changes."""
+"""Items that a person corrects, for one role or for all: rows beside what the emitter sent, which never changes.
+
+A correction for one role belongs to an event of the envelope that is parked for it. A correction for all belongs to the
+item itself, that is, to the event whose segments hold it: all envelopes over these segments carry it, repeats included.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,14 +12,23 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.commit.statements.common import remember
-from xbus.broker.journal.operations.parked_moves import CORRECTED, RepairDecision
+from xbus.broker.journal.log.overlays import CONCERNS_EVENT, CORRECTED
+from xbus.broker.journal.operations.parked_moves import RepairDecision
+
+ONE_AT_A_TIME = 0x58626372
+"""The key of PostgreSQL's advisory lock under which a correction for all is added: their ids are in commit order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """An item as it was, and as a role gets it instead; see ``model.correction``."""
+    """An item as it was, and as it is handed over instead; see ``model.correction``.
 
-    role: str
+    Args:
+        role: the login of the role that gets it so; None for all who lack it and all who come.
+        event_id: an event of the envelope that was asked about.
+    """
+
+    role: str | None
     event_id: UUID
     index: int
     before: bytes
@@ -25,20 +38,24 @@ class Correction:
 
 
 def read_corrections(connection: sa.Connection, envelope_id: UUID) -> list[Correction]:
-    """What was corrected of an envelope, the oldest first: of several of one item for one role the last one stands."""
+    """Read what was corrected of an envelope, the oldest first.
+
+    Of several of one item the last one counts: one for all replaces all before it, one for a role those for this role.
+    """
     correction = model.correction.c
     statement = (
         sa.select(
             model.role.c.login,
-            correction.event_id,
+            model.event.c.id,
             correction.item_index,
             correction.before,
             correction.after,
             correction.at,
             correction.reason,
         )
-        .join(model.event, model.event.c.id == correction.event_id)
-        .join(model.role, model.role.c.id == correction.role_id)
+        .select_from(model.event)
+        .join(model.correction, CONCERNS_EVENT)
+        .outerjoin(model.role, model.role.c.id == correction.role_id)
         .where(model.event.c.envelope_id == envelope_id)
         .order_by(correction.id)
     )
@@ -48,22 +65,80 @@ def read_corrections(connection: sa.Connection, envelope_id: UUID) -> list[Corre
     ]
 
 
+def read_corrected_item(connection: sa.Connection, event_id: UUID, index: int) -> dict[int | None, bytes]:
+    """Read how an item of an event is handed over now, where that is not as it was sent.
+
+    Returns:
+        By the id of the role that gets it so; None stands for all others.
+    """
+    correction = model.correction.c
+    statement = (
+        sa.select(correction.role_id, correction.after)
+        .select_from(model.event)
+        .join(model.correction, CONCERNS_EVENT)
+        .where(model.event.c.id == event_id, correction.item_index == index)
+        .order_by(correction.id)
+    )
+    counting: dict[int | None, bytes] = {}
+    for role_id, after in connection.execute(statement):
+        if role_id is None:
+            counting.clear()
+        counting[role_id] = bytes(after)
+    return counting
+
+
+def read_corrected_events(connection: sa.Connection, after: int) -> list[tuple[int, UUID]]:
+    """Read which events hold items that are corrected for all: the id of each correction, and the event of the segments.
+
+    Args:
+        after: the id of a correction; only newer ones are read.
+    """
+    correction = model.correction.c
+    statement = (
+        sa.select(correction.id, correction.event_id)
+        .where(correction.role_id.is_(None), correction.id > after)
+        .order_by(correction.id)
+    )
+    return [(number, event_id) for number, event_id in connection.execute(statement)]
+
+
+def hold_sealed(connection: sa.Connection, envelope_id: UUID, segments_id: UUID) -> bool:
+    """Keep an envelope in the journal, and others from correcting items of an event, until the transaction ends.
+
+    Args:
+        segments_id: the event whose segments hold the items.
+
+    Returns:
+        Whether the envelope is still there with its items.
+    """
+    envelope = model.envelope.c
+    there = sa.select(envelope.id).where(envelope.id == envelope_id, envelope.pruned_at.is_(None))
+    if connection.execute(there.with_for_update(read=True)).one_or_none() is None:
+        return False
+    event = sa.select(model.event.c.id).where(model.event.c.id == segments_id)
+    return connection.execute(event.with_for_update(key_share=True)).one_or_none() is not None
+
+
 def add_correction(
     connection: sa.Connection,
-    role_id: int,
+    role_id: int | None,
     event_id: UUID,
     index: int,
     before: bytes,
     after: bytes,
     decision: RepairDecision,
 ) -> None:
-    """Have a role get an item otherwise than it was sent.
+    """Have an item handed over otherwise than it was sent.
 
     Args:
-        connection: with a transaction open, in which it was made sure that the item is parked.
+        connection: with a transaction open, in which it was made sure that the item may be corrected.
+        role_id: the role that is to get it so; None for all who lack it and all who come.
+        event_id: for one role, an event of the envelope that is parked; for all, the event of the segments.
         before: as its emitter sent it.
-        after: as the role is to get it.
+        after: as it is to be handed over.
     """
+    if role_id is None and connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ONE_AT_A_TIME)))
     row = {
         "role_id": role_id,
         "event_id": event_id,
@@ -74,4 +149,5 @@ def add_correction(
         "reason": decision.told,
     }
     connection.execute(sa.insert(model.correction).values(row))
-    remember(connection, decision.at, "item", f"{role_id} {event_id} {index}", CORRECTED, decision.told)
+    for_whom = "all" if role_id is None else role_id
+    remember(connection, decision.at, "item", f"{for_whom} {event_id} {index}", CORRECTED, decision.told)

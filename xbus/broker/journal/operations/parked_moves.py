@@ -15,9 +15,6 @@ from xbus.broker.journal.log.event_states import DROPPED
 from xbus.broker.journal.operations.parked import not_parked
 from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
 
-CORRECTED = "corrected"
-"""What the move is called in the history."""
-
 
 @dataclass(frozen=True, slots=True)
 class RepairDecision:
