@@ -42,7 +42,15 @@ async def correct(
 
     await broker.journal.read(work)
     await broker.back._delivering._log.refresh()
-    broker.pass_time(0)
+    broker.pass_time(10)
+
+
+async def states(journal: Journal) -> list[str]:
+    """Of the rows of deliveries, in position order."""
+    row = model.delivery.c
+    return await journal.read(
+        lambda connection: [*connection.execute(sa.select(row.state).order_by(row.position)).scalars()]
+    )
 
 
 @pytest.mark.parametrize("kind", [OLD, NEW])
@@ -93,7 +101,8 @@ async def test_what_waited_for_its_turn_is_brought_corrected(journal: Journal) -
         refuses = await broker.register("store_1", xbus_take_event=REFUSED)
         first = await broker.put(b"bad", ordering_key="k")
         second = await broker.put(b"worse", ordering_key="k")
-        await broker.until_rows({"store_1": ("parked", 1, "refused")})
+        while await states(journal) != ["parked", "held"]:
+            await asyncio.sleep(0)
         refuses.answers.clear()
         broker.script.calls.clear()
         await correct(broker, second, 0)
@@ -121,18 +130,13 @@ async def test_it_is_not_made_as_a_whole_by_a_bulk_worker(journal: Journal) -> N
 
 
 async def test_a_correction_during_a_run_is_for_the_next_one(journal: Journal) -> None:
-    gate = asyncio.Event()
-
-    async def slow(*_: Any) -> Any:
-        await gate.wait()
-        return REFUSED
-
+    answer = asyncio.get_running_loop().create_future()
     async with running(journal) as broker:
-        recipient = await broker.register("store_1", xbus_take_event=slow)
+        recipient = await broker.register("store_1", xbus_take_event=answer)
         receipt = await broker.put(b"bad")
-        await broker.until(lambda: broker.script.calls)
+        await broker.until(lambda: broker.items("store_1"))
         await correct(broker, receipt, 0)
-        gate.set()
+        answer.set_result(REFUSED)
         await broker.until_rows({"store_1": ("parked", 1, "refused")})
         recipient.answers.clear()
         await correct(broker, receipt, 0, b"BETTER", resume=["store_1"])
