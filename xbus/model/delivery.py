@@ -121,8 +121,8 @@ correction = Table(
         "event_id",
         ForeignKey("event.id"),
         nullable=False,
-        comment="For one role, an event of the envelope that is parked; for all, the event whose segments hold the item, "
-        "so that all envelopes over these segments carry the correction.",
+        comment="For one role, an event of the envelope that is parked; for all, the event whose segments hold the "
+        "item, so that all envelopes over these segments carry the correction.",
     ),
     Column("item_index", BigInteger, nullable=False, comment="Which item of the event, from 0."),
     Column("before", LargeBinary, nullable=False, comment="The item as its emitter sent it."),

@@ -4,11 +4,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 from sqlalchemy import Connection, insert, select, update
 
-from tests.integration.admin.conftest import NOON
+from tests.integration.admin.conftest import NOON, Xbus
 from xbus.broker.journal.configuration import (
     BusSpec,
     EmitterSpec,
@@ -102,6 +103,20 @@ def make_parked_bus(url: str) -> ParkedBus:
                 )
             )
     return ParkedBus(both, alone, done, url)
+
+
+def told(xbus: Xbus, *arguments: str | Path) -> list[str]:
+    """What a command that goes well says."""
+    result = xbus("parked", *arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def refused(xbus: Xbus, *arguments: str | Path) -> str:
+    """What a command says that refuses."""
+    result = xbus("parked", *arguments)
+    assert result.exit_code == 1, result.output
+    return result.stderr.strip()
 
 
 def _configure(connection: Connection) -> None:

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select, update
 
 from tests.integration.admin.conftest import Xbus
-from tests.integration.admin.parked_bus import CLIENTS, NAMELESS, ParkedBus, make_parked_bus
+from tests.integration.admin.parked_bus import CLIENTS, NAMELESS, ParkedBus, make_parked_bus, refused, told
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.overlays import EventOverlay, read_overlays
 from xbus.broker.journal.log.reading import read_at, read_head, read_segments
@@ -37,19 +37,6 @@ def bus(database_url: str) -> ParkedBus:
 def ada(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who repairs."""
     monkeypatch.setenv("LOGNAME", "ada")
-
-
-def told(xbus: Xbus, *arguments: str | Path) -> list[str]:
-    """What a command that goes well says."""
-    result = xbus("parked", *arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout.splitlines()
-
-
-def refused(xbus: Xbus, *arguments: str | Path) -> str:
-    result = xbus("parked", *arguments)
-    assert result.exit_code == 1, result.output
-    return result.stderr.strip()
 
 
 def listed(xbus: Xbus, *arguments: str) -> list[tuple[Any, ...]]:
@@ -299,11 +286,15 @@ def test_a_correction_is_kept_beside_what_was_sent(xbus: Xbus, bus: ParkedBus) -
     assert others == {}
     assert ("item", "corrected", "ada: a name") in moves(bus)
     lines = [line.split() for line in xbus("envelope", "show", str(bus.both)).stdout.splitlines()]
-    assert ["counter_1", "1", "1", "corrected", "ada:", "another"] in lines
+    assert [[*line[:4], *line[6:]] for line in lines if "corrected" in line] == [
+        ["counter_1", "1", "1", "corrected", "ada:", "a", "name"],
+        ["counter_1", "1", "1", "corrected", "ada:", "another"],
+    ]
 
 
 def test_a_correction_is_shown_with_what_was_sent(xbus: Xbus, bus: ParkedBus) -> None:
-    told(xbus, "correct", str(bus.alone), "--item", "1", "--value", NAMED, "--reason", "a name")
+    where = (str(bus.alone), "--role", "counter_1", "--item", "1")
+    told(xbus, "correct", *where, "--value", NAMED, "--reason", "a name")
     lines = told(xbus, "show", str(bus.alone), "--item", "1")
     start = lines.index("ITEMS") + 1
     assert lines[start : start + 2] == ["  event 1, item 1, msgpack, 9 bytes, named as bad", '    {"number": 4}']
@@ -369,9 +360,9 @@ def test_what_may_be_meant_in_two_ways_is_refused(xbus: Xbus, bus: ParkedBus) ->
     value = ("--item", "0", "--value", "1", "--reason", "x")
     assert "an event must be named" in refused(xbus, "correct", str(bus.both), *value)
     assert "is parked for counter_1, store_1: name one with --role" in refused(
-        xbus, "correct", str(bus.both), "--event", "1", *value
+        xbus, "show", str(bus.both), "--event", "1", "--item", "0", "--raw", "file"
     )
-    assert "item 0 of event 1 is not parked" in refused(xbus, "correct", str(bus.alone), *value)
+    assert "item 0 of event 1 is not parked" in refused(xbus, "correct", str(bus.alone), "--role", "counter_1", *value)
     assert "is not parked alone" in refused(
         xbus, "resume", str(bus.both), "--role", "store_1", "--event", "1", "--item", "0"
     )
@@ -429,9 +420,10 @@ def test_what_is_not_there_or_not_parked_is_refused(xbus: Xbus, bus: ParkedBus) 
     for name, options in NEEDED.items():
         said = f"xbus: there is no envelope {unknown}: see xbus parked list [envelope_unknown]"
         assert refused(xbus, name, unknown, *options) == said
+        options = (*options, "--role", "counter_1") if name == "correct" else options
         assert f"envelope {bus.done} is not parked" in refused(xbus, name, str(bus.done), *options)
         assert f"is not parked for role store_1: it is done for store_1: see xbus envelope show {bus.alone}" in refused(
-            xbus, name, str(bus.alone), "--role", "store_1", *options
+            xbus, name, str(bus.alone), *options, "--role", "store_1"
         )
     assert everything(bus) == before
 
@@ -451,6 +443,7 @@ WRONG = [
     ["correct", "{id}", "--item", "-1", "--value", "1", "--reason", "x"],
     ["correct", "{id}", "--item", "1", "--reason", "x"],
     ["correct", "{id}", "--item", "1", "--value", "1", "--edit", "--reason", "x"],
+    ["correct", "{id}", "--item", "1", "--value", "1", "--as-sent", "--reason", "x"],
     ["correct", "{id}", "--item", "1", "--value", "1"],
     ["drop", "{id}", "--yes"],
     ["drop", "{id}", "--yes", "--reason", " "],

@@ -113,8 +113,11 @@ def _show(detail: EnvelopeDetail) -> Iterator[str]:
     )
     yield from block(
         "ITEMS THAT WERE CORRECTED OR PARKED ALONE",
-        ("ROLE", "EVENT", "ITEM", "STATE", "CAUSE"),
-        [(item.role, item.number, item.index, item.state, item.cause) for item in detail.overlaid],
+        ("ROLE", "EVENT", "ITEM", "STATE", "SINCE", "CAUSE"),
+        [
+            (item.role or "all", item.number, item.index, item.state, moment(item.at), item.cause)
+            for item in detail.overlaid
+        ],
     )
     if detail.archive is not None:
         yield from block("ARCHIVE", ("FILE",), [(file,) for file in detail.archive.files])

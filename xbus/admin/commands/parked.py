@@ -1,4 +1,4 @@
-"""``xbus parked``: what is parked. The commands that do something about it stand in ``parked_repair``."""
+"""``xbus parked``: what is parked. ``parked_repair`` and ``parked_correct`` hold the commands that repair it."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -7,7 +7,8 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.commands.parked_repair import correct, drop, envelope_argument, event_option, resume, role_option
+from xbus.admin.commands.parked_correct import correct
+from xbus.admin.commands.parked_repair import drop, envelope_argument, event_option, resume, role_option
 from xbus.admin.output import counted, moment, one_json
 from xbus.admin.program import config_option, database_url
 from xbus.admin.repair.moves import present_item

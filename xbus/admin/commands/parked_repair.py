@@ -1,21 +1,19 @@
-"""``xbus parked resume``, ``correct`` and ``drop``."""
+"""``xbus parked resume`` and ``drop``."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import click
 
 from xbus.admin.output import counted
-from xbus.admin.program import config_option, database_url, load_config, reason_option
+from xbus.admin.program import config_option, database_url, reason_option
 from xbus.admin.repair.bulk import resume_all
-from xbus.admin.repair.moves import Resumed, decision_of, present_item, resume_place
-from xbus.admin.repair.moves import correct as correct_place
+from xbus.admin.repair.moves import Resumed, decision_of
 from xbus.admin.repair.moves import drop as drop_parked
 from xbus.admin.repair.moves import resume as resume_parked
-from xbus.admin.repair.payload import Kind, Payload
 from xbus.admin.repair.places import find_place
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.log.repeats import Past
@@ -24,7 +22,6 @@ from xbus.broker.journal.operations.parked_list import Filters, list_parked
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
-from xbus.errors import Refused
 from xbus.ids import Ids
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -92,7 +89,7 @@ def resume(
             past, found = _meant(connection, envelope_id, role, event, item)
             resumed += [resume_parked(connection, past, parked, decision, ids) for parked in found]
     for each in resumed:
-        click.echo("\n".join(_told(each)))
+        click.echo("\n".join(resumed_lines(each)))
 
 
 def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool) -> None:
@@ -111,70 +108,6 @@ def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool)
         click.echo(f"xbus: {refusal}", err=True)
     if done.refusals:
         click.get_current_context().exit(REFUSED)
-
-
-@click.command()
-@config_option
-@envelope_argument
-@event_option
-@click.option("--item", type=click.IntRange(0), required=True, metavar="INDEX", help="Which item, counted from 0.")
-@click.option("--value", metavar="JSON", help="What it is to be, packed as the item was: as msgpack or as JSON.")
-@click.option("--file", type=click.File("rb"), help="Holds the bytes that it is to be.")
-@click.option("--edit", is_flag=True, help="Change it in your editor.")
-@role_option("For this role; needed where it is parked for several.")
-@reason_option
-@click.option("--resume", "resumes", is_flag=True, help="Resume it at once.")
-def correct(
-    config_path: Path | None,
-    envelope_id: UUID,
-    event: str | None,
-    item: int,
-    value: str | None,
-    file: BinaryIO | None,
-    edit: bool,
-    role: str | None,
-    reason: str,
-    resumes: bool,
-) -> None:
-    """Have a role get a parked item otherwise than it was sent.
-
-    What the emitter sent stays as it is; before and after are kept. It is delivered when it is resumed.
-    """
-    if [value is not None, file is not None, edit].count(True) != 1:
-        raise click.UsageError("give one of --value, --file and --edit")
-    url = database_url(config_path)
-    with reading(url) as connection:
-        present = present_item(connection, find_place(connection, envelope_id, role, event, item))
-    after = file.read() if file is not None else _edited(present) if value is None else _packed(present, value)
-    _check_size(after, load_config(config_path).front.max_item_bytes)
-    decision = decision_of(SystemClock(), reason)
-    with writing(url) as connection:
-        place = find_place(connection, envelope_id, role, event, item)
-        correct_place(connection, place, present, after, decision)
-        resumed = resume_place(connection, place, decision, Ids(SystemClock())) if resumes else None
-    click.echo(f"Corrected item {item} of event {place.event.number} for {place.parked.role}.")
-    click.echo("\n".join(_told(resumed)) if resumed else f"Next: xbus parked resume {envelope_id}")
-
-
-def _packed(present: bytes, value: str) -> bytes:
-    payload = Payload.of(present)
-    kind = Kind.JSON if payload.kind is Kind.JSON else Kind.MSGPACK
-    return Payload(kind, None).rewritten(value)
-
-
-def _edited(present: bytes) -> bytes:
-    payload = Payload.of(present)
-    before = payload.editable()
-    after = click.edit(before, extension=".txt" if payload.kind is Kind.TEXT else ".json")
-    if after is None:
-        raise Refused("nothing was changed in the editor", code="unchanged")
-    # Editors end a file with a new line.
-    return payload.rewritten(after if before.endswith("\n") else after.removesuffix("\n"))
-
-
-def _check_size(item: bytes, most: int) -> None:
-    if len(item) > most:
-        raise Refused(f"the item would take {len(item)} bytes", f"make it {most} at the most", code="item_too_large")
 
 
 @click.command()
@@ -234,7 +167,8 @@ def _what(parked: Parked) -> str:
     return " and ".join(whole + items)
 
 
-def _told(resumed: Resumed) -> Iterator[str]:
+def resumed_lines(resumed: Resumed) -> Iterator[str]:
+    """Tell what was resumed."""
     if resumed.whole:
         yield f"Resumed envelope {resumed.envelope_id} for {resumed.role}."
     if resumed.items_as is not None:

@@ -1,4 +1,4 @@
-"""The repairs that commands make: they resume, correct and drop parked envelopes and items."""
+"""The repairs that commands make: they resume and drop parked envelopes and items."""
 
 import getpass
 import os
@@ -10,12 +10,10 @@ from xbus.admin.repair.places import ParkedPlace, read_item, read_items
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.repeats import Past
-from xbus.broker.journal.operations.corrections import add_correction
 from xbus.broker.journal.operations.parked import Parked, ParkedItem
-from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, hold_item, resume_items
-from xbus.broker.journal.operations.parked_moves import RepairDecision, drop_delivery, hold_delivery, resume_delivery
+from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, resume_items
+from xbus.broker.journal.operations.parked_moves import RepairDecision, drop_delivery, resume_delivery
 from xbus.clock import Clock
-from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.rpc.codec import pack_items
 from xbus.rpc.items import cut
@@ -54,37 +52,6 @@ def present_item(connection: Connection, place: ParkedPlace) -> bytes:
     overlay = read_overlays(connection, place.parked.role_id, place.past.envelope_id).get(place.event.event_id)
     corrected = None if overlay is None else overlay.corrected.get(place.index)
     return read_item(connection, place.event, place.index) if corrected is None else corrected
-
-
-def correct(connection: Connection, place: ParkedPlace, present: bytes, after: bytes, decision: RepairDecision) -> None:
-    """Have a role get a parked item otherwise than it was sent.
-
-    Args:
-        connection: with a transaction open.
-        present: as it was when that was decided.
-
-    Raises:
-        Refused: it is so already (``unchanged``), was corrected meanwhile (``corrected_meanwhile``), or is no longer
-            parked (``not_parked``).
-    """
-    if place.alone is not None:
-        hold_item(connection, place.parked, place.alone)
-    else:
-        hold_delivery(connection, place.parked.role_id, place.past.envelope_id)
-    if present_item(connection, place) != present:
-        raise Refused(
-            f"item {place.index} of event {place.event.number} was just corrected by somebody else",
-            "look at it again",
-            code="corrected_meanwhile",
-        )
-    if present == after:
-        raise Refused(
-            f"item {place.index} of event {place.event.number} is so already",
-            "resume it, or give it otherwise",
-            code="unchanged",
-        )
-    before = read_item(connection, place.event, place.index)
-    add_correction(connection, place.parked.role_id, place.event.event_id, place.index, before, after, decision)
 
 
 def resume(connection: Connection, past: Past, parked: Parked, decision: RepairDecision, ids: Ids) -> Resumed:

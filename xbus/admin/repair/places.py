@@ -1,6 +1,6 @@
 """The items of parked envelopes: which one is meant, and its bytes."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -8,7 +8,7 @@ from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import read_segments
 from xbus.broker.journal.log.repeats import Past, PastEvent
-from xbus.broker.journal.operations.parked import Parked, ParkedItem, find_parked
+from xbus.broker.journal.operations.parked import Parked, ParkedItem, find_parked, parked_of
 from xbus.errors import Refused
 from xbus.ids import parse_uuid
 from xbus.rpc.codec import unpack_items
@@ -62,7 +62,7 @@ def find_place(
     past, found = find_parked(connection, envelope_id, role)
     named = find_event(past, event)
     check_index(named, index)
-    places = [place for parked in found if _is_parked(connection, place := ParkedPlace(past, parked, named, index))]
+    places = _places(connection, past, found, named, index)
     if not places:
         raise Refused(
             f"item {index} of event {named.number} is not parked: it was sent again alone, or dropped, or delivered",
@@ -73,6 +73,17 @@ def find_place(
         logins = ", ".join(place.parked.role for place in places)
         raise Refused(f"envelope {envelope_id} is parked for {logins}", "name one with --role", code="role_wanted")
     return places[0]
+
+
+def parked_places(connection: Connection, past: Past, event: PastEvent, index: int) -> list[ParkedPlace]:
+    """Where an item is parked, for each role that lacks it so; empty where it is parked for none."""
+    return _places(connection, past, parked_of(connection, past), event, index)
+
+
+def _places(
+    connection: Connection, past: Past, found: Sequence[Parked], event: PastEvent, index: int
+) -> list[ParkedPlace]:
+    return [place for parked in found if _is_parked(connection, place := ParkedPlace(past, parked, event, index))]
 
 
 def _is_parked(connection: Connection, place: ParkedPlace) -> bool:

@@ -29,7 +29,7 @@ class ShownItem:
 
     Args:
         named: whether a failure names it, or it is parked alone.
-        corrections: for each role that gets it otherwise how it does.
+        corrections: those that count: one for all, and those for single roles that are newer.
     """
 
     event: PastEvent
@@ -110,7 +110,7 @@ def view(
     data = _read(connection, places)
     logins = {parked.role for parked in found}
     corrections = _standing(
-        correction for correction in read_corrections(connection, envelope_id) if correction.role in logins
+        correction for correction in read_corrections(connection, envelope_id) if correction.role in {None, *logins}
     )
     items = [
         ShownItem(
@@ -161,10 +161,13 @@ def _read(connection: Connection, places: Sequence[tuple[PastEvent, int]]) -> di
 
 
 def _standing(corrections: Iterator[Correction]) -> Mapping[tuple[UUID, int], Sequence[Correction]]:
-    """The correction that stands, for each item and role."""
-    standing: dict[tuple[UUID, int], dict[str, Correction]] = {}
+    """The corrections that count, for each item: one for all replaces all before it."""
+    standing: dict[tuple[UUID, int], dict[str | None, Correction]] = {}
     for correction in corrections:
-        standing.setdefault((correction.event_id, correction.index), {})[correction.role] = correction
+        of_item = standing.setdefault((correction.event_id, correction.index), {})
+        if correction.role is None:
+            of_item.clear()
+        of_item[correction.role] = correction
     return {place: list(by_role.values()) for place, by_role in standing.items()}
 
 
@@ -183,7 +186,8 @@ def _item(item: ShownItem) -> Iterator[str]:
     yield ", ".join(told + ["named as bad"] * item.named)
     yield from (f"  {line}" for line in payload.lines())
     for correction in item.corrections:
-        yield f"corrected for {correction.role} {moment(correction.at)} by {correction.reason}"
+        for_whom = correction.role or "all who lack it"
+        yield f"corrected for {for_whom} {moment(correction.at)} by {correction.reason}"
         yield from (f"  {line}" for line in Payload.of(correction.after).lines())
 
 

@@ -88,7 +88,7 @@ def read_corrected_item(connection: sa.Connection, event_id: UUID, index: int) -
 
 
 def read_corrected_events(connection: sa.Connection, after: int) -> list[tuple[int, UUID]]:
-    """Read which events hold items that are corrected for all: the id of each correction, and the event of the segments.
+    """Read which events hold items that are corrected for all: of each correction its id and the event of the segments.
 
     Args:
         after: the id of a correction; only newer ones are read.

@@ -67,14 +67,24 @@ def find_parked(connection: sa.Connection, envelope_id: UUID, role: str | None =
         Refused: there is no such envelope (``envelope_unknown``) or role (``unknown_login``), or nothing of the
             envelope is parked (``not_parked``).
     """
-    past = read_past(connection, envelope_id)
-    if past is None:
-        raise Refused(f"there is no envelope {envelope_id}", "see xbus parked list", code="envelope_unknown")
+    past = find_past(connection, envelope_id)
     role_id = None if role is None else known_role_id(connection, role)
-    found = _of_envelope(connection, past, role_id)
+    found = parked_of(connection, past, role_id)
     if not found:
         raise not_parked(connection, envelope_id, role)
     return past, found
+
+
+def find_past(connection: sa.Connection, envelope_id: UUID) -> Past:
+    """An envelope, whatever is parked of it.
+
+    Raises:
+        Refused: there is no such envelope, or it was removed for good (``envelope_unknown``).
+    """
+    past = read_past(connection, envelope_id)
+    if past is None:
+        raise Refused(f"there is no envelope {envelope_id}", "see xbus parked list", code="envelope_unknown")
+    return past
 
 
 def not_parked(connection: sa.Connection, envelope_id: UUID, role: str | None = None) -> Refused:
@@ -92,7 +102,8 @@ def not_parked(connection: sa.Connection, envelope_id: UUID, role: str | None = 
     return Refused(cause, f"see xbus envelope show {envelope_id}", code="not_parked")
 
 
-def _of_envelope(connection: sa.Connection, past: Past, role_id: int | None) -> list[Parked]:
+def parked_of(connection: sa.Connection, past: Past, role_id: int | None = None) -> list[Parked]:
+    """What is parked of an envelope, for each role or for one, by login; empty where nothing is."""
     delivery, item = model.delivery.c, model.parked_item.c
     whole = sa.and_(delivery.envelope_id == past.envelope_id, delivery.state == DeliveryState.PARKED.value)
     single = sa.and_(item.envelope_id == past.envelope_id, item.state == ItemState.PARKED.value)

@@ -1,0 +1,113 @@
+"""``xbus parked correct``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+from uuid import UUID
+
+import click
+
+from xbus.admin.commands.parked_repair import envelope_argument, event_option, resumed_lines, role_option
+from xbus.admin.program import config_option, database_url, load_config, reason_option
+from xbus.admin.repair.corrections import Reach, Target, find_target, read_reach, read_standing
+from xbus.admin.repair.corrections import correct as correct_item
+from xbus.admin.repair.moves import decision_of, resume_place
+from xbus.admin.repair.payload import Kind, Payload
+from xbus.broker.journal.database.connection import reading, writing
+from xbus.clock import SystemClock
+from xbus.errors import Refused
+from xbus.ids import Ids
+
+
+@click.command()
+@config_option
+@envelope_argument
+@event_option
+@click.option("--item", type=click.IntRange(0), required=True, metavar="INDEX", help="Which item, counted from 0.")
+@click.option("--value", metavar="JSON", help="What it is to be, packed as the item was: as msgpack or as JSON.")
+@click.option("--file", type=click.File("rb"), help="Holds the bytes that it is to be.")
+@click.option("--edit", is_flag=True, help="Change it in your editor.")
+@click.option("--as-sent", is_flag=True, help="Take corrections back: it is to be as its emitter sent it.")
+@role_option("Only for this role, for which it is parked; without it for all who lack it and all who come.")
+@reason_option
+@click.option("--resume", "resumes", is_flag=True, help="Resume it at once, for all for whom it is parked.")
+def correct(
+    config_path: Path | None,
+    envelope_id: UUID,
+    event: str | None,
+    item: int,
+    value: str | None,
+    file: BinaryIO | None,
+    edit: bool,
+    as_sent: bool,
+    role: str | None,
+    reason: str,
+    resumes: bool,
+) -> None:
+    """Have an item handed over otherwise than it was sent, to all who have not got it or to one role.
+
+    You correct the item as its emitter sent it: it goes through the workers again. What the emitter sent stays as it
+    is; before and after are kept. Where it is parked it is delivered when it is resumed. Who has got it keeps it.
+    """
+    if [value is not None, file is not None, edit, as_sent].count(True) != 1:
+        raise click.UsageError("give one of --value, --file, --edit and --as-sent")
+    url = database_url(config_path)
+    with reading(url) as connection:
+        target = find_target(connection, envelope_id, role, event, item)
+        found = read_standing(connection, target)
+    after = found.sent if as_sent else _after(found.to(target.role_id), value, file)
+    _check_size(after, load_config(config_path).front.max_item_bytes)
+    decision = decision_of(SystemClock(), reason)
+    with writing(url) as connection:
+        target = find_target(connection, envelope_id, role, event, item)
+        reach = read_reach(connection, target)
+        correct_item(connection, target, found, after, decision)
+        ids = Ids(SystemClock())
+        resumed = [resume_place(connection, place, decision, ids) for place in target.places] if resumes else []
+    click.echo("\n".join(_lines(target, reach)))
+    for each in resumed:
+        click.echo("\n".join(resumed_lines(each)))
+    if target.places and not resumes:
+        click.echo(f"Next: xbus parked resume {envelope_id}")
+
+
+def _lines(target: Target, reach: Reach) -> Iterator[str]:
+    what = f"Corrected item {target.index} of event {target.event.number}"
+    if target.role is not None:
+        yield f"{what} for {target.role.role}."
+    else:
+        whole = "all" if reach.only_roles is None else f"all of {', '.join(reach.only_roles)}"
+        lacking = ", ".join(f"{login} ({state})" for login, state in sorted(reach.lacking.items()))
+        yield f"{what} for {whole} who lack it, and for who comes later."
+        yield f"It is lacking at {lacking}." if lacking else "Nobody lacks it now."
+        if reach.having:
+            yield f"Who has got it keeps what it got: {', '.join(reach.having)}."
+    if reach.workers:
+        yield f"It goes through its workers again: {', '.join(reach.workers)}."
+
+
+def _after(present: bytes, value: str | None, file: BinaryIO | None) -> bytes:
+    if file is not None:
+        return file.read()
+    return _edited(present) if value is None else _packed(present, value)
+
+
+def _packed(present: bytes, value: str) -> bytes:
+    payload = Payload.of(present)
+    kind = Kind.JSON if payload.kind is Kind.JSON else Kind.MSGPACK
+    return Payload(kind, None).rewritten(value)
+
+
+def _edited(present: bytes) -> bytes:
+    payload = Payload.of(present)
+    before = payload.editable()
+    after = click.edit(before, extension=".txt" if payload.kind is Kind.TEXT else ".json")
+    if after is None:
+        raise Refused("nothing was changed in the editor", code="unchanged")
+    # Editors end a file with a new line.
+    return payload.rewritten(after if before.endswith("\n") else after.removesuffix("\n"))
+
+
+def _check_size(item: bytes, most: int) -> None:
+    if len(item) > most:
+        raise Refused(f"the item would take {len(item)} bytes", f"make it {most} at the most", code="item_too_large")

@@ -1,0 +1,177 @@
+"""Correcting an item, for one role or for all: which item is meant, how it is handed over now, and its correction."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from xbus.admin.repair.places import ParkedPlace, check_index, find_event, find_place, parked_places, read_item
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.catalog import read_graph
+from xbus.broker.journal.log.event_states import DONE, OWED
+from xbus.broker.journal.log.repeats import Past, PastEvent
+from xbus.broker.journal.operations.corrections import add_correction, hold_sealed, read_corrected_item
+from xbus.broker.journal.operations.envelopes import show_envelope
+from xbus.broker.journal.operations.parked import Parked, find_past
+from xbus.broker.journal.operations.parked_items import hold_item
+from xbus.broker.journal.operations.parked_moves import RepairDecision, hold_delivery
+from xbus.errors import Refused
+from xbus.states import DeliveryState, EnvelopeState
+
+LACKING = {OWED, *(state.value for state in DeliveryState)}
+"""States of an envelope at a role that has not got it yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An item that is to be corrected.
+
+    Args:
+        role: the role that is to get it otherwise; None for all who lack it and all who come.
+        places: where it is parked, for each role concerned; for all there may be none.
+    """
+
+    past: Past
+    event: PastEvent
+    index: int
+    role: Parked | None
+    places: Sequence[ParkedPlace]
+
+    @property
+    def role_id(self) -> int | None:
+        """The id of the one role; None for all."""
+        return None if self.role is None else self.role.role_id
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How an item is handed over now to those whom a correction is for.
+
+    Args:
+        sent: as its emitter sent it.
+        corrected: where that is otherwise, by role id; None stands for all that are not named.
+    """
+
+    sent: bytes
+    corrected: Mapping[int | None, bytes]
+
+    def to(self, role_id: int | None) -> bytes:
+        """As a role gets it; None asks for those to whom nothing special applies."""
+        return self.corrected.get(role_id, self.corrected.get(None, self.sent))
+
+    def is_all(self, data: bytes) -> bool:
+        """Whether everybody gets it so already."""
+        return {self.to(None), *self.corrected.values()} == {data}
+
+
+def find_target(connection: Connection, envelope_id: UUID, role: str | None, event: str | None, index: int) -> Target:
+    """Find an item that is to be corrected.
+
+    Args:
+        role: the login of the role for which it is parked; None to correct it for all.
+        event: its event's number or id; may be left out where it is the only one.
+        index: which item of the event, from 0.
+
+    Raises:
+        Refused: there is no such item, it is not parked for the role, its envelope was not received
+            (``envelope_open``, ``envelope_closed``), or its items are in an archive only (``envelope_archived``).
+    """
+    if role is not None:
+        place = find_place(connection, envelope_id, role, event, index)
+        return Target(place.past, place.event, index, place.parked, [place])
+    past = find_past(connection, envelope_id)
+    _check_received(past)
+    named = find_event(past, event)
+    check_index(named, index)
+    return Target(past, named, index, None, parked_places(connection, past, named, index))
+
+
+def _check_received(past: Past) -> None:
+    if past.state is EnvelopeState.OPEN:
+        raise Refused(
+            f"envelope {past.envelope_id} is still open", "wait until its emitter has ended it", code="envelope_open"
+        )
+    if past.state is not EnvelopeState.RECEIVED:
+        raise Refused(f"envelope {past.envelope_id} is cancelled: nobody gets it", code="envelope_closed")
+    if past.archived:
+        raise Refused(
+            f"the items of envelope {past.envelope_id} are in an archive only",
+            f"bring them back first: xbus restore {past.envelope_id}",
+            code="envelope_archived",
+        )
+
+
+def read_standing(connection: Connection, target: Target) -> Standing:
+    """Read how an item is handed over now to those whom a correction would be for.
+
+    Raises:
+        Refused: it is no longer kept (``items_gone``).
+    """
+    corrected = read_corrected_item(connection, target.event.event_id, target.index)
+    if target.role is not None:
+        corrected = {each: data for each, data in corrected.items() if each in (None, target.role_id)}
+    return Standing(read_item(connection, target.event, target.index), corrected)
+
+
+def correct(connection: Connection, target: Target, found: Standing, after: bytes, decision: RepairDecision) -> None:
+    """Have an item handed over otherwise than it was sent.
+
+    Args:
+        connection: with a transaction open.
+        found: how it was handed over when that was decided.
+
+    Raises:
+        Refused: it is so already (``unchanged``), was corrected meanwhile (``corrected_meanwhile``), is no longer
+            parked for the role (``not_parked``), or no longer kept (``items_gone``).
+    """
+    _hold(connection, target)
+    what = f"item {target.index} of event {target.event.number}"
+    standing = read_standing(connection, target)
+    if standing != found:
+        raise Refused(f"{what} was just corrected by somebody else", "look at it again", code="corrected_meanwhile")
+    if standing.is_all(after) if target.role is None else standing.to(target.role_id) == after:
+        raise Refused(f"{what} is so already", "resume it, or give it otherwise", code="unchanged")
+    event_id = target.event.segments_id if target.role is None else target.event.event_id
+    add_correction(connection, target.role_id, event_id, target.index, standing.sent, after, decision)
+
+
+def _hold(connection: Connection, target: Target) -> None:
+    """Keep what is corrected as it is until the end of the transaction."""
+    if target.role is not None:
+        (place,) = target.places
+        if place.alone is not None:
+            hold_item(connection, place.parked, place.alone)
+        else:
+            hold_delivery(connection, place.parked.role_id, place.past.envelope_id)
+    elif not hold_sealed(connection, target.past.envelope_id, target.event.segments_id):
+        raise Refused(f"the items of event {target.event.number} are no longer kept", code="items_gone")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whom a correction for all reaches.
+
+    Args:
+        lacking: logins of the roles that have not got the item, each with what has become of it there.
+        having: logins of the roles that have got it before, and keep what they got.
+        only_roles: the logins of the only roles that the envelope is for; None for all.
+        workers: the worker services through which the item goes.
+    """
+
+    lacking: Mapping[str, str]
+    having: Sequence[str]
+    only_roles: Sequence[str] | None
+    workers: Sequence[str]
+
+
+def read_reach(connection: Connection, target: Target) -> Reach:
+    """Read whom a correction for all reaches."""
+    detail = show_envelope(connection, target.past.envelope_id)
+    roles = () if detail is None else detail.summary.roles
+    states = {each.role: each.state for each in roles if each.role is not None}
+    lacking = {login: state for login, state in states.items() if state in LACKING}
+    lacking |= {place.parked.role: "parked alone" for place in target.places if place.alone is not None}
+    having = [login for login, state in states.items() if state == DONE and login not in lacking]
+    is_shared = target.event.segments_id != target.event.event_id
+    only_roles = None if detail is None or is_shared else detail.summary.only_roles
+    workers = read_graph(connection, target.event.graph_id).worker_services
+    return Reach(lacking, having, only_roles, sorted(workers))
