@@ -47,9 +47,8 @@ def states(bus: ParkedBus) -> dict[str, str]:
     """Of the deliveries, by the login of the role."""
     row = model.delivery.c
     with reading(bus.url) as connection:
-        return {
-            login: state for login, state in connection.execute(select(model.role.c.login, row.state).join(model.role))
-        }
+        found = connection.execute(select(model.role.c.login, row.state).join(model.role)).all()
+    return {each.login: each.state for each in found}
 
 
 def overlays(bus: ParkedBus, envelope_id: UUID, login: str | None = None) -> dict[UUID, EventOverlay]:
@@ -176,7 +175,7 @@ def test_what_can_not_be_corrected_is_refused(xbus: Xbus, bus: ParkedBus) -> Non
         connection.execute(update(model.envelope).where(model.envelope.c.id == bus.done).values(columns))
     before = everything(bus)
     options = ("--item", "0", "--value", "1", "--reason", "x")
-    cases = {
+    cases: dict[str, list[Any]] = {
         "is still open: wait until its emitter has ended it [envelope_open]": [bus.done],
         "there is no envelope": [UUID(int=1)],
         "has no event 3: its events are numbered 1 to 2: name one with --event [event_unknown]": [
