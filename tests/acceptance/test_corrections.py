@@ -74,8 +74,8 @@ async def test_one_correction_cures_the_envelope_for_all(url: str, start_daemon:
 
         told = await correct(daemon, envelope_id, b"good")
 
-        assert "It is lacking at c_1 (parked), d_1 (parked), e_1 (owed)." in told
-        assert "It goes through its workers again: w." in told
+        assert "Roles that lack it: c_1 (parked), d_1 (parked), e_1 (owed)." in told
+        assert "It goes through the workers again: w." in told
         # By what is sealed later it is known that the broker has looked.
         last = await emitter.emit(b"z")
         await behind_worker.wait_for([envelope_id, last])

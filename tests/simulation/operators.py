@@ -14,13 +14,24 @@ from xbus.broker.journal.operations.corrections import add_correction
 from xbus.broker.journal.operations.parked_moves import RepairDecision, drop_delivery, resume_delivery
 from xbus.clock import Clock
 
+NOTICED_SECONDS = 5.0
+"""Runs that were being prepared when an item was corrected may bring it as it was: the broker looks each second, and a
+run may have to wait for workers. Larger lets more pass."""
+
 
 @dataclass(frozen=True)
 class Corrected:
-    """An item that a role gets otherwise, from a moment on."""
+    """An item that is handed over otherwise, from a moment on.
+
+    Args:
+        login: of the role that gets it so; None for all that lack it.
+        certain: the logins of the roles for which its envelope was parked then: they get it so at once.
+    """
 
     at: float
     data: bytes
+    login: str | None
+    certain: frozenset[str]
 
 
 @dataclass
@@ -29,7 +40,25 @@ class Repaired:
 
     resumed: set[str] = field(default_factory=set)
     dropped: set[tuple[str, str]] = field(default_factory=set)
-    corrected: dict[tuple[str, str, int], Corrected] = field(default_factory=dict)
+    corrected: dict[tuple[str, int], list[Corrected]] = field(default_factory=dict)
+    """By event and index."""
+
+    def versions(self, login: str, event_id: str, index: int, sent: bytes, begun: float, at: float) -> set[bytes]:
+        """As what a role may have got an item.
+
+        Args:
+            sent: as its emitter sent it.
+            begun: when the role began to get its envelope,
+            at: and when it committed it.
+        """
+        versions = {sent}
+        for correction in self.corrected.get((event_id, index), ()):
+            if correction.at > at or correction.login not in (None, login):
+                continue
+            if login in correction.certain or correction.at + NOTICED_SECONDS <= begun:
+                versions.clear()
+            versions.add(correction.data)
+        return versions
 
 
 class Operator:
@@ -73,10 +102,15 @@ class Operator:
         if correctable:
             event_id, index = self._choices.choice(correctable)
             before = next(items[index] for found, _, items in plan.events if found == event_id)
-            after = MENDED + b"%d" % len(self.done.corrected)
-            self._database.write(add_correction, role_id, event_id, index, before, after, decision)
-            corrected = Corrected(self._clock.monotonic(), after)
-            self.done.corrected[login, str(event_id), index] = corrected
+            after = MENDED + b"%d" % self._choices.getrandbits(32)
+            for_all = self._choices.random() < 0.5
+            parked = {self._logins[each] for each, envelope_id in self.parked() if envelope_id == plan.envelope_id}
+            self._database.write(add_correction, None if for_all else role_id, event_id, index, before, after, decision)
+            made = self.done.corrected.setdefault((str(event_id), index), [])
+            if for_all:
+                made.append(Corrected(self._clock.monotonic(), after, None, frozenset(parked)))
+            else:
+                made.append(Corrected(self._clock.monotonic(), after, login, frozenset({login})))
 
     def parked(self) -> list[tuple[int, UUID]]:
         """Role and envelope of each parked delivery."""

@@ -34,6 +34,7 @@ class Commit:
     """What a consumer made last: an envelope, its items by event."""
 
     at: float
+    begun: float
     envelope_id: str
     events: dict[str, Items]
 
@@ -128,9 +129,12 @@ class Store(_Moody, Consumer):
         self._commits = commits
         self._now = now
         self._open: dict[str, dict[str, Items]] = {}
+        self._begun: dict[str, float] = {}
 
     def on_event_start(self, event: Event) -> None:
         self.act(event.envelope)
+        if event.envelope.id not in self._open:
+            self._begun[event.envelope.id] = self._now()
         assert event.id not in self._open.setdefault(event.envelope.id, {}), "an event began twice"
         self._open[event.envelope.id][event.id] = []
 
@@ -140,7 +144,8 @@ class Store(_Moody, Consumer):
 
     def commit(self, envelope: Envelope) -> None:
         self.act(envelope)
-        self._commits.append(Commit(self._now(), envelope.id, self._open.pop(envelope.id)))
+        begun = self._begun.pop(envelope.id)
+        self._commits.append(Commit(self._now(), begun, envelope.id, self._open.pop(envelope.id)))
 
     def rollback(self, envelope: Envelope) -> None:
         self._open.pop(envelope.id, None)

@@ -77,8 +77,8 @@ def correct(xbus: Xbus, envelope_id: UUID, *options: str | Path) -> list[str]:
 
 def test_one_correction_is_for_all_for_whom_it_is_parked_and_for_who_comes(xbus: Xbus, bus: ParkedBus) -> None:
     assert correct(xbus, bus.both, "--event", "1", "--item", "1", "--value", NAMED) == [
-        "Corrected item 1 of event 1 for all who lack it, and for who comes later.",
-        "It is lacking at counter_1 (parked), store_1 (parked).",
+        "Corrected item 1 of event 1 for all roles that lack it, and for those that come later.",
+        "Roles that lack it: counter_1 (parked), store_1 (parked).",
         f"Next: xbus parked resume {bus.both}",
     ]
     assert states(bus) == {"counter_1": "parked", "store_1": "parked"}
@@ -98,7 +98,10 @@ def test_all_for_whom_it_is_parked_are_resumed_with_it(xbus: Xbus, bus: ParkedBu
 
 def test_an_item_that_is_parked_alone_is_sent_again_corrected(xbus: Xbus, bus: ParkedBus) -> None:
     lines = correct(xbus, bus.alone, "--item", "1", "--value", NAMED, "--resume")
-    assert lines[1:3] == ["It is lacking at counter_1 (parked alone).", "Who has got it keeps what it got: store_1."]
+    assert lines[1:3] == [
+        "Roles that lack it: counter_1 (parked alone).",
+        "Roles that have it keep it as they got it: store_1.",
+    ]
     with reading(bus.url) as connection:
         (envelope,) = read_at(connection, [read_head(connection)])
         (segment,) = read_segments(connection, envelope.events[0].event_id, 0, 1_000_000)
@@ -107,9 +110,9 @@ def test_an_item_that_is_parked_alone_is_sent_again_corrected(xbus: Xbus, bus: P
 
 def test_where_nobody_lacks_it_it_is_for_who_comes(xbus: Xbus, bus: ParkedBus) -> None:
     assert correct(xbus, bus.done, "--item", "0", "--value", "1") == [
-        "Corrected item 0 of event 1 for all who lack it, and for who comes later.",
-        "Nobody lacks it now.",
-        "Who has got it keeps what it got: counter_1, store_1.",
+        "Corrected item 0 of event 1 for all roles that lack it, and for those that come later.",
+        "No role lacks it now.",
+        "Roles that have it keep it as they got it: counter_1, store_1.",
     ]
 
 
@@ -163,9 +166,9 @@ def test_a_repeat_and_what_it_repeats_share_a_correction(xbus: Xbus, bus: Parked
 def test_what_is_for_one_role_only_says_so(xbus: Xbus, bus: ParkedBus) -> None:
     (line,) = told(xbus, "resume", str(bus.alone))
     own = UUID(line.removesuffix(".").split()[-1])
-    assert correct(xbus, own, "--item", "0", "--value", NAMED)[:2] == [
-        "Corrected item 0 of event 1 for all of counter_1 who lack it, and for who comes later.",
-        "It is lacking at counter_1 (owed).",
+    assert correct(xbus, own, "--item", "0", "--value", NAMED)[1:] == [
+        "The envelope is for counter_1 only.",
+        "Roles that lack it: counter_1 (owed).",
     ]
 
 

@@ -76,14 +76,19 @@ def _lines(target: Target, reach: Reach) -> Iterator[str]:
     if target.role is not None:
         yield f"{what} for {target.role.role}."
     else:
-        whole = "all" if reach.only_roles is None else f"all of {', '.join(reach.only_roles)}"
-        lacking = ", ".join(f"{login} ({state})" for login, state in sorted(reach.lacking.items()))
-        yield f"{what} for {whole} who lack it, and for who comes later."
-        yield f"It is lacking at {lacking}." if lacking else "Nobody lacks it now."
-        if reach.having:
-            yield f"Who has got it keeps what it got: {', '.join(reach.having)}."
+        yield f"{what} for all roles that lack it, and for those that come later."
+        yield from _reached(reach)
     if reach.workers:
-        yield f"It goes through its workers again: {', '.join(reach.workers)}."
+        yield f"It goes through the workers again: {', '.join(reach.workers)}."
+
+
+def _reached(reach: Reach) -> Iterator[str]:
+    if reach.only_roles is not None:
+        yield f"The envelope is for {', '.join(reach.only_roles)} only."
+    lacking = ", ".join(f"{login} ({state})" for login, state in sorted(reach.lacking.items()))
+    yield f"Roles that lack it: {lacking}." if lacking else "No role lacks it now."
+    if reach.having:
+        yield f"Roles that have it keep it as they got it: {', '.join(reach.having)}."
 
 
 def _after(present: bytes, value: str | None, file: BinaryIO | None) -> bytes:
