@@ -32,11 +32,14 @@ from xbus.broker.journal.archive.reading import ArchivedFile, archived_files, re
 from xbus.broker.journal.archive.segments import FileWritten
 from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
 from xbus.broker.journal.commit.statements.repeating import repeat
-from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.planning import LogRange, read_type_id
 from xbus.broker.journal.log.ranges import GONE
 from xbus.broker.journal.log.reading import read_log
+from xbus.broker.journal.operations.corrections import add_correction
+from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.retention.pruning import PruningStep, prune_settled, read_stored_bytes
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Failed, JournalError, Refused
@@ -272,13 +275,24 @@ def read_part(wanted: Wanted) -> int:
     return sum(segment.items for segment in read_range(wanted, wanted.part))
 
 
-def test_a_repeat_brings_what_it_repeats(bus: Bus) -> None:
-    bus.archive()
-    with reading(bus.url) as connection:
+def test_a_repeat_brings_what_it_repeats_and_its_corrections(bus: Bus) -> None:
+    with writing(bus.url) as connection:
         wanted = sa.select(model.envelope.c.id, model.envelope.c.origin_id)
         repeat, origin = connection.execute(wanted.where(model.envelope.c.origin_id.is_not(None))).one()
+        first = sa.select(model.event.c.id).where(model.event.c.envelope_id == origin, model.event.c.number == 1)
+        event_id = connection.execute(first).scalar_one()
+        add_correction(connection, None, event_id, 2, b"as sent", b"corrected", RepairDecision("ada", "a name", NOW))
+    sent = bus.carried()
+    bus.archive()
+    assert bus.carried() == sent, "files hold what was sent"
 
     assert bus.restore(repeat) == [origin, repeat]
+
+    with reading(bus.url) as connection:
+        for envelope_id in (repeat, origin):
+            (overlay,) = read_overlays(connection, None, envelope_id).values()
+            assert overlay.corrected == {2: b"corrected"}
+    assert bus.carried() == sent
 
 
 def test_what_was_restored_goes_again_later_without_being_written_again(bus: Bus) -> None:

@@ -13,8 +13,10 @@ from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import read_envelope
+from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import read_at, read_log
 from xbus.broker.journal.log.repeats import read_past
+from xbus.broker.journal.operations.corrections import read_corrected_events
 from xbus.broker.journal.retention import pruning as retention
 from xbus.broker.journal.retention.pruning import PruningStep, prune_cancelled, prune_settled, read_stored_bytes
 from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, Failure, ProgressUpdate, SealReceipt
@@ -181,10 +183,15 @@ async def test_an_item_that_a_person_decides_on_keeps_its_envelope(journal: Jour
 async def test_what_is_repeated_by_another_stays_as_long_as_that(journal: Journal, scribe: Scribe) -> None:
     receipt = await scribe.put([b"x"])
     await journal.write(await scribe.again(receipt.envelope_id))
+    _, repeat = await journal.read(read_at, [1, 2])
+    for_all = {"event_id": repeat.events[0].segments_id, "item_index": 0, "before": b"x", "after": b"y"}
+    await execute(journal, sa.insert(model.correction).values(**for_all, at=NOW, reason="typo"))
     await settle(journal, scribe, 1)
     assert await prune(journal) == 0
+    assert await journal.read(read_overlays, None, repeat.envelope_id)
     await settle(journal, scribe, 2)
     assert await prune(journal) == 2
+    assert await journal.read(read_corrected_events, 0) == []
     assert await journal.read(read_stored_bytes) == 0
 
 

@@ -151,11 +151,16 @@ class Dispatcher:
         """The worker services between an envelope's emitter and a recipient, but for those that have done their work or
         are at it."""
         wanted = {recipient.role.service}
-        plain = {event.graph_id for event in envelope.events if not self._needs.is_known(event)}
+        known = [event for event in envelope.events if self._needs.is_known(event)]
+        if known:
+            # What is brought otherwise than it was sent takes the whole graph, whatever was made of it.
+            overlaid = await self._log.overlays(envelope, recipient.role.id)
+            known = [event for event in known if event.event_id not in overlaid]
+        plain = {event.graph_id for event in envelope.events if event not in known}
         services = {
             service for each in plain for service in (await self._log.graph(each)).leading_to(wanted).worker_services
         }
-        for event in filter(self._needs.is_known, envelope.events):
+        for event in known:
             part = (await self._log.graph(event.graph_id)).leading_to(wanted)
             services |= self._needs.services(event, part)
         return sorted(services)

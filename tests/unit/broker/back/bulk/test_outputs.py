@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.back import Broker, running
+from tests.support.journal import NOW
 from tests.support.recipients import BROKEN, NEW, REFUSED
 from xbus import model
 from xbus.broker.back.bulk import leases
@@ -18,6 +19,9 @@ from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.journal.bulk.attempts import check_output, read_attempt
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.reading import read_log
+from xbus.broker.journal.operations.corrections import add_correction
+from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.broker.journal.writes import EndAttempt, Write
 from xbus.errors import Failed, Refused
@@ -104,6 +108,25 @@ async def test_consumers_are_started_when_the_output_is_there(journal: Journal) 
         await broker.until(lambda: broker.items("store_2") == [b"A", b"C", b"note"])
     assert broker.script.verbs("names_1").count("xbus.take_output") == 1
     assert receipt.items == 3
+
+
+async def test_an_output_of_an_item_as_it_was_sent_is_not_for_those_who_get_it_corrected(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await begin(broker)
+        assert await ready(broker, await asked(broker), [b"A", b"B", b"C"])
+        await broker.until(lambda: broker.items("store_1") == [b"A", b"B", b"C"])
+        (envelope,) = await journal.read(read_log, 0, 1)
+        decision = RepairDecision("ada", "a name", NOW)
+        item = (envelope.events[0].event_id, 1, b"b", b"better", decision)
+        await journal.read(lambda connection: add_correction(connection, None, *item))
+        await broker.back._delivering._log.refresh()
+        await broker.leave("names_1")
+        await broker.register("store_2")
+        # The worker has to be asked again, item by item, though its output is there.
+        await broker.until_rows({"store_2": ("waiting", 0, "worker_absent")})
+        await broker.register("names_1", BULK)
+        await broker.until(lambda: broker.items("store_2") == [b"a", b"better", b"c"])
+    assert len(handovers(broker)) == 1
 
 
 async def test_small_events_and_immediate_ones_are_sent(journal: Journal) -> None:
