@@ -11,7 +11,7 @@ from tests.support.daemon import Daemon
 from tests.support.old_clients import OldConsumer, OldEmitter, OldRecipient, OldWorker
 from tests.support.operating import Operator, xbus
 from tests.support.showing import become
-from tests.support.waiting import eventually
+from tests.support.waiting import DEADLINE_SECONDS, eventually
 
 ORDERS: Nodes = {"w": ["c"], "c": [], "d": [], "e": []}
 """``c`` is behind a worker that marks each item, ``d`` and ``e`` get it as it was emitted."""
@@ -43,7 +43,8 @@ async def parked_bad_order(url: str, emitter: OldEmitter, *consumers: OldRecipie
     for consumer in consumers:
         consumer.behave["send_item"] = refuse_bad
     envelope_id = await emitter.emit(*SENT)
-    await become(url, envelope_id, **{consumer.login: "parked" for consumer in consumers})
+    parked = {consumer.login: "parked" for consumer in consumers}
+    await become(url, envelope_id, DEADLINE_SECONDS, **parked)
     for consumer in consumers:
         await eventually(
             lambda consumer=consumer: [envelope_id] in consumer.got("stop_envelope"),  # type: ignore[misc]
