@@ -15,6 +15,6 @@ def upgrade() -> None:
         sa.Column(
             "place",
             sa.Text(),
-            comment="Where the journal was when the registration was made, see xbus.broker.journal.place; null where that is not known. The broker calls only recipients that registered where the journal is now.",
+            comment="Where the journal was when the registration was made; null where that is not known. The broker calls only recipients that registered where the journal is now.",
         ),
     )

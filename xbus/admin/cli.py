@@ -25,7 +25,7 @@ COMMANDS = (
 
 
 @click.group(cls=Program, own=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="xbus", prog_name="xbus")
+@click.version_option(package_name="xbusd", prog_name="xbus")
 def main() -> None:
     """Administer and try an Xbus.
 

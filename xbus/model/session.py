@@ -27,8 +27,8 @@ registration = Table(
     Column(
         "place",
         Text,
-        comment="Where the journal was when the registration was made, see xbus.broker.journal.database.place; null where that "
-        "is not known. The broker calls only recipients that registered where the journal is now.",
+        comment="Where the journal was when the registration was made; null where that is not known. The broker calls "
+        "only recipients that registered where the journal is now.",
     ),
     Column(
         "metadata",

@@ -22,7 +22,7 @@ LACKING = {OWED, *(state.value for state in DeliveryState)}
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CorrectionTarget:
     """An item that is to be corrected.
 
     Args:
@@ -63,7 +63,9 @@ class Standing:
         return {self.to(None), *self.corrected.values()} == {data}
 
 
-def find_target(connection: Connection, envelope_id: UUID, role: str | None, event: str | None, index: int) -> Target:
+def find_target(
+    connection: Connection, envelope_id: UUID, role: str | None, event: str | None, index: int
+) -> CorrectionTarget:
     """Find an item that is to be corrected.
 
     Args:
@@ -77,12 +79,12 @@ def find_target(connection: Connection, envelope_id: UUID, role: str | None, eve
     """
     if role is not None:
         place = find_place(connection, envelope_id, role, event, index)
-        return Target(place.past, place.event, index, place.parked, [place])
+        return CorrectionTarget(place.past, place.event, index, place.parked, [place])
     past = find_past(connection, envelope_id)
     _check_received(past)
     named = find_event(past, event)
     check_index(named, index)
-    return Target(past, named, index, None, parked_places(connection, past, named, index))
+    return CorrectionTarget(past, named, index, None, parked_places(connection, past, named, index))
 
 
 def _check_received(past: Past) -> None:
@@ -100,7 +102,7 @@ def _check_received(past: Past) -> None:
         )
 
 
-def read_standing(connection: Connection, target: Target) -> Standing:
+def read_standing(connection: Connection, target: CorrectionTarget) -> Standing:
     """Read how an item is handed over now to those whom a correction would be for.
 
     Raises:
@@ -112,7 +114,9 @@ def read_standing(connection: Connection, target: Target) -> Standing:
     return Standing(read_item(connection, target.event, target.index), corrected)
 
 
-def correct(connection: Connection, target: Target, found: Standing, after: bytes, decision: RepairDecision) -> None:
+def correct(
+    connection: Connection, target: CorrectionTarget, found: Standing, after: bytes, decision: RepairDecision
+) -> None:
     """Have an item handed over otherwise than it was sent.
 
     Args:
@@ -134,7 +138,7 @@ def correct(connection: Connection, target: Target, found: Standing, after: byte
     add_correction(connection, target.role_id, event_id, target.index, standing.sent, after, decision)
 
 
-def _hold(connection: Connection, target: Target) -> None:
+def _hold(connection: Connection, target: CorrectionTarget) -> None:
     """Keep what is corrected as it is until the end of the transaction."""
     if target.role is not None:
         (place,) = target.places
@@ -163,7 +167,7 @@ class Reach:
     workers: Sequence[str]
 
 
-def read_reach(connection: Connection, target: Target) -> Reach:
+def read_reach(connection: Connection, target: CorrectionTarget) -> Reach:
     """Read whom a correction for all reaches."""
     detail = show_envelope(connection, target.past.envelope_id)
     roles = () if detail is None else detail.summary.roles

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.commands.parked_correct import correct
-from xbus.admin.commands.parked_repair import drop, envelope_argument, event_option, resume, role_option
+from xbus.admin.commands.parked.correct import correct
+from xbus.admin.commands.parked.decide import drop, envelope_argument, event_option, resume, role_option
 from xbus.admin.output import counted, moment, one_json
 from xbus.admin.program import config_option, database_url
 from xbus.admin.repair.moves import present_item

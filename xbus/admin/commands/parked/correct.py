@@ -7,9 +7,9 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.commands.parked_repair import envelope_argument, event_option, resumed_lines, role_option
+from xbus.admin.commands.parked.decide import envelope_argument, event_option, resumed_lines, role_option
 from xbus.admin.program import config_option, database_url, load_config, reason_option
-from xbus.admin.repair.corrections import Reach, Target, find_target, read_reach, read_standing
+from xbus.admin.repair.corrections import CorrectionTarget, Reach, find_target, read_reach, read_standing
 from xbus.admin.repair.corrections import correct as correct_item
 from xbus.admin.repair.moves import decision_of, resume_place
 from xbus.admin.repair.payload import Kind, Payload
@@ -71,7 +71,7 @@ def correct(
         click.echo(f"Next: xbus parked resume {envelope_id}")
 
 
-def _lines(target: Target, reach: Reach) -> Iterator[str]:
+def _lines(target: CorrectionTarget, reach: Reach) -> Iterator[str]:
     what = f"Corrected item {target.index} of event {target.event.number}"
     if target.role is not None:
         yield f"{what} for {target.role.role}."
