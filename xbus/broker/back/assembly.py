@@ -23,7 +23,6 @@ from xbus.broker.back.dispatch.retry_queue import RetryQueue
 from xbus.broker.back.dispatch.run_executor import RunExecutor
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.bad_item_search import BadItems
-from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.in_flight import InFlight
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies
@@ -36,14 +35,18 @@ from xbus.broker.back.recipients.pace import Pace
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Slots
+from xbus.broker.back.replies.early_delivery import EarlyDelivery
+from xbus.broker.back.replies.left_behind import LeftBehind
+from xbus.broker.back.replies.records import ReplyRecords
 from xbus.broker.back.replies.service import ReplyService
 from xbus.broker.back.run.context import BackRunContext
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.ordered import read_held_keys
-from xbus.broker.journal.writes import DeliveryRow, FollowOrder
+from xbus.broker.journal.writes import FollowOrder
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.bell import Bell
@@ -86,8 +89,6 @@ class DeliveryAssembly:
     Args:
         journal: what is delivered from, and where it is noted.
         bell: rings when something was sealed.
-        registry: who is there.
-        slots: who is free.
         clock: for what is stored, and for graces.
         tasks: where all that goes on runs.
         settings: how it goes.
@@ -99,8 +100,6 @@ class DeliveryAssembly:
         self,
         journal: Journal,
         bell: Bell,
-        registry: Registry,
-        slots: Slots[RecipientProxy],
         clock: Clock,
         tasks: asyncio.TaskGroup,
         settings: DeliverySettings,
@@ -113,32 +112,36 @@ class DeliveryAssembly:
 
         # What is read, and what is written.
         self._log = LogReader(journal, bell)
-        self.ledger = ledger = DeliveryLedger(journal, clock, {})
+        self.events = events = RoleEvents()
+        self.ledger = ledger = DeliveryLedger(journal, clock, events)
 
         # Who is served, and who rather not now.
-        muster = ConsumerGathering(slots, Pace(settings.behind_after), clock)
-        supplies = BackRunContext(self._log, slots, tasks, settings.window_bytes)
-        holds = OpenReplies()
+        slots: Slots[RecipientProxy] = Slots()
+        self.registry = registry = Registry(slots, clock, events)
+        self._muster = muster = ConsumerGathering(slots, Pace(settings.behind_after), clock, events)
+        records = ReplyRecords(journal, ledger, tasks, bell.ring)
+        holds = OpenReplies(records.note_given)
         self.troubles = CircuitBreakers(clock, after=settings.trouble_after, probe_interval=settings.probe_interval)
-        self.probing = probing = BreakerProbes(self.troubles, registry, slots)
+        self.probing = probing = BreakerProbes(self.troubles, registry, slots, events)
 
         # Runs, and what comes of them.
-        self._order = order = BlockedKeys()
+        order = ledger.blocked_keys
         outcomes = RunResults(ledger, registry, holds, probing, order, settings.retry, clock, random)
         self._recovery = Recovery(journal, self._log, ledger, order, outcomes)
         self._under_way = under_way = InFlight()
         isolating = BadItems(self._log, catalog)
-        self._runs = RunExecutor(ledger, supplies, muster, outcomes, order, isolating, under_way, tasks)
+        self._attempts = OutputAttempts(journal, self._log, clock, random, settings.bulk_lease)
+        self._needs = needs = OutputRequirements(self._attempts, self._log, slots, catalog)
+        supplies = BackRunContext(self._log, slots, needs, tasks, settings.window_bytes)
+        self._runs = RunExecutor(ledger, supplies, muster, outcomes, isolating, under_way, tasks, events)
 
         # Outputs of bulk workers, which are made before a run.
-        self._awaiting = WaitingDeliveries(ledger, registry, outcomes, order, isolating, catalog)
-        self._attempts = OutputAttempts(journal, self._log, clock, random, settings.bulk_lease)
+        self._awaiting = WaitingDeliveries(ledger, registry, outcomes, isolating, catalog, events)
         makers = BulkWorkerPool(slots, clock, settings.register_timeout)
         handing_over = BulkJobSender(self._attempts, self._log)
         self.outputs = BulkOutputs(self._attempts, self._awaiting, makers, handing_over, self._log, registry, tasks)
         self._leases = Leases(self._attempts, self._awaiting, self.outputs, clock)
         self.reports = OutputReports(journal, self._attempts, self.outputs, self._output_ready)
-        needs = OutputRequirements(self._attempts, self._log, slots, catalog)
 
         # What begins runs: the log in its turn, rows that are due, immediate replies, and decisions of people.
         deliveries = Dispatcher(
@@ -158,54 +161,40 @@ class DeliveryAssembly:
             self._awaiting,
             worker_grace=settings.worker_grace,
         )
-        self.lanes = Lanes(self._log, ledger, deliveries, tasks)
+        self.lanes = Lanes(self._log, ledger, deliveries, probing.is_troubled, tasks, events)
         in_order = OrderedQueue(order, self._log, ledger, clock)
         self._rows = RetryQueue(self._log, ledger, deliveries, under_way, probing, in_order, clock, tasks)
+        early = EarlyDelivery(self._log, registry, supplies, ledger, holds, records, settings.reply_hold)
+        self._left_behind = LeftBehind(holds, records, tasks)
         self._replies = ReplyService(
-            journal,
-            self._log,
-            ledger,
-            registry,
-            supplies,
-            deliveries,
-            holds,
-            clock,
-            tasks,
-            hold_seconds=settings.reply_hold,
-            ring=bell.ring,
-            expects=lambda: catalog().expects_replies,
+            self._log, early, deliveries, records, clock, tasks, lambda: catalog().expects_replies
         )
-        self._decisions = BacklogChanges(self._log, ledger, under_way, clock, self._rows.wake)
+        self._decisions = BacklogChanges(self._log, ledger, under_way, clock, events)
 
-        # Who tells whom.
-        self._log.on_look = self._replies.wake
-        ledger.on_move = self._moved
-        supplies.course_of = needs.course
-        supplies.on_output_lost = self._attempts.lost
-        self.lanes.is_paused = probing.is_troubled
-        probing.on_trouble = self.lanes.left
-        probing.on_over = self._trouble_over
-        self._runs.on_retry = self._rows.wake
-        self._awaiting.on_retry = self._rows.wake
-        muster.on_behind = self.lanes.split
-        self.lanes.on_caught_up = muster.caught_up
-        for watcher in (probing, needs, self.outputs, self.lanes, self._rows, self._replies):
-            registry.watch(watcher)
-
+        self._subscribe(events)
         self._keeping: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
 
-    def _moved(self, row: DeliveryRow) -> None:
-        self._order.note(row)
-        self._awaiting.note(row)
+    def _subscribe(self, events: RoleEvents) -> None:
+        """Say who is told of what, in this order.
+
+        A recipient that arrives is limited where its role is in trouble, and known as a bulk worker, before anything is
+        handed to it; lanes begin before rows are read, and what it may hold open is forgotten beside both.
+        """
+        events.arrived.subscribe(self.probing.arrived, self._needs.arrived, self.outputs.arrived)
+        events.arrived.subscribe(self.lanes.arrived, self._rows.arrived, self._left_behind.arrived)
+        events.left.subscribe(self._needs.left, self.outputs.left)
+        events.left.subscribe(self.lanes.left, self._rows.left, self._left_behind.left)
+        events.slow.subscribe(self.lanes.split)
+        events.caught_up.subscribe(self._muster.caught_up)
+        events.tripped.subscribe(self.lanes.left)
+        events.recovered.subscribe(self.lanes.arrived, self._rows.recovered)
+        events.rows_due.subscribe(self._rows.wake)
+        events.row_moved.subscribe(self._awaiting.note)
 
     def _output_ready(self, attempt: OutputAttempt) -> None:
         self.probing.went_well(attempt.role_id)
         self._awaiting.wake(attempt.output)
-
-    def _trouble_over(self, recipient: RecipientProxy) -> None:
-        self.lanes.arrived(recipient)
-        self._rows.wake_all()
 
     async def recover(self) -> None:
         """Learn what recipients may hold open since the last run of the broker.
@@ -213,7 +202,7 @@ class DeliveryAssembly:
         Raises:
             JournalUnavailable: the database can't be read now.
         """
-        await self._replies.start()
+        await self._left_behind.recover(self._journal, self._log)
 
     async def start(self) -> None:
         """Take up what the last run of the broker left undelivered, and begin to deliver.
@@ -231,7 +220,7 @@ class DeliveryAssembly:
         self.outputs.spawn(self._leases.watch(), "leases of outputs")
         self._watching = [
             self._tasks.create_task(self._replies.watch(), name="replies of consumers"),
-            self._tasks.create_task(self._log.follow(), name="log"),
+            self._tasks.create_task(self._log.follow(self._replies.wake), name="log"),
             self._tasks.create_task(self._decisions.carry_out(), name="decisions"),
         ]
 
@@ -260,11 +249,11 @@ class DeliveryAssembly:
     async def _follow_order(self) -> None:
         """Learn which roles want order now, and which of their ordering keys have rows."""
         ordered = [role.id for role in self._catalog().roles.values() if role.ordered and not role.worker]
-        new = self._order.want(ordered)
+        new = self.ledger.blocked_keys.want(ordered)
         # What is noted before has no ordering keys yet, or has some still.
         await self.ledger.written()
         await self._journal.write(FollowOrder(ordered))
-        self._order.add(await self._journal.read(read_held_keys, new))
+        self.ledger.blocked_keys.add(await self._journal.read(read_held_keys, new))
 
     async def stop(self, seconds: float) -> None:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""

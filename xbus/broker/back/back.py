@@ -14,7 +14,7 @@ from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.handshake import Handshake, introduce
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.slots import Slots
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import StoredRegistration, read_registrations
@@ -73,19 +73,16 @@ class Back:
         self._is_stopping = False
         self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._restoring: dict[int, bytes] = {}
-        slots: Slots[RecipientProxy] = Slots()
-        self.registry = Registry(slots, clock)
         self._delivering = DeliveryAssembly(
             journal,
             bell,
-            self.registry,
-            slots,
             clock,
             tasks,
             settings,
             random or Random(),
             lambda: configuration.catalog,
         )
+        self.registry: Registry = self._delivering.registry
 
     @property
     def reports(self) -> OutputReports:
@@ -101,6 +98,11 @@ class Back:
     def troubles(self) -> CircuitBreakers:
         """Which roles are in trouble of their own."""
         return self._delivering.troubles
+
+    @property
+    def events(self) -> RoleEvents:
+        """What happens to roles."""
+        return self._delivering.events
 
     def is_registered(self, role_id: int) -> bool:
         """Whether a recipient is registered for a role."""
@@ -253,7 +255,9 @@ class Back:
         except BaseException:
             client.close()
             raise
-        recipient = RecipientProxy(role, token_hash, uri, client, introduction.abilities, self._timeouts)
+        recipient = RecipientProxy(
+            role, token_hash, uri, client, introduction.abilities, self._timeouts, self.registry.leave
+        )
         known.append(recipient)
         return recipient, introduction
 

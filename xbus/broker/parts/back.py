@@ -97,6 +97,8 @@ class BackPart:
         self._alarm = OverdueBacklog(
             shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days
         )
+        self._back.events.arrived.subscribe(self._presence.changed, self._alarm.arrived)
+        self._back.events.left.subscribe(self._presence.changed)
         self._server = Server(
             shared.context,
             Dispatch(

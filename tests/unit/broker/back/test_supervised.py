@@ -180,6 +180,7 @@ async def test_the_alarm_is_raised_once_a_day_and_ends_when_the_role_comes(
         clock = StandingClock()
         health = Health("back", clock)
         alarm = OverdueBacklog(journal, broker.back.registry, health, clock, owed_days=30)
+        broker.back.events.arrived.subscribe(alarm.arrived)
         await broker.put(b"x")
         await alarm.look()
         assert health.healthy

@@ -12,6 +12,7 @@ from typing import Protocol
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.log.reading import LogEnvelope
 
 GATHER_SECONDS = 0.2
@@ -45,24 +46,32 @@ class Lanes:
         log: what they read.
         ledger: where the roles stand.
         deliverer: what they hand envelopes to.
+        is_paused: whether a role gets nothing in its turn for now; ``arrived`` is called again when it does.
         tasks: where they run.
+        events: told of each recipient that goes on together with others again.
     """
 
-    def __init__(self, log: LogReader, ledger: DeliveryLedger, deliverer: Deliverer, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        log: LogReader,
+        ledger: DeliveryLedger,
+        deliverer: Deliverer,
+        is_paused: Callable[[int], bool],
+        tasks: asyncio.TaskGroup,
+        events: RoleEvents,
+    ) -> None:
         self._log = log
         self._ledger = ledger
         self._deliverer = deliverer
+        self._is_paused = is_paused
         self._tasks = tasks
+        self._events = events
         self._lanes: list[_Lane] = []
-        self.on_caught_up: Callable[[RecipientProxy], None] = lambda recipient: None
-        """Told of each recipient that goes on together with others again."""
-        self.is_paused: Callable[[int], bool] = lambda role_id: False
-        """Whether a role gets nothing in its turn for now; ``arrived`` is called again when it does."""
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """Read on for a consumer from where its role stands."""
         cursor = self._ledger.cursor(recipient.role.id)
-        if recipient.role.worker or cursor is None or self.is_paused(recipient.role.id) or self._lanes_of(recipient):
+        if recipient.role.worker or cursor is None or self._is_paused(recipient.role.id) or self._lanes_of(recipient):
             return
         lane = self._joinable_at(cursor.position)
         if lane is None:
@@ -122,7 +131,7 @@ class Lanes:
             if ahead is not None:
                 ahead.recipients += lane.recipients
                 for recipient in lane.recipients:
-                    self.on_caught_up(recipient)
+                    self._events.caught_up.publish(recipient)
                 self._lanes.remove(lane)
                 return
             lane.joinable = True

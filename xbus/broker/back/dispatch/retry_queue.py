@@ -82,6 +82,10 @@ class RetryQueue:
         if role_id in self._readers:
             self._readers[role_id][1].set()
 
+    def recovered(self, recipient: RecipientProxy) -> None:
+        """Look again: rows of any role may have waited for a worker, or for this consumer."""
+        self.wake_all()
+
     def wake_all(self) -> None:
         """A worker may be asked again that rows of any role may wait for."""
         for _, wake in self._readers.values():

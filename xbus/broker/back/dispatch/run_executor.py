@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 from weakref import WeakValueDictionary
 
 from xbus.broker.back.progress.bad_item_search import BadItems
-from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.in_flight import InFlight
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.recipients.failures import own_fault
 from xbus.broker.back.recipients.gathering import ConsumerGathering
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.run.context import BackRunContext
 from xbus.broker.back.run.run import Run
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -31,10 +31,10 @@ class RunExecutor:
         supplies: where slots are given back.
         muster: told how long each consumer took.
         outcomes: decides what becomes of what went wrong.
-        order: which roles want order.
         isolating: which bad items are parked alone.
         under_way: what is being brought to whom.
         tasks: where runs run.
+        events: told of a role for which an envelope was set aside that comes again.
     """
 
     def __init__(
@@ -43,24 +43,22 @@ class RunExecutor:
         supplies: BackRunContext,
         muster: ConsumerGathering,
         outcomes: RunResults,
-        order: BlockedKeys,
         isolating: BadItems,
         under_way: InFlight,
         tasks: asyncio.TaskGroup,
+        events: RoleEvents,
     ) -> None:
         self._ledger = ledger
         self._supplies = supplies
         self._muster = muster
         self._outcomes = outcomes
-        self._order = order
         self._isolating = isolating
         self._under_way = under_way
         self._tasks = tasks
+        self._events = events
         self._running: set[asyncio.Task[None]] = set()
         self._last: dict[int, tuple[RecipientProxy, asyncio.Task[None]]] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
-        self.on_retry: Callable[[int], None] = lambda role_id: None
-        """Told of a role for which an envelope was set aside that comes again."""
 
     def begin(
         self, envelope: LogEnvelope, recipients: Sequence[RecipientProxy], rows: Mapping[int, DeliveryRow], run: Run
@@ -130,8 +128,8 @@ class RunExecutor:
         finally:
             for recipient in recipients:
                 self._under_way.end(recipient.role.id, envelope.position)
-        for role_id in {*retried, *filter(self._order.is_wanted_by, rows)}:
-            self.on_retry(role_id)
+        for role_id in {*retried, *filter(self._ledger.blocked_keys.is_wanted_by, rows)}:
+            self._events.rows_due.publish(role_id)
 
     def _end_turn(self, turn: asyncio.Lock, run: Run) -> None:
         """Let the next run of the same envelope begin, as soon as nobody rolls back what this one has left."""

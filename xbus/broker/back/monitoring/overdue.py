@@ -29,7 +29,7 @@ class OverdueBacklog:
 
     Args:
         journal: where that stands.
-        registry: tells who comes back.
+        registry: who is there.
         health: told of each such role.
         clock: for ages.
         owed_days: how old is too old, in days; 0 for never.
@@ -42,14 +42,10 @@ class OverdueBacklog:
         self._clock = clock
         self._owed_days = owed_days
         self._told: dict[str, float] = {}
-        registry.watch(self)
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """It will catch up now."""
         self._health.over(CODE, about=recipient.role.login)
-
-    def left(self, recipient: RecipientProxy) -> None:
-        """Nothing is too old at once."""
 
     async def watch(self) -> None:
         """For ever: look now and then; where no alarm is wanted, return."""

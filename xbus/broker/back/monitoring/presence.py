@@ -74,14 +74,9 @@ class Presence:
         self._written: dict[int, PresenceRow] = {}
         self._troubled: set[str] = set()
         self._change = asyncio.Event()
-        registry.watch(self)
 
-    def arrived(self, recipient: RecipientProxy) -> None:
-        """Look soon."""
-        self._change.set()
-
-    def left(self, recipient: RecipientProxy) -> None:
-        """Look soon."""
+    def changed(self, recipient: RecipientProxy) -> None:
+        """Look soon: a recipient has come or gone."""
         self._change.set()
 
     async def restore(self) -> None:

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.recipients.failures import RecipientFailed
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import Decided, DeliveryMove, DeliveryRow, Failure, IsolatedItem, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
@@ -52,13 +54,18 @@ class DeliveryLedger:
     come again, with the same ids and a ``stop_envelope`` before it.
 
     Args:
-        cursors: by role id, as the journal has them.
+        journal: where it is written down.
+        clock: says when it was.
+        events: told of each row that is moved.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, cursors: Mapping[int, Cursor]) -> None:
+    def __init__(self, journal: Journal, clock: Clock, events: RoleEvents) -> None:
         self._journal = journal
         self._clock = clock
-        self._cursors = dict(cursors)
+        self._events = events
+        self.blocked_keys = BlockedKeys()
+        """An index of the rows, always as they are noted here."""
+        self._cursors: dict[int, Cursor] = {}
         self._dirty: set[int] = set()
         self._moves: list[DeliveryMove] = []
         self._failures: list[Failure] = []
@@ -71,8 +78,6 @@ class DeliveryLedger:
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
-        self.on_move: Callable[[DeliveryRow], None] = lambda row: None
-        """Told of each delivery's new row."""
 
     def cursor(self, role_id: int) -> Cursor | None:
         """Where a role stands; None for a worker's, and for one that the journal has none of."""
@@ -110,7 +115,8 @@ class DeliveryLedger:
         """Note what becomes of a delivery that goes its own way, and which items it is to go without; the cursor passes
         it."""
         self._moves.append(DeliveryMove(None if old is None else old.state, new, isolated))
-        self.on_move(new)
+        self.blocked_keys.note(new)
+        self._events.row_moved.publish(new)
         if self._watched is not None:
             self._watched.add((new.role_id, new.envelope_id))
         self.settle(new.role_id, new.position)

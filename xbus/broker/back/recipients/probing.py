@@ -5,12 +5,13 @@ if it were away; now and then it is let have one event.
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Slots
 
 log = logging.getLogger(__name__)
@@ -23,26 +24,23 @@ class BreakerProbes:
         troubles: who is in trouble.
         registry: who is there.
         slots: who is free.
+        events: told of recipients that are there and get in trouble, or out of it.
     """
 
-    def __init__(self, troubles: CircuitBreakers, registry: Registry, slots: Slots[RecipientProxy]) -> None:
+    def __init__(
+        self, troubles: CircuitBreakers, registry: Registry, slots: Slots[RecipientProxy], events: RoleEvents
+    ) -> None:
         self._troubles = troubles
         self._registry = registry
         self._slots = slots
+        self._events = events
         self._logins: dict[int, str] = {}
-        self.on_trouble: Callable[[RecipientProxy], None] = lambda recipient: None
-        """Told of a consumer that is there and gets nothing in its turn any more."""
-        self.on_over: Callable[[RecipientProxy], None] = lambda recipient: None
-        """Told of a recipient that is there and whose trouble is over."""
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """A recipient has come: whether its role's trouble came with it shows by the first envelope."""
         self._troubles.came_back(recipient.role.id)
         if recipient.role.worker and self.is_troubled(recipient.role.id):
             self._slots.limit(recipient, 0)
-
-    def left(self, recipient: RecipientProxy) -> None:
-        """One that is gone stays in trouble until it is back and something goes well."""
 
     def is_troubled(self, role_id: int) -> bool:
         """Whether a role is in trouble."""
@@ -57,7 +55,7 @@ class BreakerProbes:
             self._logins[role_id] = str(role_id) if recipient is None else recipient.role.login
             log.warning("recipient in trouble", extra={"action": "troubled", "role": self._logins[role_id]})
             if recipient is not None and not recipient.role.worker:
-                self.on_trouble(recipient)
+                self._events.tripped.publish(recipient)
         if recipient is not None and recipient.role.worker and self.is_troubled(role_id):
             self._slots.limit(recipient, 0)
 
@@ -72,7 +70,7 @@ class BreakerProbes:
             return
         if recipient.role.worker:
             self._slots.limit(recipient, recipient.abilities.envelopes)
-        self.on_over(recipient)
+        self._events.recovered.publish(recipient)
 
     def retain(self, role_ids: Collection[int]) -> None:
         """Know only of these roles: nothing is owed to others any more."""

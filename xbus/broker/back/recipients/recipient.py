@@ -95,6 +95,7 @@ class RecipientProxy:
         client: connected to it.
         abilities: what it announced.
         timeouts: how long to wait.
+        on_leaving: told when it says that it takes nothing more, though it is there still.
     """
 
     def __init__(
@@ -105,17 +106,16 @@ class RecipientProxy:
         client: Client,
         abilities: Abilities,
         timeouts: CallTimeouts,
+        on_leaving: "Callable[[RecipientProxy], None]",
     ) -> None:
         self.role = role
         self.token_hash = token_hash
         self.uri = uri
         self.abilities = abilities
         self.is_closed = False
-        self.on_leaving: Callable[[], None] = lambda: None
-        """Told when it says that it takes nothing more, though it is there still."""
         self._client = client
         self._timeouts = timeouts
-        self._answers = Responses(role.id, is_worker=role.worker, on_leaving=lambda: self.on_leaving())
+        self._answers = Responses(role.id, is_worker=role.worker, on_leaving=partial(on_leaving, self))
         self._open: dict[UUID, Bringing] = {}
         self._now = asyncio.get_running_loop().time
         self.since = self._now()

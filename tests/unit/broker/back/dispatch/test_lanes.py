@@ -13,6 +13,7 @@ from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes.cursor import Cursor
@@ -88,11 +89,11 @@ class Bench:
         self.names = cast_of.worker("names")
         self.log = ListedLog(graph_of({"names": ["store", "audit"], "store": [], "audit": []}), head)
         roles = [each.role.id for each in (self.store, self.audit, self.stranger)]
-        self.ledger = DeliveryLedger(
-            cast(Journal, None), SystemClock(), {role: Cursor(role, 1, None, 0) for role in roles}
-        )
+        events = RoleEvents()
+        self.ledger = DeliveryLedger(cast(Journal, None), SystemClock(), events)
+        self.ledger.adopt({role: Cursor(role, 1, None, 0) for role in roles})
         self.noted = Noted()
-        self.lanes = Lanes(cast(LogReader, self.log), self.ledger, self.noted, tasks)
+        self.lanes = Lanes(cast(LogReader, self.log), self.ledger, self.noted, lambda role_id: False, tasks, events)
 
     def cursor(self, recipient: RecipientProxy) -> Cursor:
         cursor = self.ledger.cursor(recipient.role.id)

@@ -24,6 +24,7 @@ from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Slots
 from xbus.broker.journal.log.deliveries import read_next_due
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -119,7 +120,7 @@ async def due_rows(listed: Listed) -> AsyncIterator[RetryQueue]:
             cast(DeliveryLedger, listed),
             cast(Dispatcher, listed),
             cast(InFlight, listed),
-            BreakerProbes(listed.troubles, cast(Registry, listed), Slots()),
+            BreakerProbes(listed.troubles, cast(Registry, listed), Slots(), RoleEvents()),
             OrderedQueue(BlockedKeys(), cast(LogReader, listed), cast(DeliveryLedger, listed), listed.clock),
             listed.clock,
             tasks,

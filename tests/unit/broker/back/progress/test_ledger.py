@@ -11,6 +11,7 @@ import pytest
 from xbus.broker.back.progress import ledger as ledgers
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.back.recipients.failures import nonsense
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
@@ -71,7 +72,9 @@ def journal() -> HeldJournal:
 @pytest.fixture
 def ledger(journal: HeldJournal) -> DeliveryLedger:
     cursors = {role_id: Cursor(role_id, 1, None, 0) for role_id in (STORE, AUDIT)}
-    return DeliveryLedger(cast(Journal, journal), SystemClock(), cursors)
+    ledger = DeliveryLedger(cast(Journal, journal), SystemClock(), RoleEvents())
+    ledger.adopt(cursors)
+    return ledger
 
 
 @pytest.fixture(autouse=True)
