@@ -16,6 +16,7 @@ from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import Abilities, CallTimeouts
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
@@ -74,11 +75,10 @@ class Broker:
             configuration,
             cast(Bell, self._bell),
             self._connect,
-            self.clock,
-            tasks=tasks,
-            timeouts=TIMEOUTS,
-            register_timeout=PATIENCE_SECONDS,
-            settings=DeliverySettings(
+            Runtime(self.clock, tasks, Random(7)),
+            DeliverySettings(
+                timeouts=TIMEOUTS,
+                register_timeout=PATIENCE_SECONDS,
                 window_bytes=100_000,
                 behind_after=1000,
                 worker_grace=0,
@@ -86,8 +86,8 @@ class Broker:
                 retry=retry,
                 trouble_after=trouble_after,
                 probe_interval=30,
+                bulk_lease=30,
             ),
-            random=Random(7),
         )
 
     def prepare(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:

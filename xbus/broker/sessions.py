@@ -32,11 +32,55 @@ class _Session:
     renewed: bool = False
 
 
+class Credentials:
+    """The passwords of one kind of owner.
+
+    Args:
+        journal: where their hashes are.
+        kind: whose they are.
+        passwords: compares them.
+    """
+
+    def __init__(self, journal: Journal, kind: Literal["emitter", "role"], passwords: Passwords) -> None:
+        self.kind: Literal["emitter", "role"] = kind
+        self._journal = journal
+        self._passwords = passwords
+        self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
+
+    async def check(self, login: str, password: str) -> int:
+        """The id of the owner whose login and password these are; a hash of an older kind is replaced.
+
+        Raises:
+            Refused: login_refused, for an unknown login and a wrong password alike.
+            JournalUnavailable: the database can't be asked now.
+        """
+        # No login holds a zero character, and PostgreSQL can't be asked for one.
+        credentials = None if "\0" in login else await self._journal.read(read_credentials, self.kind, login)
+        owner_id, password_hash = credentials or (0, None)
+        async with self._logins:
+            if not await asyncio.to_thread(self._passwords.verify, password, password_hash):
+                log.info("login refused", extra={"action": "login_refused", self.kind: login})
+                raise Refused(
+                    "the login or the password is wrong", "check both, or set the password anew", code="login_refused"
+                )
+            if password_hash is not None and self._passwords.needs_rehash(password_hash):
+                better = await asyncio.to_thread(self._passwords.hash_password, password)
+                await self._journal.write(StorePassword(*self.ids(owner_id), password_hash, better))
+        return owner_id
+
+    def ids(self, owner_id: int) -> tuple[int | None, int | None]:
+        """Emitter id and role id of an owner, one of them None."""
+        return (owner_id, None) if self.kind == "emitter" else (None, owner_id)
+
+
 class Sessions:
     """The sessions of one kind of owner. Only hashes of tokens are kept, in memory too.
 
     Args:
-        kind: whose sessions these are.
+        journal: where they are kept.
+        credentials: let owners in; they say whose sessions these are.
+        clock: says when they are over.
+        ids: makes tokens.
         lifetime_seconds: how long a session outlives its last use.
         in_use: whether an owner holds something that its sessions must not expire under.
         catch_up: awaited at each login, so that who logs in finds every earlier change of the configuration in force.
@@ -45,25 +89,23 @@ class Sessions:
     def __init__(
         self,
         journal: Journal,
-        kind: Literal["emitter", "role"],
+        credentials: Credentials,
         *,
         clock: Clock,
         ids: Ids,
-        passwords: Passwords,
         lifetime_seconds: float,
         in_use: Callable[[int], bool] = lambda owner_id: False,
         catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._journal = journal
-        self._kind: Literal["emitter", "role"] = kind
+        self._credentials = credentials
+        self._kind = credentials.kind
         self._clock = clock
         self._ids = ids
-        self._passwords = passwords
         self._lifetime = timedelta(seconds=lifetime_seconds)
         self._in_use = in_use
         self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
-        self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
 
     async def restore(self) -> None:
         """Take up the sessions that were there before a restart."""
@@ -80,30 +122,15 @@ class Sessions:
             Refused: login_refused, for an unknown login and a wrong password alike.
             JournalUnavailable: the database can't be asked now.
         """
-        # No login holds a zero character, and PostgreSQL can't be asked for one.
-        credentials = None if "\0" in login else await self._journal.read(read_credentials, self._kind, login)
-        owner_id, password_hash = credentials or (0, None)
-        async with self._logins:
-            if not await asyncio.to_thread(self._passwords.verify, password, password_hash):
-                log.info("login refused", extra={"action": "login_refused", self._kind: login})
-                raise Refused(
-                    "the login or the password is wrong", "check both, or set the password anew", code="login_refused"
-                )
-            if password_hash is not None and self._passwords.needs_rehash(password_hash):
-                better = await asyncio.to_thread(self._passwords.hash_password, password)
-                await self._journal.write(StorePassword(*self._owner(owner_id), password_hash, better))
+        owner_id = await self._credentials.check(login, password)
         if self._catch_up is not None:
             await self._catch_up()
         token = self._ids.token()
         expires_at = self._clock.now() + self._lifetime
-        await self._journal.write(StartSession(token_hash(token), *self._owner(owner_id), expires_at))
+        await self._journal.write(StartSession(token_hash(token), *self._credentials.ids(owner_id), expires_at))
         self._sessions[token_hash(token)] = _Session(owner_id, expires_at)
         log.info("logged in", extra={"action": "login", self._kind: login})
         return token
-
-    def _owner(self, owner_id: int) -> tuple[int | None, int | None]:
-        """Emitter id and role id, one of them None."""
-        return (owner_id, None) if self._kind == "emitter" else (None, owner_id)
 
     def owner(self, token: str) -> int:
         """Whose session it is; its use renews it.

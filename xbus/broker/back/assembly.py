@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from random import Random
+from dataclasses import dataclass
 
 from xbus.broker.back.bulk.attempt import OutputAttempt
 from xbus.broker.back.bulk.attempts import OutputAttempts
+from xbus.broker.back.bulk.bulk_step import BulkStep
 from xbus.broker.back.bulk.job_sender import BulkJobSender
 from xbus.broker.back.bulk.leases import Leases
 from xbus.broker.back.bulk.outputs import BulkOutputs
@@ -17,10 +17,14 @@ from xbus.broker.back.bulk.waiting import WaitingDeliveries
 from xbus.broker.back.bulk.workers import BulkWorkerPool
 from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
+from xbus.broker.back.dispatch.due_rows import DueRows
+from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
 from xbus.broker.back.dispatch.retry_queue import RetryQueue
 from xbus.broker.back.dispatch.run_executor import RunExecutor
+from xbus.broker.back.dispatch.run_launcher import RunLauncher
+from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.bad_item_search import BadItems
 from xbus.broker.back.progress.in_flight import InFlight
@@ -29,11 +33,12 @@ from xbus.broker.back.progress.open_replies import OpenReplies
 from xbus.broker.back.progress.recovery import Recovery
 from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.progress.retry_policy import RetryPolicy
+from xbus.broker.back.progress.retry_schedule import RetrySchedule
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.gathering import ConsumerGathering
 from xbus.broker.back.recipients.pace import Pace
 from xbus.broker.back.recipients.probing import BreakerProbes
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Slots
@@ -42,12 +47,12 @@ from xbus.broker.back.replies.left_behind import LeftBehind
 from xbus.broker.back.replies.records import ReplyRecords
 from xbus.broker.back.replies.service import ReplyService
 from xbus.broker.back.run.context import BackRunContext
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.ordered import read_held_keys
 from xbus.broker.journal.writes import FollowOrder
-from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.bell import Bell
 
@@ -58,29 +63,31 @@ RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """How deliveries go.
+    """How deliveries go; the defaults stand in ``xbus.config`` alone.
 
     Args:
+        timeouts: for recipients' answers.
+        register_timeout: for how many seconds a recipient may introduce itself.
         window_bytes: how much may be on its way to a recipient.
         behind_after: see ``Pace``, in seconds.
-        worker_grace: see ``Dispatcher``, in seconds.
-        reply_hold: see ``ReplyService``, in seconds.
+        worker_grace: see ``WorkerAvailability``, in seconds.
+        reply_hold: see ``EarlyDelivery``, in seconds.
         retry: what counts for services that have no wishes of their own.
         trouble_after: see ``CircuitBreakers``.
         probe_interval: see ``CircuitBreakers``, in seconds.
         bulk_lease: for how many seconds a bulk worker may give no sign of life while it makes an output.
-        register_timeout: for how many seconds a recipient may introduce itself.
     """
 
+    timeouts: CallTimeouts
+    register_timeout: float
     window_bytes: int
     behind_after: float
     worker_grace: float
     reply_hold: float
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    trouble_after: int = 5
-    probe_interval: float = 30.0
-    bulk_lease: float = 30.0
-    register_timeout: float = 10.0
+    retry: RetryPolicy
+    trouble_after: int
+    probe_interval: float
+    bulk_lease: float
 
 
 class DeliveryAssembly:
@@ -89,10 +96,8 @@ class DeliveryAssembly:
     Args:
         journal: what is delivered from, and where it is noted.
         bell: rings when something was sealed.
-        clock: for what is stored, and for graces.
-        tasks: where all that goes on runs.
+        runtime: its time, tasks and chance.
         settings: how it goes.
-        random: for delays that are not all alike.
         catalog: the configuration as it is now.
     """
 
@@ -100,80 +105,106 @@ class DeliveryAssembly:
         self,
         journal: Journal,
         bell: Bell,
-        clock: Clock,
-        tasks: asyncio.TaskGroup,
+        runtime: Runtime,
         settings: DeliverySettings,
-        random: Random,
         catalog: Callable[[], Catalog],
     ) -> None:
         self._journal = journal
-        self._tasks = tasks
+        self._runtime = runtime
+        self._tasks = runtime.tasks
+        self._settings = settings
         self._catalog = catalog
-
-        # What is read, and what is written.
-        self._log = LogReader(journal, bell)
-        self.events = events = RoleEvents()
-        self.ledger = ledger = DeliveryLedger(journal, clock, events)
-
-        # Who is served, and who rather not now.
-        slots: Slots[RecipientProxy] = Slots()
-        self.registry = registry = Registry(slots, clock, events)
-        self._muster = muster = ConsumerGathering(slots, Pace(settings.behind_after), clock, events)
-        records = ReplyRecords(journal, ledger, tasks, bell.ring)
-        holds = OpenReplies(records.note_given)
-        self.troubles = CircuitBreakers(clock, after=settings.trouble_after, probe_interval=settings.probe_interval)
-        self.probing = probing = BreakerProbes(self.troubles, registry, slots, events)
-
-        # Runs, and what comes of them.
-        order = ledger.blocked_keys
-        outcomes = RunResults(ledger, registry, holds, probing, order, settings.retry, clock, random)
-        self._recovery = Recovery(journal, self._log, ledger, order, outcomes)
-        self._under_way = under_way = InFlight()
-        isolating = BadItems(self._log, catalog)
-        self._attempts = OutputAttempts(journal, self._log, clock, random, settings.bulk_lease)
-        self._needs = needs = OutputRequirements(self._attempts, self._log, slots, catalog)
-        supplies = BackRunContext(self._log, slots, needs, tasks, settings.window_bytes)
-        self._runs = RunExecutor(ledger, supplies, muster, outcomes, isolating, under_way, tasks, events)
-
-        # Outputs of bulk workers, which are made before a run.
-        self._awaiting = WaitingDeliveries(ledger, registry, outcomes, isolating, catalog, events)
-        makers = BulkWorkerPool(slots, clock, settings.register_timeout)
-        handing_over = BulkJobSender(self._attempts, self._log)
-        self.outputs = BulkOutputs(self._attempts, self._awaiting, makers, handing_over, self._log, registry, tasks)
-        self._leases = Leases(self._attempts, self._awaiting, self.outputs, clock)
-        self.reports = OutputReports(journal, self._attempts, self.outputs, self._output_ready)
-
-        # What begins runs: the log in its turn, rows that are due, immediate replies, and decisions of people.
-        deliveries = Dispatcher(
-            self._log,
-            ledger,
-            registry,
-            supplies,
-            muster,
-            holds,
-            outcomes,
-            probing,
-            order,
-            self._runs,
-            under_way,
-            needs,
-            self.outputs,
-            self._awaiting,
-            worker_grace=settings.worker_grace,
-        )
-        self.lanes = Lanes(self._log, ledger, deliveries, probing.is_troubled, tasks, events)
-        in_order = OrderedQueue(order, self._log, ledger, clock)
-        self._rows = RetryQueue(self._log, ledger, deliveries, under_way, probing, in_order, clock, tasks)
-        early = EarlyDelivery(self._log, registry, supplies, ledger, holds, records, settings.reply_hold)
-        self._left_behind = LeftBehind(holds, records, tasks)
-        self._replies = ReplyService(
-            self._log, early, deliveries, records, clock, tasks, lambda: catalog().expects_replies
-        )
-        self._decisions = BacklogChanges(self._log, ledger, under_way, clock, events)
-
-        self._subscribe(events)
         self._keeping: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
+
+        # What is read, and what is written.
+        self.events = RoleEvents()
+        self._log = LogReader(journal, bell)
+        self.ledger = DeliveryLedger(journal, runtime.clock, self.events)
+        self._recovery = Recovery(journal, self._log, self.ledger)
+
+        # Who is served, and who rather not now.
+        self._slots: Slots[RecipientProxy] = Slots()
+        self.registry = Registry(self._slots, runtime.clock, self.events)
+        self.troubles = CircuitBreakers(
+            runtime.clock, after=settings.trouble_after, probe_interval=settings.probe_interval
+        )
+        self.probing = BreakerProbes(self.troubles, self.registry, self._slots, self.events)
+
+        # What comes of runs.
+        self._records = ReplyRecords(journal, self.ledger, self._tasks, bell.ring)
+        self._holds = OpenReplies(self._records.note_given)
+        schedule = RetrySchedule(settings.retry, self.registry, runtime.clock, runtime.random)
+        bad_items = BadItems(self._log, catalog)
+        self._outcomes = RunResults(self.ledger, self._holds, self.probing, schedule, bad_items)
+
+        self._build_bulk()
+        self._build_dispatch()
+        self._build_replies()
+        self._subscribe(self.events)
+
+    def _build_bulk(self) -> None:
+        """Build what makes outputs of bulk workers, before a run."""
+        clock, events = self._runtime.clock, self.events
+        self._attempts = OutputAttempts(
+            self._journal, self._log, clock, self._runtime.random, self._settings.bulk_lease
+        )
+        self._needs = OutputRequirements(self._attempts, self._log, self._slots, self._catalog)
+        self._awaiting = WaitingDeliveries(self.ledger, self.registry, self._outcomes, self._catalog, events)
+        workers = BulkWorkerPool(self._slots, clock, self._settings.register_timeout)
+        jobs = BulkJobSender(self._attempts, self._log)
+        self.outputs = BulkOutputs(self._attempts, self._awaiting, workers, jobs, self._log, self.registry, self._tasks)
+        self._leases = Leases(self._attempts, self._awaiting, self.outputs, clock)
+        self.reports = OutputReports(self._journal, self._attempts, self.outputs, self._output_ready)
+
+    def _build_dispatch(self) -> None:
+        """Build what begins runs: the log in its turn, rows that are due, and decisions of people."""
+        clock, tasks, events = self._runtime.clock, self._tasks, self.events
+        log, ledger, probing = self._log, self.ledger, self.probing
+        self._in_flight = InFlight()
+        self._gathering = ConsumerGathering(self._slots, Pace(self._settings.behind_after), clock, events)
+        self._supplies = BackRunContext(log, self._slots, self._needs, tasks, self._settings.window_bytes)
+        self._runs = RunExecutor(
+            ledger, self._supplies, self._gathering, self._outcomes, self._in_flight, tasks, events
+        )
+        self._launcher = RunLauncher(ledger, self._gathering, self._holds, self._runs)
+        workers = WorkerAvailability(log, self.registry, self._needs, probing, self._settings.worker_grace)
+        dispatcher = Dispatcher(
+            ledger,
+            Eligibility(ledger, self.registry, self._in_flight, probing),
+            workers,
+            BulkStep(self._needs, self.outputs, self._awaiting),
+            self._launcher,
+            self._supplies,
+            probing,
+        )
+        self.lanes = Lanes(log, ledger, dispatcher, probing.is_troubled, tasks, events)
+        due_rows = DueRows(log, ledger, self._in_flight, probing)
+        in_order = OrderedQueue(ledger.blocked_keys, log, ledger, clock)
+        self._rows = RetryQueue(due_rows, workers, dispatcher, in_order, probing, clock, tasks)
+        self._decisions = BacklogChanges(log, ledger, self._in_flight, clock, events)
+
+    def _build_replies(self) -> None:
+        """Build what gives immediate replies."""
+        self._left_behind = LeftBehind(self._holds, self._records, self._tasks)
+        early = EarlyDelivery(
+            self._log,
+            self.registry,
+            self._supplies,
+            self.ledger,
+            self._holds,
+            self._records,
+            self._settings.reply_hold,
+        )
+        self._replies = ReplyService(
+            self._log,
+            early,
+            self._launcher,
+            self._records,
+            self._runtime.clock,
+            self._tasks,
+            lambda: self._catalog().expects_replies,
+        )
 
     def _subscribe(self, events: RoleEvents) -> None:
         """Say who is told of what, in this order.
@@ -186,7 +217,7 @@ class DeliveryAssembly:
         events.left.subscribe(self._needs.left, self.outputs.left)
         events.left.subscribe(self.lanes.left, self._rows.left, self._left_behind.left)
         events.slow.subscribe(self.lanes.split)
-        events.caught_up.subscribe(self._muster.caught_up)
+        events.caught_up.subscribe(self._gathering.caught_up)
         events.tripped.subscribe(self.lanes.left)
         events.recovered.subscribe(self.lanes.arrived, self._rows.recovered)
         events.rows_due.subscribe(self._rows.wake)
@@ -264,7 +295,7 @@ class DeliveryAssembly:
             task.cancel()
         self._replies.stop()
         await self._runs.finish(seconds)
-        self.ledger.return_reserved(self._under_way.highest())
+        self.ledger.return_reserved(self._in_flight.highest())
         if self._keeping is not None:
             self._keeping.cancel()
         try:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from random import Random
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -12,14 +11,14 @@ from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.bulk.reports import OutputReports
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.handshake import Handshake, introduce
-from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import StoredRegistration, read_registrations
 from xbus.broker.journal.writes import Introduce, Register, Unregister
-from xbus.clock import Clock
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
@@ -41,12 +40,8 @@ class Back:
         configuration: which roles there are.
         bell: rings when something was sealed.
         connect: connects to a recipient.
-        clock: for what is stored, and for graces.
-        tasks: where all that goes on runs; what dies there ends the broker.
-        timeouts: for recipients' answers.
-        register_timeout: how long the calls of a registration may take together, in seconds.
+        runtime: its time, tasks and chance.
         settings: how deliveries go.
-        random: for delays that are not all alike; one with a seed makes a run that can be repeated.
     """
 
     def __init__(
@@ -55,33 +50,19 @@ class Back:
         configuration: Configuration,
         bell: Bell,
         connect: Connect,
-        clock: Clock,
-        *,
-        tasks: asyncio.TaskGroup,
-        timeouts: CallTimeouts,
-        register_timeout: float,
+        runtime: Runtime,
         settings: DeliverySettings,
-        random: Random | None = None,
     ) -> None:
         self._journal = journal
         self._configuration = configuration
         self._connect = connect
-        self._clock = clock
-        self._timeouts = timeouts
-        self._register_timeout = register_timeout
-        self._tasks = tasks
+        self._clock = runtime.clock
+        self._tasks = runtime.tasks
+        self._settings = settings
         self._is_stopping = False
         self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._restoring: dict[int, bytes] = {}
-        self._delivering = DeliveryAssembly(
-            journal,
-            bell,
-            clock,
-            tasks,
-            settings,
-            random or Random(),
-            lambda: configuration.catalog,
-        )
+        self._delivering = DeliveryAssembly(journal, bell, runtime, settings, lambda: configuration.catalog)
         self.registry: Registry = self._delivering.registry
 
     @property
@@ -251,12 +232,12 @@ class Back:
 
         client = self._connect(uri, lost)
         try:
-            introduction = await introduce(client, self._register_timeout)
+            introduction = await introduce(client, self._settings.register_timeout)
         except BaseException:
             client.close()
             raise
         recipient = RecipientProxy(
-            role, token_hash, uri, client, introduction.abilities, self._timeouts, self.registry.leave
+            role, token_hash, uri, client, introduction.abilities, self._settings.timeouts, self.registry.leave
         )
         known.append(recipient)
         return recipient, introduction

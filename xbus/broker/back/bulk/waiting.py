@@ -8,9 +8,9 @@ from xbus.broker.back.bulk.attempt import WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.bad_item_search import BadItems
+from xbus.broker.back.progress.bad_item_search import Serving
 from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.progress.results import RunResults, Serving
+from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.recipients.failures import RecipientFailed
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.role_events import RoleEvents
@@ -41,7 +41,6 @@ class WaitingDeliveries:
         ledger: where their rows are moved.
         registry: who is there.
         outcomes: decides what becomes of those whose output can't be made.
-        isolating: which bad items are parked alone.
         catalog: the configuration as it is now.
         events: told of each role for which there is a row that may go on.
     """
@@ -51,14 +50,12 @@ class WaitingDeliveries:
         ledger: DeliveryLedger,
         registry: Registry,
         outcomes: RunResults,
-        isolating: BadItems,
         catalog: Callable[[], Catalog],
         events: RoleEvents,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._outcomes = outcomes
-        self._isolating = isolating
         self._catalog = catalog
         self._events = events
         self._waiting: dict[tuple[int, UUID], _WaitingDelivery] = {}
@@ -133,7 +130,7 @@ class WaitingDeliveries:
         envelope = found[0].envelope
         consumers = self._consumers(found)
         why = dict.fromkeys((consumer.role.id for consumer in consumers), failure)
-        bad_items = await self._isolating.bad_items(envelope, consumers, why)
+        bad_items = await self._outcomes.bad_items(envelope, consumers, why)
         # From here on nothing may wait: what was moved meanwhile is no longer ours.
         rows = {waiting.row.role_id: waiting.row for waiting in self._for(output) if waiting in found}
         consumers = [consumer for consumer in consumers if consumer.role.id in rows]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from xbus.broker.back.progress.bad_item_search import BadItems
 from xbus.broker.back.progress.in_flight import InFlight
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.results import RunResults
@@ -31,7 +30,6 @@ class RunExecutor:
         supplies: where slots are given back.
         muster: told how long each consumer took.
         outcomes: decides what becomes of what went wrong.
-        isolating: which bad items are parked alone.
         under_way: what is being brought to whom.
         tasks: where runs run.
         events: told of a role for which an envelope was set aside that comes again.
@@ -43,7 +41,6 @@ class RunExecutor:
         supplies: BackRunContext,
         muster: ConsumerGathering,
         outcomes: RunResults,
-        isolating: BadItems,
         under_way: InFlight,
         tasks: asyncio.TaskGroup,
         events: RoleEvents,
@@ -52,7 +49,6 @@ class RunExecutor:
         self._supplies = supplies
         self._muster = muster
         self._outcomes = outcomes
-        self._isolating = isolating
         self._under_way = under_way
         self._tasks = tasks
         self._events = events
@@ -110,7 +106,7 @@ class RunExecutor:
                 self._muster.note_run({each: each.busy_seconds - busy for each, busy in before.items()})
             finally:
                 self._end_turn(turn, run)
-            bad_items = await self._isolating.bad_items(envelope, recipients, run.failures)
+            bad_items = await self._outcomes.bad_items(envelope, recipients, run.failures)
         except Exception as error:
             # A fault of ours with this envelope: it is parked, and all others go on.
             log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})

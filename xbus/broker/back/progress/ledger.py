@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from xbus.broker.back.progress import transitions
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.recipients.failures import RecipientFailed
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import Decided, DeliveryMove, DeliveryRow, Failure, IsolatedItem, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import Clock
@@ -110,6 +112,11 @@ class DeliveryLedger:
     def _note(self) -> None:
         self._noted += 1
         self._wake.set()
+
+    def before_its_turn(self, envelope: LogEnvelope, role_id: int, *, attempts: int = 0) -> DeliveryRow:
+        """The delivery of an envelope that has no row for a role yet; see ``transitions``."""
+        key = self.blocked_keys.key(role_id, envelope)
+        return transitions.before_its_turn(role_id, envelope, key, attempts=attempts)
 
     def move(self, old: DeliveryRow | None, new: DeliveryRow, isolated: Sequence[IsolatedItem] = ()) -> None:
         """Note what becomes of a delivery that goes its own way, and which items it is to go without; the cursor passes

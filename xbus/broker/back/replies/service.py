@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from xbus.broker.back.dispatch.dispatcher import Dispatcher
+from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.recipients.failures import own_fault
 from xbus.broker.back.replies.choice import NoReply
@@ -34,7 +34,7 @@ class ReplyService:
     Args:
         log: where asks are read.
         early: delivers their events.
-        deliveries: carries on what is held open when its envelope is sealed.
+        launcher: carries on what is held open when its envelope is sealed.
         records: where it is noted that there is no reply.
         clock: says when nobody waits any more.
         tasks: where all that goes on runs.
@@ -45,7 +45,7 @@ class ReplyService:
         self,
         log: LogReader,
         early: EarlyDelivery,
-        deliveries: Dispatcher,
+        launcher: RunLauncher,
         records: ReplyRecords,
         clock: Clock,
         tasks: asyncio.TaskGroup,
@@ -54,7 +54,7 @@ class ReplyService:
         self._log = log
         self._early = early
         self._holds = early.holds
-        self._deliveries = deliveries
+        self._launcher = launcher
         self._records = records
         self._clock = clock
         self._tasks = tasks
@@ -128,7 +128,7 @@ class ReplyService:
         cancelled = await self._log.read(read_cancelled, envelope_ids)
         for hold in held:
             if hold.envelope_id in sealed:
-                self._deliveries.carry_on(sealed[hold.envelope_id], hold.recipient)
+                self._launcher.carry_on(sealed[hold.envelope_id], hold.recipient)
             elif hold.envelope_id in cancelled and not hold.asking:
                 self._early.give_up(hold)
 

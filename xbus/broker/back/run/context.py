@@ -13,7 +13,7 @@ from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import AnyOf, Slots, This
 from xbus.broker.back.run.overlaid import overlaid
 from xbus.broker.back.run.plan import EventPlan
-from xbus.broker.journal.log.overlays import EventOverlay
+from xbus.broker.journal.log.overlays import EventOverlay, read_overlays
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.graph import Graph
 
@@ -54,8 +54,10 @@ class BackRunContext:
         self._overlays: Mapping[UUID, EventOverlay] = {}
         self.window_bytes = window_bytes
 
-    def overlaid(self, overlays: Mapping[UUID, EventOverlay]) -> "BackRunContext":
-        """The same for a run that is to bring some events otherwise than they were sent, by event id."""
+    async def for_role(self, role_id: int, envelope_id: UUID) -> "BackRunContext":
+        """The same for a run that brings a role an envelope on its own: only that may get it otherwise than it was
+        sent."""
+        overlays: Mapping[UUID, EventOverlay] = await self._log.read(read_overlays, role_id, envelope_id)
         if not overlays:
             return self
         supplies = copy(self)

@@ -14,8 +14,10 @@ from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch import retry_queue as module
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
+from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
 from xbus.broker.back.dispatch.retry_queue import RetryQueue
+from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.in_flight import InFlight
@@ -115,13 +117,14 @@ class Listed:
 @asynccontextmanager
 async def due_rows(listed: Listed) -> AsyncIterator[RetryQueue]:
     async with asyncio.TaskGroup() as tasks:
+        log, ledger = cast(LogReader, listed), cast(DeliveryLedger, listed)
+        probing = BreakerProbes(listed.troubles, cast(Registry, listed), Slots(), RoleEvents())
         made = RetryQueue(
-            cast(LogReader, listed),
-            cast(DeliveryLedger, listed),
+            DueRows(log, ledger, cast(InFlight, listed), probing),
+            cast(WorkerAvailability, listed),
             cast(Dispatcher, listed),
-            cast(InFlight, listed),
-            BreakerProbes(listed.troubles, cast(Registry, listed), Slots(), RoleEvents()),
-            OrderedQueue(BlockedKeys(), cast(LogReader, listed), cast(DeliveryLedger, listed), listed.clock),
+            OrderedQueue(BlockedKeys(), log, ledger, listed.clock),
+            probing,
             listed.clock,
             tasks,
         )
