@@ -114,7 +114,7 @@ class SimulatedBroker:
             await self._patiently(configuration.refresh)
             await self._patiently(self.back.recover)
             await self._patiently(replies.recover)
-            await self._patiently(self.back.start)
+            self.back.start()
             tasks.create_task(configuration.watch())
             self.is_up.set()
             await self._journal.ended()

@@ -197,7 +197,7 @@ async def running(
     try:
         async with tasks:
             await broker.back.recover()
-            await broker.back.start()
+            broker.back.start()
             yield broker
             if clean:
                 await broker.back.stop(PATIENCE_SECONDS)

@@ -27,7 +27,7 @@ from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.bad_item_search import BadItems
-from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies
 from xbus.broker.back.progress.recovery import Recovery
@@ -120,8 +120,9 @@ class DeliveryAssembly:
         # What is read, and what is written.
         self.events = RoleEvents()
         self._log = LogReader(journal, bell)
-        self.ledger = DeliveryLedger(journal, runtime.clock, self.events)
-        self._recovery = Recovery(journal, self._log, self.ledger)
+        self._roles = ConsumerRoles()
+        self.ledger = DeliveryLedger(journal, runtime.clock, self._roles, self.events)
+        self._recovery = Recovery(journal, self._log, self.ledger, self._roles)
 
         # Who is served, and who rather not now.
         self._slots: Slots[RecipientProxy] = Slots()
@@ -160,18 +161,15 @@ class DeliveryAssembly:
     def _build_dispatch(self) -> None:
         """Build what begins runs: the log in its turn, rows that are due, and decisions of people."""
         clock, tasks, events = self._runtime.clock, self._tasks, self.events
-        log, ledger, probing = self._log, self.ledger, self.probing
-        self._in_flight = InFlight()
+        log, ledger, roles, probing = self._log, self.ledger, self._roles, self.probing
         self._gathering = ConsumerGathering(self._slots, Pace(self._settings.behind_after), clock, events)
         self._supplies = BackRunContext(log, self._slots, self._needs, tasks, self._settings.window_bytes)
-        self._runs = RunExecutor(
-            ledger, self._supplies, self._gathering, self._outcomes, self._in_flight, tasks, events
-        )
-        self._launcher = RunLauncher(ledger, self._gathering, self._holds, self._runs)
+        self._runs = RunExecutor(ledger, self._supplies, self._gathering, self._outcomes, roles, tasks, events)
+        self._launcher = RunLauncher(ledger, roles, self._gathering, self._holds, self._runs)
         workers = WorkerAvailability(log, self.registry, self._needs, probing, self._settings.worker_grace)
         dispatcher = Dispatcher(
             ledger,
-            Eligibility(ledger, self.registry, self._in_flight, probing),
+            Eligibility(roles, self.registry, probing),
             workers,
             BulkStep(self._needs, self.outputs, self._awaiting),
             self._launcher,
@@ -179,10 +177,10 @@ class DeliveryAssembly:
             probing,
         )
         self.lanes = Lanes(log, ledger, dispatcher, probing.is_troubled, tasks, events)
-        due_rows = DueRows(log, ledger, self._in_flight, probing)
-        in_order = OrderedQueue(ledger.blocked_keys, log, ledger, clock)
+        due_rows = DueRows(log, ledger, roles, probing)
+        in_order = OrderedQueue(roles, log, ledger, clock)
         self._rows = RetryQueue(due_rows, workers, dispatcher, in_order, probing, clock, tasks)
-        self._decisions = BacklogChanges(log, ledger, self._in_flight, clock, events)
+        self._decisions = BacklogChanges(log, ledger, roles, clock, events)
 
     def _build_replies(self) -> None:
         """Build what gives immediate replies."""
@@ -228,26 +226,22 @@ class DeliveryAssembly:
         self._awaiting.wake(attempt.output)
 
     async def recover(self) -> None:
-        """Learn what recipients may hold open since the last run of the broker.
+        """Take up what the last run of the broker left: what recipients may hold open, and what is not delivered.
 
         Raises:
             JournalUnavailable: the database can't be read now.
         """
         await self._left_behind.recover(self._journal, self._log)
-
-    async def start(self) -> None:
-        """Take up what the last run of the broker left undelivered, and begin to deliver.
-
-        Raises:
-            JournalUnavailable: the database can't be read now.
-        """
         await self.read_cursors()
         await self._log.refresh()
-        self._keeping = self._tasks.create_task(self.ledger.keep(), name="ledger")
         await self._follow_order()
         await self._recovery.carry_out(self._catalog().roles)
         await self._attempts.load()
         await self._awaiting.recover(self._log, self._attempts)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._keeping = self._tasks.create_task(self.ledger.keep(), name="ledger")
         self.outputs.spawn(self._leases.watch(), "leases of outputs")
         self._watching = [
             self._tasks.create_task(self._replies.watch(), name="replies of consumers"),
@@ -280,11 +274,12 @@ class DeliveryAssembly:
     async def _follow_order(self) -> None:
         """Learn which roles want order now, and which of their ordering keys have rows."""
         ordered = [role.id for role in self._catalog().roles.values() if role.ordered and not role.worker]
-        new = self.ledger.blocked_keys.want(ordered)
+        new = self._roles.want_order(ordered)
         # What is noted before has no ordering keys yet, or has some still.
         await self.ledger.written()
         await self._journal.write(FollowOrder(ordered))
-        self.ledger.blocked_keys.add(await self._journal.read(read_held_keys, new))
+        for key in await self._journal.read(read_held_keys, new):
+            self._roles[key.role_id].keys.add(key)
 
     async def stop(self, seconds: float) -> None:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
@@ -295,7 +290,7 @@ class DeliveryAssembly:
             task.cancel()
         self._replies.stop()
         await self._runs.finish(seconds)
-        self.ledger.return_reserved(self._in_flight.highest())
+        self.ledger.return_reserved()
         if self._keeping is not None:
             self._keeping.cancel()
         try:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -61,6 +61,7 @@ class Back:
         self._settings = settings
         self._is_stopping = False
         self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._registrations: Sequence[StoredRegistration] = ()
         self._restoring: dict[int, bytes] = {}
         self._delivering = DeliveryAssembly(journal, bell, runtime, settings, lambda: configuration.catalog)
         self.registry: Registry = self._delivering.registry
@@ -112,26 +113,22 @@ class Back:
         return True
 
     async def recover(self) -> None:
-        """Learn what recipients may hold open since the last run of the broker.
+        """Take up what the last run of the broker left, and learn which recipients it knew.
 
         Raises:
             JournalUnavailable: the database can't be read now.
         """
         await self._delivering.recover()
-
-    async def start(self) -> None:
-        """Begin to deliver, and connect to the recipients that the last run of the broker knew.
-
-        Raises:
-            JournalUnavailable: the database can't be read now.
-        """
-        await self._delivering.start()
-        self._configuration.on_change(self._configuration_changed)
-        registrations = await self._journal.read(read_registrations)
+        self._registrations = await self._journal.read(read_registrations)
         # Who was there is not there again before it has answered.
-        await asyncio.gather(*(self._note_introduction(registration, None) for registration in registrations))
-        self._restoring = {registration.role_id: registration.token_hash for registration in registrations}
-        for registration in registrations:
+        await asyncio.gather(*(self._note_introduction(registration, None) for registration in self._registrations))
+        self._restoring = {registration.role_id: registration.token_hash for registration in self._registrations}
+
+    def start(self) -> None:
+        """Begin to deliver, and connect to the recipients that the last run of the broker knew."""
+        self._delivering.start()
+        self._configuration.on_change(self._configuration_changed)
+        for registration in self._registrations:
             self._tasks.create_task(self._restore(registration), name=f"registration of role {registration.role_id}")
 
     async def stop(self, seconds: float) -> None:

@@ -162,13 +162,13 @@ class BackPart:
     async def recover(self) -> None:
         await self._sessions.restore()
         await self._back.recover()
+        await self._presence.restore()
 
     async def start(self) -> None:
-        await self._back.start()
+        self._back.start()
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
-        await self._presence.restore()
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")
         self._shared.tasks.create_task(self._alarm.watch(), name="alarm")

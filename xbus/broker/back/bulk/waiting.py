@@ -1,6 +1,6 @@
 """Deliveries that wait for outputs of bulk workers: they hold no consumer meanwhile, and let other envelopes pass."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.bulk.status import read_awaiting
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import DeliveryRow
+from xbus.broker.journal.writes import DeliveryRow, IsolatedItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class WaitingDeliveries:
     def let_go(self, envelope: LogEnvelope, row: DeliveryRow) -> None:
         """Have a delivery that waits come again: what it still needs is found out then."""
         # Whether its role wants order may have changed while it waited.
-        self._ledger.move(row, transitions.after_output(self._ledger.blocked_keys.keyed(row, envelope)))
+        self._ledger.move(row, transitions.after_output(self._ledger.keyed(row, envelope)))
         self._events.rows_due.publish(row.role_id)
 
     async def failed(self, output: WantedOutput, failure: RecipientFailed) -> None:
@@ -131,7 +131,23 @@ class WaitingDeliveries:
         consumers = self._consumers(found)
         why = dict.fromkeys((consumer.role.id for consumer in consumers), failure)
         bad_items = await self._outcomes.bad_items(envelope, consumers, why)
-        # From here on nothing may wait: what was moved meanwhile is no longer ours.
+        self._note_failed(output, found, consumers, why, bad_items)
+
+    def _note_failed(
+        self,
+        output: WantedOutput,
+        found: Sequence[_WaitingDelivery],
+        consumers: Sequence[Serving],
+        why: Mapping[int, RecipientFailed],
+        bad_items: Mapping[int, Sequence[IsolatedItem]],
+    ) -> None:
+        """Decide in one go: a delivery that was moved meanwhile is left out, and none can be moved in between.
+
+        Args:
+            found: what waited for the output when it failed, at least one.
+            consumers: whom they were for then.
+        """
+        envelope = found[0].envelope
         rows = {waiting.row.role_id: waiting.row for waiting in self._for(output) if waiting in found}
         consumers = [consumer for consumer in consumers if consumer.role.id in rows]
         attempts = {role_id: replace(row, attempts=row.attempts + 1) for role_id, row in rows.items()}

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from xbus.broker.back.dispatch.change_step import ChangeStep, Ways
 from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.log.backlog_changes import BacklogChange, Concerned, is_open, read_concerned, read_decisions
@@ -39,17 +39,17 @@ class BacklogChanges:
     Args:
         log: where it is read.
         ledger: where it is noted.
-        under_way: what runs are bringing.
+        roles: what runs are bringing to them.
         clock: for how long stragglers may turn up.
         events: told of each role for which there are new rows.
     """
 
     def __init__(
-        self, log: LogReader, ledger: DeliveryLedger, under_way: InFlight, clock: Clock, events: RoleEvents
+        self, log: LogReader, ledger: DeliveryLedger, roles: ConsumerRoles, clock: Clock, events: RoleEvents
     ) -> None:
         self._log = log
         self._ledger = ledger
-        self._under_way = under_way
+        self._roles = roles
         self._clock = clock
         self._events = events
         self._wake = asyncio.Event()
@@ -106,7 +106,7 @@ class BacklogChanges:
     ) -> int:
         """Do it for some envelopes, up to one that is under way; returns how far it came."""
         upto = concerned.upto
-        step = ChangeStep(self._ledger, self._under_way, decision, concerned, ways, moved)
+        step = ChangeStep(self._ledger, self._roles, decision, concerned, ways, moved)
         for envelope in concerned.envelopes:
             if step.is_under_way(envelope):
                 upto = envelope.position - 1

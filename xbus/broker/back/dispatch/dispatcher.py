@@ -103,19 +103,18 @@ class Dispatcher:
             worker has something to make first.
         """
         role_id = recipient.role.id
-        keys = self._ledger.blocked_keys
         was_held = row.state is DeliveryState.HELD
         supplies = self._supplies if was_held else await self._supplies.for_role(role_id, envelope.envelope_id)
         outputs = await self._bulk.missing(envelope, recipient.role.service, supplies.overlaid_events)
         if outputs:
-            if self._eligibility.by_row(recipient, envelope):
-                self._bulk.set_aside(envelope, outputs, row, keys.keyed(row, envelope))
+            if self._eligibility.is_current(recipient, envelope):
+                self._bulk.set_aside(envelope, outputs, row, self._ledger.keyed(row, envelope))
             return None
         if not await self._launcher.gather(
-            envelope, [recipient], lambda each: self._eligibility.by_row(each, envelope) and keys.is_next(row)
+            envelope, [recipient], lambda each: self._eligibility.by_row(each, envelope, row)
         ):
             return None
-        row = keys.keyed(row, envelope)
+        row = self._ledger.keyed(row, envelope)
         is_probe = self._probing.is_troubled(role_id)
         if was_held and not is_probe:
             attempt = transitions.begun(row)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import RecipientProxy
@@ -22,14 +22,14 @@ class DueRows:
     Args:
         log: where rows and envelopes are read.
         ledger: where rows are changed.
-        in_flight: what runs are bringing.
+        roles: what runs are bringing to them.
         probing: which workers may be asked now.
     """
 
-    def __init__(self, log: LogReader, ledger: DeliveryLedger, in_flight: InFlight, probing: BreakerProbes) -> None:
+    def __init__(self, log: LogReader, ledger: DeliveryLedger, roles: ConsumerRoles, probing: BreakerProbes) -> None:
         self._log = log
         self._ledger = ledger
-        self._in_flight = in_flight
+        self._roles = roles
         self._probing = probing
 
     async def find(
@@ -44,13 +44,13 @@ class DueRows:
         outdated = self.begin_reading(recipient)
         await self._ledger.written()
         served = self._probing.served()
-        role_id = recipient.role.id
-        rows = await self._log.read(read_due_deliveries, role_id, served, PAGE_ROWS, now, well_since, among)
-        return [row for row in rows if row.position not in outdated | self._in_flight.to(row.role_id)]
+        role = self._roles[recipient.role.id]
+        rows = await self._log.read(read_due_deliveries, role.id, served, PAGE_ROWS, now, well_since, among)
+        return [row for row in rows if row.position not in outdated | role.in_flight.positions]
 
     def begin_reading(self, recipient: RecipientProxy) -> Set[int]:
         """What is read from here on is out of date only where it is changed from here on; see ``InFlight``."""
-        return self._in_flight.begin_reading(recipient.role.id)
+        return self._roles[recipient.role.id].in_flight.begin_reading()
 
     async def next_due_at(self, role_id: int, now: datetime, among: Sequence[int] | None) -> datetime | None:
         """When the next row of a role becomes due by its time.
@@ -67,9 +67,9 @@ class DueRows:
 
     def have_wait(self, row: DeliveryRow, service: str) -> None:
         """Have a row wait for a worker service, unless it does so already or was changed meanwhile."""
-        if row.service != service and not self._in_flight.is_outdated(row.role_id, row.position):
+        if row.service != service and not self._roles[row.role_id].in_flight.is_outdated(row.position):
             self._ledger.move(row, transitions.waiting_for(row, service))
 
     def is_idle(self, role_id: int) -> bool:
         """Whether no run is bringing anything to a role."""
-        return not self._in_flight.to(role_id)
+        return not self._roles[role_id].in_flight.positions

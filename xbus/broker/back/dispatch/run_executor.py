@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.recipients.failures import own_fault
@@ -30,7 +30,7 @@ class RunExecutor:
         supplies: where slots are given back.
         muster: told how long each consumer took.
         outcomes: decides what becomes of what went wrong.
-        under_way: what is being brought to whom.
+        roles: what is being brought to whom.
         tasks: where runs run.
         events: told of a role for which an envelope was set aside that comes again.
     """
@@ -41,7 +41,7 @@ class RunExecutor:
         supplies: BackRunContext,
         muster: ConsumerGathering,
         outcomes: RunResults,
-        under_way: InFlight,
+        roles: ConsumerRoles,
         tasks: asyncio.TaskGroup,
         events: RoleEvents,
     ) -> None:
@@ -49,11 +49,10 @@ class RunExecutor:
         self._supplies = supplies
         self._muster = muster
         self._outcomes = outcomes
-        self._under_way = under_way
+        self._roles = roles
         self._tasks = tasks
         self._events = events
         self._running: set[asyncio.Task[None]] = set()
-        self._last: dict[int, tuple[RecipientProxy, asyncio.Task[None]]] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
 
     def begin(
@@ -69,21 +68,21 @@ class RunExecutor:
             The task that is done when all that came of it is noted.
         """
         for recipient in recipients:
-            self._under_way.begin(recipient.role.id, envelope.position)
+            self._roles[recipient.role.id].in_flight.begin(envelope.position)
         for role_id in rows:
-            self._under_way.outdate(role_id, envelope.position)
+            self._roles[role_id].in_flight.outdate(envelope.position)
         work = self._carry_out(envelope, recipients, rows, run)
         task = self._tasks.create_task(work, name=f"run {envelope.position}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         for recipient in recipients:
-            self._last[recipient.role.id] = (recipient, task)
+            self._roles[recipient.role.id].last_run = (recipient, task)
         return task
 
     async def predecessor_over(self, recipient: RecipientProxy) -> None:
         """Wait until it is known what has become of what was brought to the recipient that had this one's role before
         it."""
-        last, run = self._last.get(recipient.role.id, (recipient, None))
+        last, run = self._roles[recipient.role.id].last_run or (recipient, None)
         if last is not recipient and run is not None and not run.done():
             await asyncio.wait([run])
 
@@ -111,21 +110,36 @@ class RunExecutor:
             # A fault of ours with this envelope: it is parked, and all others go on.
             log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})
             run.fail_all(own_fault(error))
-        # From here to what is noted of the failures nothing may wait: another run could begin in between.
-        for recipient in recipients:
-            self._supplies.give_back(recipient)
-        for worker in run.workers_done:
-            self._outcomes.worked(worker)
-        retried = self._outcomes.failed(envelope, recipients, rows, run.failures, bad_items)
+        retried = self._note(envelope, recipients, rows, run, bad_items)
         try:
             if run.failures or any(row.state is not DeliveryState.HELD for row in rows.values()):
                 # Whoever reads rows must not find one of this run as it was before.
                 await self._ledger.written()
         finally:
             for recipient in recipients:
-                self._under_way.end(recipient.role.id, envelope.position)
-        for role_id in {*retried, *filter(self._ledger.blocked_keys.is_wanted_by, rows)}:
+                self._roles[recipient.role.id].in_flight.end(envelope.position)
+        ordered = [role_id for role_id in rows if self._roles[role_id].keys.is_wanted]
+        for role_id in {*retried, *ordered}:
             self._events.rows_due.publish(role_id)
+
+    def _note(
+        self,
+        envelope: LogEnvelope,
+        recipients: Sequence[RecipientProxy],
+        rows: Mapping[int, DeliveryRow],
+        run: Run,
+        bad_items: Mapping[int, Sequence[IsolatedItem]],
+    ) -> Sequence[int]:
+        """Give the consumers back and note what came of the run, in one go: no other run may begin in between.
+
+        Returns:
+            The ids of the roles for which it comes again.
+        """
+        for recipient in recipients:
+            self._supplies.give_back(recipient)
+        for worker in run.workers_done:
+            self._outcomes.worked(worker)
+        return self._outcomes.failed(envelope, recipients, rows, run.failures, bad_items)
 
     def _end_turn(self, turn: asyncio.Lock, run: Run) -> None:
         """Let the next run of the same envelope begin, as soon as nobody rolls back what this one has left."""

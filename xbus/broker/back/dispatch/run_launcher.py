@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xbus.broker.back.dispatch.run_executor import RunExecutor
 from xbus.broker.back.progress import transitions
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies
 from xbus.broker.back.recipients.gathering import ConsumerGathering
@@ -19,16 +20,23 @@ class RunLauncher:
     """The only place where runs of sealed envelopes begin.
 
     Args:
-        ledger: gets the row of what is carried on; knows which roles want order.
+        ledger: gets the row of what is carried on.
+        roles: which of them want order.
         gathering: takes the consumers' slots.
         holds: what consumers hold open already.
         runs: carries runs out.
     """
 
     def __init__(
-        self, ledger: DeliveryLedger, gathering: ConsumerGathering, holds: OpenReplies, runs: RunExecutor
+        self,
+        ledger: DeliveryLedger,
+        roles: ConsumerRoles,
+        gathering: ConsumerGathering,
+        holds: OpenReplies,
+        runs: RunExecutor,
     ) -> None:
         self._ledger = ledger
+        self._roles = roles
         self._gathering = gathering
         self._holds = holds
         self._runs = runs
@@ -74,7 +82,7 @@ class RunLauncher:
     async def predecessor_over(self, recipient: RecipientProxy) -> None:
         """Wait until it is known what has become of what was brought to the recipient before this one, of a role that
         wants order."""
-        if self._ledger.blocked_keys.is_wanted_by(recipient.role.id):
+        if self._roles[recipient.role.id].keys.is_wanted:
             await self._runs.predecessor_over(recipient)
 
     def begin(

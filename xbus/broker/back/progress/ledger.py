@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.blocked_keys import BlockedKeys
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.recipients.failures import RecipientFailed
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.journal import Journal
@@ -58,16 +58,15 @@ class DeliveryLedger:
     Args:
         journal: where it is written down.
         clock: says when it was.
+        roles: whose cursors these are, and whose blocked keys: an index of the rows, always as they are noted here.
         events: told of each row that is moved.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, events: RoleEvents) -> None:
+    def __init__(self, journal: Journal, clock: Clock, roles: ConsumerRoles, events: RoleEvents) -> None:
         self._journal = journal
         self._clock = clock
         self._events = events
-        self.blocked_keys = BlockedKeys()
-        """An index of the rows, always as they are noted here."""
-        self._cursors: dict[int, Cursor] = {}
+        self._roles = roles
         self._dirty: set[int] = set()
         self._moves: list[DeliveryMove] = []
         self._failures: list[Failure] = []
@@ -75,7 +74,6 @@ class DeliveryLedger:
         self._watched: set[tuple[int, UUID]] | None = None
         self._noted = 0
         self._written = 0
-        self._reserved: dict[int, int] = {}
         self._page: _Page | None = None
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -83,12 +81,13 @@ class DeliveryLedger:
 
     def cursor(self, role_id: int) -> Cursor | None:
         """Where a role stands; None for a worker's, and for one that the journal has none of."""
-        return self._cursors.get(role_id)
+        return self._roles[role_id].cursor
 
     def adopt(self, cursors: Mapping[int, Cursor]) -> None:
         """Take up the cursors of new roles, and the changed bounds of known ones."""
         for role_id, cursor in cursors.items():
-            known = self._cursors.setdefault(role_id, cursor)
+            role = self._roles[role_id]
+            known = role.cursor = role.cursor or cursor
             known.from_position, known.until_position = cursor.from_position, cursor.until_position
             if cursor.from_position > known.position + 1:
                 known.begin_at(cursor.from_position)
@@ -100,14 +99,20 @@ class DeliveryLedger:
 
     def pass_over(self, role_id: int, position: int) -> None:
         """Note that a role is not owed an envelope; there is no hurry to write that down."""
-        self._cursors[role_id].settle(position)
+        self._known(role_id).settle(position)
         self._dirty.add(role_id)
 
     def pass_gap(self, role_id: int, first: int, last: int) -> None:
         """Note that nothing is left of the log from ``first`` to ``last``; there is no hurry to write that down."""
-        if role_id in self._cursors:
-            self._cursors[role_id].settle_range(first, last)
+        cursor = self.cursor(role_id)
+        if cursor is not None:
+            cursor.settle_range(first, last)
             self._dirty.add(role_id)
+
+    def _known(self, role_id: int) -> Cursor:
+        cursor = self.cursor(role_id)
+        assert cursor is not None, "what is delivered to a role is owed to it by its cursor"
+        return cursor
 
     def _note(self) -> None:
         self._noted += 1
@@ -115,14 +120,18 @@ class DeliveryLedger:
 
     def before_its_turn(self, envelope: LogEnvelope, role_id: int, *, attempts: int = 0) -> DeliveryRow:
         """The delivery of an envelope that has no row for a role yet; see ``transitions``."""
-        key = self.blocked_keys.key(role_id, envelope)
+        key = self._roles[role_id].keys.key(envelope)
         return transitions.before_its_turn(role_id, envelope, key, attempts=attempts)
+
+    def keyed(self, row: DeliveryRow, envelope: LogEnvelope) -> DeliveryRow:
+        """A delivery with the ordering key that its role wants now."""
+        return self._roles[row.role_id].keys.keyed(row, envelope)
 
     def move(self, old: DeliveryRow | None, new: DeliveryRow, isolated: Sequence[IsolatedItem] = ()) -> None:
         """Note what becomes of a delivery that goes its own way, and which items it is to go without; the cursor passes
         it."""
         self._moves.append(DeliveryMove(None if old is None else old.state, new, isolated))
-        self.blocked_keys.note(new)
+        self._roles[new.role_id].keys.note(new)
         self._events.row_moved.publish(new)
         if self._watched is not None:
             self._watched.add((new.role_id, new.envelope_id))
@@ -151,13 +160,14 @@ class DeliveryLedger:
         """Have it durable that an envelope may be handed to these roles, before it is."""
         reserved = 0
         for role_id in role_ids:
-            if self._cursors[role_id].handed_to < position:
-                self._cursors[role_id].handed_to = position + RESERVE_POSITIONS
+            role, cursor = self._roles[role_id], self._known(role_id)
+            if cursor.handed_to < position:
+                cursor.handed_to = position + RESERVE_POSITIONS
                 self._dirty.add(role_id)
                 self._note()
-                self._reserved[role_id] = self._noted
+                role.reserved = self._noted
             # Another run may have reserved for this one too, and be waiting for that itself.
-            reserved = max(reserved, self._reserved.get(role_id, 0))
+            reserved = max(reserved, role.reserved)
         await self._written_up_to(reserved)
 
     async def room(self) -> None:
@@ -193,7 +203,7 @@ class DeliveryLedger:
             await self._write(self._page)
 
     def _new_page(self) -> "_Page":
-        cursors = [copy.copy(self._cursors[role_id]) for role_id in self._dirty]
+        cursors = [copy.copy(self._known(role_id)) for role_id in self._dirty]
         progress = ProgressUpdate(self._clock.now(), cursors, self._moves, self._failures, self._decided)
         self._dirty, self._moves, self._failures, self._decided = set(), [], [], []
         return _Page([progress], self._noted)
@@ -217,18 +227,17 @@ class DeliveryLedger:
             self._written = page.noted
             self._changed.notify_all()
 
-    def return_reserved(self, in_flight: Mapping[int, int]) -> None:
-        """Give back what was reserved and not used, so that a clean stop leaves nothing in doubt.
-
-        Args:
-            in_flight: for each role the highest position that was handed over and is not settled.
-        """
-        for role_id, cursor in self._cursors.items():
-            highest_settled = cursor.position + cursor.above.bit_length()
-            handed_to = max(highest_settled, in_flight.get(role_id, 0))
-            if handed_to < cursor.handed_to:
-                cursor.handed_to = handed_to
-                self._dirty.add(role_id)
+    def return_reserved(self) -> None:
+        """Give back what was reserved and neither settled nor handed over, so that a clean stop leaves nothing in
+        doubt."""
+        for role in self._roles:
+            if role.cursor is None:
+                continue
+            highest_settled = role.cursor.position + role.cursor.above.bit_length()
+            handed_to = max(highest_settled, *role.in_flight.positions, 0)
+            if handed_to < role.cursor.handed_to:
+                role.cursor.handed_to = handed_to
+                self._dirty.add(role.id)
 
 
 def _singly(progress: ProgressUpdate, error: JournalError) -> list[ProgressUpdate]:

@@ -106,7 +106,7 @@ class RunResults:
                 continue
             row = rows.get(recipient.role.id)
             attempt = row or self._ledger.before_its_turn(envelope, recipient.role.id, attempts=1)
-            attempt = self._ledger.blocked_keys.keyed(attempt, envelope)
+            attempt = self._ledger.keyed(attempt, envelope)
             items = bad_items.get(recipient.role.id)
             new = (
                 self._after(attempt, recipient, why)

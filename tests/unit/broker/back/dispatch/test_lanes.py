@@ -11,6 +11,7 @@ from tests.support.delivering import graph_of
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.role_events import RoleEvents
@@ -90,7 +91,7 @@ class Bench:
         self.log = ListedLog(graph_of({"names": ["store", "audit"], "store": [], "audit": []}), head)
         roles = [each.role.id for each in (self.store, self.audit, self.stranger)]
         events = RoleEvents()
-        self.ledger = DeliveryLedger(cast(Journal, None), SystemClock(), events)
+        self.ledger = DeliveryLedger(cast(Journal, None), SystemClock(), ConsumerRoles(), events)
         self.ledger.adopt({role: Cursor(role, 1, None, 0) for role in roles})
         self.noted = Noted()
         self.lanes = Lanes(cast(LogReader, self.log), self.ledger, self.noted, lambda role_id: False, tasks, events)

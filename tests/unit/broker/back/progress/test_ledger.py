@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from xbus.broker.back.progress import ledger as ledgers
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.back.recipients.failures import nonsense
 from xbus.broker.back.recipients.role_events import RoleEvents
@@ -70,9 +71,14 @@ def journal() -> HeldJournal:
 
 
 @pytest.fixture
-def ledger(journal: HeldJournal) -> DeliveryLedger:
+def roles() -> ConsumerRoles:
+    return ConsumerRoles()
+
+
+@pytest.fixture
+def ledger(journal: HeldJournal, roles: ConsumerRoles) -> DeliveryLedger:
     cursors = {role_id: Cursor(role_id, 1, None, 0) for role_id in (STORE, AUDIT)}
-    ledger = DeliveryLedger(cast(Journal, journal), SystemClock(), RoleEvents())
+    ledger = DeliveryLedger(cast(Journal, journal), SystemClock(), roles, RoleEvents())
     ledger.adopt(cursors)
     return ledger
 
@@ -251,14 +257,17 @@ async def test_a_hand_over_waits_for_a_reservation_that_another_made(
     await asyncio.gather(writing, first, second)
 
 
-async def test_a_clean_stop_leaves_nothing_in_doubt(ledger: DeliveryLedger, journal: HeldJournal) -> None:
+async def test_a_clean_stop_leaves_nothing_in_doubt(
+    ledger: DeliveryLedger, journal: HeldJournal, roles: ConsumerRoles
+) -> None:
     reserving = await begin(ledger.reserve([STORE, AUDIT], 1))
     writing = await begin(ledger.write())
     await journal.answer()
     await asyncio.gather(writing, reserving)
     for position in (1, 2, 4):
         ledger.settle(STORE, position)
-    ledger.return_reserved({AUDIT: 3})
+    roles[AUDIT].in_flight.begin(3)
+    ledger.return_reserved()
     writing = await begin(ledger.write())
     await journal.answer()
     await writing
