@@ -15,6 +15,7 @@ from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
 from xbus.passwords import Passwords
+from xbus.periodic import after_every
 
 log = logging.getLogger(__name__)
 
@@ -175,9 +176,7 @@ class Sessions:
 
     async def keep(self) -> None:
         """For ever: write renewals down and forget what has expired."""
-        while True:
-            await asyncio.sleep(SAVE_SECONDS)
-            await self.save()
+        await after_every(SAVE_SECONDS, self.save)
 
     async def save(self) -> None:
         """Write down what was renewed since the last time, and end what has expired; as far as the database can now."""

@@ -9,6 +9,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable
+from xbus.periodic import every
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
@@ -49,13 +50,15 @@ class OverdueBacklog:
 
     async def watch(self) -> None:
         """For ever: look now and then; where no alarm is wanted, return."""
-        await asyncio.sleep(FIRST_LOOK_SECONDS)
-        while self._owed_days:
-            try:
-                await self.look()
-            except JournalUnavailable as error:
-                log.info("no look at what is owed: %s", error, extra={"action": "owed_unread"})
-            await asyncio.sleep(LOOK_SECONDS)
+        if self._owed_days:
+            await asyncio.sleep(FIRST_LOOK_SECONDS)
+            await every(LOOK_SECONDS, self._try_to_look)
+
+    async def _try_to_look(self) -> None:
+        try:
+            await self.look()
+        except JournalUnavailable as error:
+            log.info("no look at what is owed: %s", error, extra={"action": "owed_unread"})
 
     async def look(self) -> None:
         """Raise the alarm for those that are owed something too old, and end it for the others.
