@@ -53,7 +53,6 @@ class OrderedQueue:
         self._log = log
         self._ledger = ledger
         self._clock = clock
-        self._checked: dict[int, float] = {}
 
     def concerns(self, recipient: RecipientProxy) -> bool:
         """Whether a recipient's role wants order."""
@@ -98,11 +97,11 @@ class OrderedQueue:
         return is_free
 
     async def _check(self, role_id: int) -> None:
-        now = self._clock.monotonic()
-        if now - self._checked.get(role_id, now - CHECK_SECONDS) < CHECK_SECONDS:
-            return
-        self._checked[role_id] = now
         keys = self._roles[role_id].keys
+        now = self._clock.monotonic()
+        if keys.checked_at is not None and now - keys.checked_at < CHECK_SECONDS:
+            return
+        keys.checked_at = now
         states: dict[int, DeliveryState] = {}
         await self._ledger.written()
         for positions in _pages(keys.firsts(First.ON_ITS_OWN, First.PARKED), CHECKED_ROWS):

@@ -51,6 +51,8 @@ class BlockedKeys:
         self._to_read: dict[str, None] = {}
         self.is_wanted = False
         """Whether the role wants order."""
+        self.checked_at: float | None = None
+        """When it was looked last whether a person has changed a key's lowest row, in monotonic seconds."""
 
     def want(self, is_wanted: bool) -> bool:
         """Take it that the role wants order, or wants none; whether it wants it now and did not before."""
