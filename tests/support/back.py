@@ -139,7 +139,7 @@ class Broker:
 
     def _look_at_rows(self) -> None:
         for recipient in self.back.registry.all():
-            self.back._delivering._rows.wake(recipient.role.id)
+            self.back.events.rows_due.publish(recipient.role.id)
 
     async def until(self, condition: Callable[[], object]) -> None:
         while not condition():
@@ -185,10 +185,15 @@ async def running(
     *,
     prepared: Callable[[Broker], object] = lambda broker: None,
     clean: bool = True,
+    started: bool = True,
     retry: RetryPolicy = ONCE,
     trouble_after: int = 1000,
 ) -> AsyncIterator[Broker]:
-    """A broker that runs; at the end it stops in order, or goes down as it is."""
+    """A broker that runs; at the end it stops in order, or goes down as it is.
+
+    Args:
+        started: False for one that has only taken up what the last run left.
+    """
     configuration = Configuration(journal)
     await configuration.refresh()
     tasks = asyncio.TaskGroup()
@@ -197,7 +202,8 @@ async def running(
     try:
         async with tasks:
             await broker.back.recover()
-            broker.back.start()
+            if started:
+                broker.back.start()
             yield broker
             if clean:
                 await broker.back.stop(PATIENCE_SECONDS)

@@ -321,6 +321,16 @@ async def test_what_comes_again_for_some_roles_reaches_no_others(journal: Journa
     assert await broker.cursor("store_2") == 4
 
 
+async def test_what_a_crash_left_is_taken_up_before_anything_starts(journal: Journal) -> None:
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async with running(journal, clean=False) as broker:
+        await broker.register("store_1", xbus_take_event=never)
+        await broker.put(b"x")
+        await broker.until(lambda: broker.items("store_1") == [b"x"])
+    async with running(journal, clean=False, started=False) as broker:
+        assert await broker.rows() == {"store_1": ("retry", 1, "broker_stopped")}
+
+
 async def test_after_a_crash_too_what_comes_again_for_some_roles_reaches_no_others(journal: Journal) -> None:
     never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     async with running(journal, clean=False) as broker:

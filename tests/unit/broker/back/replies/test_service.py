@@ -406,7 +406,7 @@ async def test_what_begins_and_ends_while_rows_are_read_is_not_taken_up_again(
         event_id = await wish.ask()
         await wish.become(event_id, ReplyState.HELD)
         monkeypatch.setattr(journal, "read", slowly)
-        broker.back._delivering._rows.wake(broker.scribe.role_id("store_1"))
+        broker.back.events.rows_due.publish(broker.scribe.role_id("store_1"))
         await looking.wait()
         await wish.seal(event_id)
         await broker.until_rows({"store_1": ("retry", 1, "reply_given")})
