@@ -120,16 +120,16 @@ class DeliveryAssembly:
         # What is read, and what is written.
         self.events = RoleEvents()
         self._log = LogReader(journal, bell)
-        self._roles = ConsumerRoles()
+        self.troubles = CircuitBreakers(
+            runtime.clock, after=settings.trouble_after, probe_interval=settings.probe_interval
+        )
+        self._roles = ConsumerRoles(self.troubles)
         self.ledger = DeliveryLedger(journal, runtime.clock, self._roles, self.events)
         self._recovery = Recovery(journal, self._log, self.ledger, self._roles)
 
         # Who is served, and who rather not now.
         self._slots: Slots[RecipientProxy] = Slots()
         self.registry = Registry(self._slots, runtime.clock, self.events)
-        self.troubles = CircuitBreakers(
-            runtime.clock, after=settings.trouble_after, probe_interval=settings.probe_interval
-        )
         self.probing = BreakerProbes(self.troubles, self.registry, self._slots, self.events)
 
         # What comes of runs.
@@ -169,14 +169,14 @@ class DeliveryAssembly:
         workers = WorkerAvailability(log, self.registry, self._needs, probing, self._settings.worker_grace)
         dispatcher = Dispatcher(
             ledger,
-            Eligibility(roles, self.registry, probing),
+            Eligibility(roles, self.registry),
             workers,
             BulkStep(self._needs, self.outputs, self._awaiting),
             self._launcher,
             self._supplies,
             probing,
         )
-        self.lanes = Lanes(log, ledger, dispatcher, probing.is_troubled, tasks, events)
+        self.lanes = Lanes(log, ledger, dispatcher, roles, tasks, events)
         due_rows = DueRows(log, ledger, roles, probing)
         in_order = OrderedQueue(roles, log, ledger, clock)
         self._rows = RetryQueue(due_rows, workers, dispatcher, in_order, probing, clock, tasks)

@@ -215,7 +215,7 @@ async def test_one_in_trouble_is_probed_and_nothing_is_parked(
         # The other one gets all of them, and this one three.
         await broker.until(lambda: len(broker.items("store_2")) == 8)
         await broker.until(lambda: broker.back.troubles.is_troubled(role_id))
-        assert broker.back.troubles.since(role_id) == broker.clock.now()
+        assert broker.back.troubles[role_id].since == broker.clock.now()
         known = len(broker.items("store_1"))
         assert known == 3
         for probes in range(1, 10):

@@ -1,7 +1,6 @@
 """Says whether a recipient may get an envelope now; nothing is awaited here."""
 
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -14,13 +13,11 @@ class Eligibility:
     Args:
         roles: what has become of the envelope, and of earlier ones of its ordering key; what is being brought.
         registry: who is there.
-        probing: who is in trouble.
     """
 
-    def __init__(self, roles: ConsumerRoles, registry: Registry, probing: BreakerProbes) -> None:
+    def __init__(self, roles: ConsumerRoles, registry: Registry) -> None:
         self._roles = roles
         self._registry = registry
-        self._probing = probing
 
     def is_due(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         """Whether nothing has become of an envelope for a role yet."""
@@ -30,7 +27,7 @@ class Eligibility:
     def in_turn(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         """Whether a recipient may get an envelope in its turn."""
         role = self._roles[recipient.role.id]
-        is_kept = self._probing.is_troubled(role.id) or role.keys.holds(envelope)
+        is_kept = role.breaker.is_tripped or role.keys.holds(envelope)
         return self.is_due(recipient, envelope) and not is_kept and self._may_get(recipient, envelope)
 
     def by_row(self, recipient: RecipientProxy, envelope: LogEnvelope, row: DeliveryRow) -> bool:

@@ -5,11 +5,12 @@ starts in the past, has a lane of its own until it has caught up.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.role_events import RoleEvents
@@ -46,7 +47,7 @@ class Lanes:
         log: what they read.
         ledger: where the roles stand.
         deliverer: what they hand envelopes to.
-        is_paused: whether a role gets nothing in its turn for now; ``arrived`` is called again when it does.
+        roles: those in trouble get nothing in their turn; ``arrived`` is called again when they do.
         tasks: where they run.
         events: told of each recipient that goes on together with others again.
     """
@@ -56,22 +57,25 @@ class Lanes:
         log: LogReader,
         ledger: DeliveryLedger,
         deliverer: Deliverer,
-        is_paused: Callable[[int], bool],
+        roles: ConsumerRoles,
         tasks: asyncio.TaskGroup,
         events: RoleEvents,
     ) -> None:
         self._log = log
         self._ledger = ledger
         self._deliverer = deliverer
-        self._is_paused = is_paused
+        self._roles = roles
         self._tasks = tasks
         self._events = events
         self._lanes: list[_Lane] = []
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """Read on for a consumer from where its role stands."""
-        cursor = self._ledger.cursor(recipient.role.id)
-        if recipient.role.worker or cursor is None or self._is_paused(recipient.role.id) or self._lanes_of(recipient):
+        if recipient.role.worker or self._lanes_of(recipient):
+            return
+        role = self._roles[recipient.role.id]
+        cursor = role.cursor
+        if cursor is None or role.breaker.is_tripped:
             return
         lane = self._joinable_at(cursor.position)
         if lane is None:

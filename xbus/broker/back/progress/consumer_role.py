@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.recipients.circuit_breaker import CircuitBreaker, CircuitBreakers
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.journal.writes.cursor import Cursor
 
@@ -14,10 +15,12 @@ class ConsumerRole:
 
     Args:
         role_id: which one.
+        breaker: open while one envelope after the other fails at it.
     """
 
-    def __init__(self, role_id: int) -> None:
+    def __init__(self, role_id: int, breaker: CircuitBreaker) -> None:
         self.id = role_id
+        self.breaker = breaker
         self.cursor: Cursor | None = None
         """Where it stands in the log; None where the journal has no cursor of it yet."""
         self.keys = BlockedKeys(role_id)
@@ -31,15 +34,20 @@ class ConsumerRole:
 
 
 class ConsumerRoles:
-    """All consumer roles that anything was asked about, by their ids."""
+    """All consumer roles that anything was asked about, by their ids.
 
-    def __init__(self) -> None:
+    Args:
+        breakers: those of all roles, as workers have them too.
+    """
+
+    def __init__(self, breakers: CircuitBreakers) -> None:
+        self._breakers = breakers
         self._roles: dict[int, ConsumerRole] = {}
 
     def __getitem__(self, role_id: int) -> ConsumerRole:
         role = self._roles.get(role_id)
         if role is None:
-            role = self._roles[role_id] = ConsumerRole(role_id)
+            role = self._roles[role_id] = ConsumerRole(role_id, self._breakers[role_id])
         return role
 
     def __iter__(self) -> Iterator[ConsumerRole]:

@@ -38,7 +38,7 @@ class BreakerProbes:
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """A recipient has come: whether its role's trouble came with it shows by the first envelope."""
-        self._troubles.came_back(recipient.role.id)
+        self._troubles[recipient.role.id].came_back()
         if recipient.role.worker and self.is_troubled(recipient.role.id):
             self._slots.limit(recipient, 0)
 
@@ -51,7 +51,7 @@ class BreakerProbes:
     def failed(self, role_id: int, position: int) -> None:
         """Note that an envelope failed at a role for a reason that may pass."""
         recipient = self._registry.get(role_id)
-        if self._troubles.failed(role_id, position):
+        if self._troubles[role_id].failed(position):
             self._logins[role_id] = str(role_id) if recipient is None else recipient.role.login
             log.warning("recipient in trouble", extra={"action": "troubled", "role": self._logins[role_id]})
             if recipient is not None and not recipient.role.worker:
@@ -61,7 +61,7 @@ class BreakerProbes:
 
     def went_well(self, role_id: int) -> None:
         """Note that an envelope went well at a role."""
-        if not self._troubles.went_well(role_id):
+        if not self._troubles[role_id].went_well():
             return
         login = self._logins.pop(role_id)
         log.info("recipient no longer in trouble", extra={"action": "trouble_over", "role": login})
@@ -81,11 +81,11 @@ class BreakerProbes:
 
     def is_time(self, role_id: int) -> bool:
         """Whether a role in trouble may be probed now."""
-        return self._troubles.seconds_to_probe(role_id) == 0
+        return self._troubles[role_id].seconds_to_probe() == 0
 
     def probe(self, role_id: int, positions: Sequence[int]) -> int:
         """Which envelope to probe a role in trouble with, of one or more."""
-        return self._troubles.probe(role_id, positions)
+        return self._troubles[role_id].probe(positions)
 
     def nothing_to_probe(self, role_id: int) -> None:
         """Note that nothing waits for a role in trouble: what comes next shows how it is."""
@@ -93,7 +93,7 @@ class BreakerProbes:
 
     def over_since(self, role_id: int) -> datetime | None:
         """When the last trouble of a role ended."""
-        return self._troubles.over_since(role_id)
+        return self._troubles[role_id].over_since
 
     def served(self) -> list[str]:
         """The worker services that may be asked now, those included that may be probed."""
@@ -107,7 +107,7 @@ class BreakerProbes:
         for worker in self._registry.all():
             role = worker.role
             if role.worker and role.service == service and self.is_troubled(role.id) and self.is_time(role.id):
-                self._troubles.begin_probe(role.id)
+                self._troubles[role.id].begin_probe()
                 self._slots.limit(worker, 1)
                 return True
         return False
@@ -120,4 +120,5 @@ class BreakerProbes:
             for recipient in self._registry.all()
             if (recipient.role.worker or recipient.role.id == role_id) and self.is_troubled(recipient.role.id)
         ]
-        return min(filter(None, map(self._troubles.seconds_to_probe, troubled)), default=None)
+        waits = (self._troubles[each].seconds_to_probe() for each in troubled)
+        return min(filter(None, waits), default=None)

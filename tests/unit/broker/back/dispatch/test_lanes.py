@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import cast
 
-from tests.support.delivering import graph_of
+from tests.support.delivering import consumer_roles, graph_of
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.role_events import RoleEvents
@@ -90,11 +89,11 @@ class Bench:
         self.names = cast_of.worker("names")
         self.log = ListedLog(graph_of({"names": ["store", "audit"], "store": [], "audit": []}), head)
         roles = [each.role.id for each in (self.store, self.audit, self.stranger)]
-        events = RoleEvents()
-        self.ledger = DeliveryLedger(cast(Journal, None), SystemClock(), ConsumerRoles(), events)
+        events, consumers = RoleEvents(), consumer_roles()
+        self.ledger = DeliveryLedger(cast(Journal, None), SystemClock(), consumers, events)
         self.ledger.adopt({role: Cursor(role, 1, None, 0) for role in roles})
         self.noted = Noted()
-        self.lanes = Lanes(cast(LogReader, self.log), self.ledger, self.noted, lambda role_id: False, tasks, events)
+        self.lanes = Lanes(cast(LogReader, self.log), self.ledger, self.noted, consumers, tasks, events)
 
     def cursor(self, recipient: RecipientProxy) -> Cursor:
         cursor = self.ledger.cursor(recipient.role.id)

@@ -38,10 +38,10 @@ class Listed:
 
     def __init__(self) -> None:
         self.rows: list[DeliveryRow] = []
-        self.roles = ConsumerRoles()
         self.launched: list[int] = []
         self.clock = StandingClock()
         self.troubles = CircuitBreakers(self.clock, after=2, probe_interval=30)
+        self.roles = ConsumerRoles(self.troubles)
         self.moved: list[DeliveryRow] = []
         self.present: list[RecipientProxy] = []
         self.needed: list[str] = []

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.delivering import consumer_roles
 from xbus.broker.back.progress.blocked_keys import BlockedKeys, First
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.journal.log.ordered import HeldKey
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
@@ -163,7 +163,7 @@ def test_a_role_that_wants_order_no_longer_holds_nothing(order: BlockedKeys) -> 
 
 
 def test_roles_that_want_order_are_told_apart() -> None:
-    roles = ConsumerRoles()
+    roles = consumer_roles()
     assert roles.want_order([ROLE]) == {ROLE}
     roles[ROLE].keys.note(row(3, PARKED))
     assert roles.want_order([ROLE, OTHER_ROLE]) == {OTHER_ROLE}

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.delivering import consumer_roles
 from xbus.broker.back.progress import ledger as ledgers
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
@@ -72,7 +73,7 @@ def journal() -> HeldJournal:
 
 @pytest.fixture
 def roles() -> ConsumerRoles:
-    return ConsumerRoles()
+    return consumer_roles()
 
 
 @pytest.fixture
