@@ -21,7 +21,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.writes import SealReceipt, Write
-from xbus.errors import Refused
+from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 
@@ -179,6 +179,14 @@ class Stop(Exception):
     """Ends all that goes on."""
 
 
+async def _recovered(broker: Broker) -> bool:
+    try:
+        await broker.back.recover()
+    except JournalUnavailable:
+        return False
+    return True
+
+
 @asynccontextmanager
 async def running(
     journal: Journal,
@@ -201,7 +209,8 @@ async def running(
     prepared(broker)
     try:
         async with tasks:
-            await broker.back.recover()
+            while not await _recovered(broker):
+                pass
             if started:
                 broker.back.start()
             yield broker

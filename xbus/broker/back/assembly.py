@@ -116,6 +116,8 @@ class DeliveryAssembly:
         self._catalog = catalog
         self._keeping: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
+        self._unread_order: set[int] = set()
+        """The roles that have come to want order, and whose ordering keys could not be read yet."""
 
         # What is read, and what is written.
         self.events = RoleEvents()
@@ -231,6 +233,9 @@ class DeliveryAssembly:
         Raises:
             JournalUnavailable: the database can't be read now.
         """
+        # An earlier try may have noted something, and nobody else writes it down before the start.
+        if self.ledger.has_news:
+            await self.ledger.write()
         await self._left_behind.recover(self._journal, self._log)
         await self.read_cursors()
         await self._log.refresh()
@@ -274,11 +279,17 @@ class DeliveryAssembly:
     async def _follow_order(self) -> None:
         """Learn which roles want order now, and which of their ordering keys have rows."""
         ordered = [role.id for role in self._catalog().roles.values() if role.ordered and not role.worker]
-        new = self._roles.want_order(ordered)
-        # What is noted before has no ordering keys yet, or has some still.
-        await self.ledger.written()
-        await self._journal.write(FollowOrder(ordered))
-        for key in await self._journal.read(read_held_keys, new):
+        new = self._roles.want_order(ordered) | self._unread_order
+        self._unread_order = set()
+        try:
+            # What is noted before has no ordering keys yet, or has some still.
+            await self.ledger.written()
+            await self._journal.write(FollowOrder(ordered))
+            held = await self._journal.read(read_held_keys, new)
+        except BaseException:
+            self._unread_order |= new
+            raise
+        for key in held:
             self._roles[key.role_id].keys.add(key)
 
     async def stop(self, seconds: float) -> None:

@@ -190,8 +190,13 @@ class DeliveryLedger:
                 async with asyncio.timeout(LAZY_SECONDS):
                     await self._wake.wait()
             self._wake.clear()
-            if self._dirty or self._moves or self._failures or self._decided:
+            if self.has_news:
                 await self.write()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything is noted that is not being written yet."""
+        return bool(self._dirty or self._moves or self._failures or self._decided)
 
     async def write(self) -> None:
         """Write down all that is noted now; an unreachable database only delays it."""
