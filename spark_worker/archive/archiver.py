@@ -56,16 +56,35 @@ class Report:
         )
 
 
+class FilePlanner:
+    """Says what goes into which file.
+
+    Args:
+        place: where the files go, a folder or a URI.
+        ids: names them.
+    """
+
+    def __init__(self, place: str, ids: Ids) -> None:
+        self._place = place
+        self._ids = ids
+
+    def plan(self, events: tuple[PlannedEvent, ...]) -> FilePlan:
+        """The file of some events of one type and day."""
+        file_id = self._ids.new()
+        first = events[0]
+        folder = f"event_type={quote(first.type_name, safe='')}/day={first.sealed_at.date().isoformat()}"
+        name = f"{first.position}-{events[-1].position}-{file_id}.parquet"
+        return FilePlan(file_id, storage.below(self._place, f"{folder}/{name}"), events)
+
+
 class Archiver:
     """Moves items of settled envelopes into files.
 
     Args:
-        url: the journal's address.
-        place: where the files go, a folder or a URI.
-        run: that this is.
-        copy: makes files.
+        run: that this is, of a journal.
+        files: says where they go.
+        copy: makes them.
         clock: tells when.
-        ids: names the files.
         wanted: how much is done at once.
         on_step: told before each step what comes now.
         pause: waits for so many seconds.
@@ -73,23 +92,19 @@ class Archiver:
 
     def __init__(
         self,
-        url: str,
-        place: str,
         run: ArchiveRun,
+        files: FilePlanner,
         copy: Copy,
         clock: Clock,
-        ids: Ids,
         *,
         wanted: Round | None = None,
         on_step: Callable[[str], None] = lambda _: None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._url = url
-        self._place = place
         self._run = run
+        self._files = files
         self._copy = copy
         self._clock = clock
-        self._ids = ids
         self._wanted = wanted or Round()
         self._on_step = on_step
         self._pause = pause
@@ -117,7 +132,7 @@ class Archiver:
         total = Report()
         after = 0
         while True:
-            with reading(self._url) as connection:
+            with reading(self._run.url) as connection:
                 events = archive_plans.read_archivable(connection, after, until, self._wanted)
             if not events:
                 return total
@@ -125,7 +140,7 @@ class Archiver:
             after = events[-1].position
 
     def _round(self, events: Sequence[PlannedEvent]) -> Report:
-        plans = [self._plan(of_file) for of_file in archive_plans.cut_files(events, self._wanted.file_bytes)]
+        plans = [self._files.plan(of_file) for of_file in archive_plans.cut_files(events, self._wanted.file_bytes)]
         self._step("note", archive_plans.note_files, self._run.run_id, plans)
         try:
             written = self._written(plans)
@@ -138,13 +153,6 @@ class Archiver:
         self._run.discard([Leftover(plan.file_id, plan.location) for plan in plans if plan.file_id in spoiled])
         kept = [file.size for file in written if file.file_id not in spoiled]
         return Report(recorded.envelopes, recorded.items, len(kept), sum(kept), self._remove())
-
-    def _plan(self, events: tuple[PlannedEvent, ...]) -> FilePlan:
-        file_id = self._ids.new()
-        first = events[0]
-        folder = f"event_type={quote(first.type_name, safe='')}/day={first.sealed_at.date().isoformat()}"
-        name = f"{first.position}-{events[-1].position}-{file_id}.parquet"
-        return FilePlan(file_id, storage.below(self._place, f"{folder}/{name}"), events)
 
     def _written(self, plans: Sequence[FilePlan]) -> list[FileWritten]:
         self._on_step("copy")

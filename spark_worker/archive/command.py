@@ -14,7 +14,7 @@ from uuid import UUID
 import click
 
 from spark_worker.archive import storage
-from spark_worker.archive.archiver import Archiver, Copy, Report
+from spark_worker.archive.archiver import Archiver, Copy, FilePlanner, Report
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.restoring import restore as put_back
 from spark_worker.archive.run import begun
@@ -53,7 +53,7 @@ def archive(
         session = open_session(master, conf, "xbus archive")
         try:
             copy = on_spark(session, url)
-            report = Archiver(url, storage.absolute(place), run, copy, clock, ids).archive(before)
+            report = Archiver(run, FilePlanner(storage.absolute(place), ids), copy, clock).archive(before)
         except OSError as error:
             raise _storage_failed(error) from error
         finally:

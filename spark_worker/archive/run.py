@@ -34,7 +34,7 @@ class ArchiveRun:
 
     def __init__(self, url: str, run_id: UUID, clock: Clock) -> None:
         self.run_id = run_id
-        self._url = url
+        self.url = url
         self._clock = clock
 
     def step(self, work: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -43,7 +43,7 @@ class ArchiveRun:
         Raises:
             JournalError: that is so (``archive_overtaken``), or the database does not do it.
         """
-        with writing(self._url) as connection:
+        with writing(self.url) as connection:
             archive_runs.renew_run(connection, self.run_id, self._clock.now() + LEASE)
             return work(connection, *args, **kwargs)
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from xbus.backoff import Backoff
 from xbus.errors import JournalError, JournalUnavailable
 
 T = TypeVar("T")
@@ -27,12 +28,13 @@ class DatabasePatience:
         self._seconds = seconds
         self._sleep = sleep
         self._now = now
-        self.succeeded()
+        self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY)
+        self._since: float | None = None
 
     def succeeded(self) -> None:
         """Something went well: the time begins anew with the next failure."""
-        self._since: float | None = None
-        self._delay = FIRST_DELAY
+        self._since = None
+        self._backoff.reset()
 
     def failed(self, error: JournalError) -> None:
         """Wait before the next try.
@@ -44,8 +46,7 @@ class DatabasePatience:
             self._since = self._now()
         if self._now() - self._since >= self._seconds:
             raise error
-        self._sleep(self._delay)
-        self._delay = min(self._delay * 2, LONGEST_DELAY)
+        self._sleep(self._backoff.next())
 
 
 def insist(patience: DatabasePatience, question: Callable[[], T]) -> T:

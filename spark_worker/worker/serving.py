@@ -26,6 +26,7 @@ from spark_worker.transform.transforms import SqlTransform, Transform
 from spark_worker.worker.job import ItemPlace, SparkJobs
 from spark_worker.worker.running import Runner
 from spark_worker.worker.worker import SparkWorker
+from xbus.backoff import Backoff
 from xbus.config import Config
 from xbus.recipient import serve
 
@@ -72,7 +73,7 @@ async def serve_for_ever(options: WorkerOptions) -> None:
     """
     stop = asyncio.Event()
     _obey_signals(stop)
-    delay = FIRST_DELAY_SECONDS
+    backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
     was_open = False
     while not stop.is_set():
         try:
@@ -80,11 +81,12 @@ async def serve_for_ever(options: WorkerOptions) -> None:
         except ClusterUnreachable as error:
             if is_local(options.master) and not was_open:
                 raise  # no cluster is away that might come back
+            delay = backoff.next()
             log.warning("%s; trying again", error, extra={"action": "cluster_unreachable", "seconds": delay})
             await _wait(stop, delay)
-            delay = min(2 * delay, LONGEST_DELAY_SECONDS)
             continue
-        delay, was_open = FIRST_DELAY_SECONDS, True
+        backoff.reset()
+        was_open = True
         log.info("Spark is ready", extra={"action": "session_opened", "master": options.master})
         try:
             await _serve(options, session, stop)

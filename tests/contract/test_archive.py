@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from spark_worker.archive import storage
-from spark_worker.archive.archiver import Archiver, Report
+from spark_worker.archive.archiver import Archiver, FilePlanner, Report
 from spark_worker.archive.copying import CopyFailed, copy_file, read_segments
 from spark_worker.archive.reading import read_items
 from spark_worker.archive.restoring import restore
@@ -87,7 +87,7 @@ class Bus:
         ids = Ids()
         with begun(self.url, self.clock, ids) as run:
             archiver = Archiver(
-                self.url, str(self.folder), run, copy or self.copy, self.clock, ids,
+                run, FilePlanner(str(self.folder), ids), copy or self.copy, self.clock,
                 wanted=SMALL, on_step=on_step, pause=lambda _: None,
             )  # fmt: skip
             return archiver.archive(OLD)

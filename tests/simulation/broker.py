@@ -10,8 +10,11 @@ from tests.simulation.loop import VirtualClock
 from tests.simulation.network import Connection, Process
 from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
+from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import CallTimeouts
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
+from xbus.broker.front.envelopes.checks import Checks
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EnvelopeLimits
 from xbus.broker.front.front import Front
@@ -26,9 +29,17 @@ from xbus.supervision.health import Health
 TIMEOUTS = CallTimeouts(start_event=5, send_item=5, end_event=5, end_envelope=5, stop_envelope=5)
 LIMITS = EnvelopeLimits(item_bytes=1_000, batch_bytes=5_000, envelope_items=1_000, envelope_bytes=100_000)
 SETTINGS = DeliverySettings(
-    window_bytes=1_000, behind_after=3, worker_grace=1, reply_hold=10, bulk_lease=10, register_timeout=3
+    timeouts=TIMEOUTS,
+    register_timeout=3,
+    window_bytes=1_000,
+    behind_after=3,
+    worker_grace=1,
+    reply_hold=10,
+    retry=RetryPolicy(),
+    trouble_after=5,
+    probe_interval=30,
+    bulk_lease=10,
 )
-REGISTER_SECONDS = 3.0
 REPLY_SECONDS = 10.0
 
 
@@ -95,20 +106,16 @@ class SimulatedBroker:
                 configuration,
                 bell,
                 self._connect,
-                self._clock,
-                health=Health("broker", self._clock),
-                tasks=tasks,
-                timeouts=TIMEOUTS,
-                register_timeout=REGISTER_SECONDS,
-                settings=SETTINGS,
-                random=random.Random(self._choices.random()),
+                Health("broker", self._clock),
+                Runtime(self._clock, tasks, random.Random(self._choices.random())),
+                SETTINGS,
             )
             space = Space(journal, 0, Health("broker", self._clock))
-            self.front = Front(journal, configuration, self._clock, LIMITS, replies, bell.ring, tasks, space)
+            self.front = Front(journal, Checks(configuration, LIMITS), self._clock, replies, bell.ring, tasks, space)
             await self._patiently(configuration.refresh)
             await self._patiently(self.back.recover)
             await self._patiently(replies.recover)
-            await self._patiently(self.back.start)
+            self.back.start()
             tasks.create_task(configuration.watch())
             self.is_up.set()
             await self._journal.ended()

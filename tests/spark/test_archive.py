@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from spark_worker.archive.archiver import Archiver
+from spark_worker.archive.archiver import Archiver, FilePlanner
 from spark_worker.archive.command import on_spark
 from spark_worker.archive.reading import read_items
 from spark_worker.archive.run import begun
@@ -57,7 +57,7 @@ def test_executors_make_the_files(spark: SparkSession, database_url: str, tmp_pa
     fill(database_url)
     clock, ids = SystemClock(), Ids()
     with begun(database_url, clock, ids) as run:
-        archiver = Archiver(database_url, str(tmp_path / "a"), run, on_spark(spark, database_url), clock, ids)
+        archiver = Archiver(run, FilePlanner(str(tmp_path / "a"), ids), on_spark(spark, database_url), clock)
         report = archiver.archive(datetime.now(UTC))
 
     assert (report.envelopes, report.items, report.files) == (4, 3001, 2)
@@ -124,7 +124,7 @@ def test_killed_in_the_midst_of_its_job(spark: SparkSession, sqlite_url: str, tm
     assert carried(spark, config) == before
     clock, ids = LaterClock(), Ids()
     with begun(sqlite_url, clock, ids) as run:
-        archiver = Archiver(sqlite_url, str(tmp_path / "a"), run, on_spark(spark, sqlite_url), clock, ids)
+        archiver = Archiver(run, FilePlanner(str(tmp_path / "a"), ids), on_spark(spark, sqlite_url), clock)
         archiver.archive(datetime.now(UTC))
 
     assert carried(spark, config) == before

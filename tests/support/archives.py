@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from spark_worker.archive.archiver import Archiver, Report
+from spark_worker.archive.archiver import Archiver, FilePlanner, Report
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.run import begun
 from xbus.broker.journal.archive.plans import FilePlan
@@ -21,4 +21,4 @@ def archive(url: str, folder: Path) -> Report:
         return [copy_file(url, plan) for plan in plans]
 
     with begun(url, clock, ids) as run:
-        return Archiver(url, str(folder), run, copy, clock, ids).archive(datetime.now(UTC))
+        return Archiver(run, FilePlanner(str(folder), ids), copy, clock).archive(datetime.now(UTC))

@@ -16,11 +16,12 @@ from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import Abilities, CallTimeouts
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.writes import SealReceipt, Write
-from xbus.errors import Refused
+from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.supervision.health import Health
@@ -76,12 +77,11 @@ class Broker:
             configuration,
             cast(Bell, self._bell),
             self._connect,
-            self.clock,
-            health=self.health,
-            tasks=tasks,
-            timeouts=TIMEOUTS,
-            register_timeout=PATIENCE_SECONDS,
-            settings=DeliverySettings(
+            self.health,
+            Runtime(self.clock, tasks, Random(7)),
+            DeliverySettings(
+                timeouts=TIMEOUTS,
+                register_timeout=PATIENCE_SECONDS,
                 window_bytes=100_000,
                 behind_after=1000,
                 worker_grace=0,
@@ -89,8 +89,8 @@ class Broker:
                 retry=retry,
                 trouble_after=trouble_after,
                 probe_interval=30,
+                bulk_lease=30,
             ),
-            random=Random(7),
         )
 
     def prepare(self, login: str, abilities: Abilities = NEW, **answers: Any) -> ScriptedClient:
@@ -142,7 +142,7 @@ class Broker:
 
     def _look_at_rows(self) -> None:
         for recipient in self.back.registry.all():
-            self.back._delivering._rows.wake(recipient.role.id)
+            self.back.events.rows_due.publish(recipient.role.id)
 
     async def until(self, condition: Callable[[], object]) -> None:
         while not condition():
@@ -182,16 +182,29 @@ class Stop(Exception):
     """Ends all that goes on."""
 
 
+async def _recovered(broker: Broker) -> bool:
+    try:
+        await broker.back.recover()
+    except JournalUnavailable:
+        return False
+    return True
+
+
 @asynccontextmanager
 async def running(
     journal: Journal,
     *,
     prepared: Callable[[Broker], object] = lambda broker: None,
     clean: bool = True,
+    started: bool = True,
     retry: RetryPolicy = ONCE,
     trouble_after: int = 1000,
 ) -> AsyncIterator[Broker]:
-    """A broker that runs; at the end it stops in order, or goes down as it is."""
+    """A broker that runs; at the end it stops in order, or goes down as it is.
+
+    Args:
+        started: False for one that has only taken up what the last run left.
+    """
     configuration = Configuration(journal)
     await configuration.refresh()
     tasks = asyncio.TaskGroup()
@@ -199,8 +212,10 @@ async def running(
     prepared(broker)
     try:
         async with tasks:
-            await broker.back.recover()
-            await broker.back.start()
+            while not await _recovered(broker):
+                pass
+            if started:
+                broker.back.start()
             yield broker
             if clean:
                 await broker.back.stop(PATIENCE_SECONDS)

@@ -3,7 +3,10 @@
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+from tests.support.clock import StandingClock
 from xbus.broker.back.log.batch import RunBatch, join_small
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
+from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import Absent, AnyOf
 from xbus.broker.back.run.plan import EventPlan
@@ -23,6 +26,11 @@ def graph_of(nodes: Nodes) -> Graph:
         node, _, service = name.partition(":")
         made[node] = Node(node, service or node, bool(children), tuple(child.partition(":")[0] for child in children))
     return Graph(made)
+
+
+def consumer_roles() -> ConsumerRoles:
+    """Roles that are never in trouble."""
+    return ConsumerRoles(CircuitBreakers(StandingClock(), after=1_000_000, probe_interval=30))
 
 
 class Envelope:

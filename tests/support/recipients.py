@@ -182,7 +182,7 @@ class Cast:
         client = ScriptedClient(name, self.script, worker, answers or {})
         self.clients[name] = client
         role = RoleEntry(len(self.clients), name, service, worker)
-        return RecipientProxy(role, b"", f"tcp://{name}", cast(Client, client), abilities, TIMEOUTS)
+        return RecipientProxy(role, b"", f"tcp://{name}", cast(Client, client), abilities, TIMEOUTS, lambda _: None)
 
 
 def singles(change: Callable[[list[int], bytes], list[list[Any]]]) -> dict[str, Answer]:

@@ -1,12 +1,12 @@
 """The configuration in use, kept up to date while the broker runs."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog, read_catalog, read_version
 from xbus.errors import JournalUnavailable
+from xbus.periodic import after_every
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
@@ -51,14 +51,15 @@ class Configuration:
 
     async def watch(self) -> None:
         """Refresh for ever; an unreachable database only delays it."""
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            try:
-                await self.refresh()
-            except JournalUnavailable as error:
-                log.warning("configuration not read: %s", error, extra={"action": "configuration_unread"})
-                if self._health is not None:
-                    self._health.trouble(UNREADABLE, "the database can't be read now", "see that it runs")
-            else:
-                if self._health is not None:
-                    self._health.over(UNREADABLE)
+        await after_every(POLL_SECONDS, self._look)
+
+    async def _look(self) -> None:
+        try:
+            await self.refresh()
+        except JournalUnavailable as error:
+            log.warning("configuration not read: %s", error, extra={"action": "configuration_unread"})
+            if self._health is not None:
+                self._health.trouble(UNREADABLE, "the database can't be read now", "see that it runs")
+        else:
+            if self._health is not None:
+                self._health.over(UNREADABLE)

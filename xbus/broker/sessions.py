@@ -15,6 +15,7 @@ from xbus.clock import Clock
 from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
 from xbus.passwords import Passwords
+from xbus.periodic import after_every
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +42,74 @@ class _Session:
     renewed: bool = False
 
 
+class Credentials:
+    """The passwords of one kind of owner.
+
+    Args:
+        journal: where their hashes are.
+        kind: whose they are.
+        passwords: compares them.
+    """
+
+    def __init__(self, journal: Journal, kind: Literal["emitter", "role"], passwords: Passwords) -> None:
+        self.kind: Literal["emitter", "role"] = kind
+        self._journal = journal
+        self._passwords = passwords
+        self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
+
+    async def check(self, login: str, password: str, deadline: float) -> int:
+        """Wait for a turn until the deadline, and check a password; a hash of an older kind is replaced.
+
+        Args:
+            login: of an emitter or a role.
+            password: as its owner gave it.
+            deadline: the moment, on the loop's clock, at which the caller has given up.
+
+        Returns:
+            The id of the owner.
+
+        Raises:
+            Refused: login_refused, for an unknown login and a wrong password alike.
+            Failed: login_too_late, when the time is over.
+            JournalUnavailable: the database can't be asked now.
+        """
+        # No login holds a zero character, and PostgreSQL can't be asked for one.
+        credentials = None if "\0" in login else await self._journal.read(read_credentials, self.kind, login)
+        owner_id, password_hash = credentials or (0, None)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._logins.acquire()
+        except TimeoutError:
+            raise _too_late() from None
+        try:
+            # A turn that was free is taken also when the time is over.
+            _check_time(deadline)
+            if not await asyncio.to_thread(self._passwords.verify, password, password_hash):
+                log.info("login refused", extra={"action": "login_refused", self.kind: login})
+                raise Refused(
+                    "the login or the password is wrong", "check both, or set the password anew", code="login_refused"
+                )
+            _check_time(deadline)
+            if password_hash is not None and self._passwords.needs_rehash(password_hash):
+                better = await asyncio.to_thread(self._passwords.hash_password, password)
+                await self._journal.write(StorePassword(*self.ids(owner_id), password_hash, better))
+        finally:
+            self._logins.release()
+        return owner_id
+
+    def ids(self, owner_id: int) -> tuple[int | None, int | None]:
+        """Emitter id and role id of an owner, one of them None."""
+        return (owner_id, None) if self.kind == "emitter" else (None, owner_id)
+
+
 class Sessions:
     """The sessions of one kind of owner. Only hashes of tokens are kept, in memory too.
 
     Args:
-        kind: whose sessions these are.
+        journal: where they are kept.
+        credentials: let owners in; they say whose sessions these are.
+        clock: says when they are over.
+        ids: makes tokens.
         lifetime_seconds: how long a session outlives its last use.
         in_use: whether an owner holds something that its sessions must not expire under.
         catch_up: awaited at each login, so that who logs in finds every earlier change of the configuration in force.
@@ -54,26 +118,24 @@ class Sessions:
     def __init__(
         self,
         journal: Journal,
-        kind: Literal["emitter", "role"],
+        credentials: Credentials,
         *,
         clock: Clock,
         ids: Ids,
-        passwords: Passwords,
         lifetime_seconds: float,
         in_use: Callable[[int], bool] = lambda owner_id: False,
         catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._journal = journal
-        self._kind: Literal["emitter", "role"] = kind
+        self._credentials = credentials
+        self._kind = credentials.kind
         self._clock = clock
         self._ids = ids
-        self._passwords = passwords
         self._lifetime = timedelta(seconds=lifetime_seconds)
         self._in_use = in_use
         self._catch_up = catch_up
         self._sessions: dict[bytes, _Session] = {}
         self._taken_back: list[bytes] = []
-        self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
 
     async def restore(self) -> None:
         """Take up the sessions that were there before a restart."""
@@ -97,13 +159,13 @@ class Sessions:
             JournalUnavailable: the database can't be asked now.
         """
         deadline = asyncio.get_running_loop().time() + seconds
-        owner_id = await self._check_password(login, password, deadline)
+        owner_id = await self._credentials.check(login, password, deadline)
         if self._catch_up is not None:
             await self._catch_up()
         _check_time(deadline)
         token = self._ids.token()
         expires_at = self._clock.now() + self._lifetime
-        await self._journal.write(StartSession(token_hash(token), *self._owner(owner_id), expires_at))
+        await self._journal.write(StartSession(token_hash(token), *self._credentials.ids(owner_id), expires_at))
         self._sessions[token_hash(token)] = _Session(owner_id, expires_at)
         try:
             _check_time(deadline)
@@ -113,42 +175,12 @@ class Sessions:
         log.info("logged in", extra={"action": "login", self._kind: login})
         return token
 
-    async def _check_password(self, login: str, password: str, deadline: float) -> int:
-        """Wait for a turn until the deadline, and check the password; answered with whose it is."""
-        # No login holds a zero character, and PostgreSQL can't be asked for one.
-        credentials = None if "\0" in login else await self._journal.read(read_credentials, self._kind, login)
-        owner_id, password_hash = credentials or (0, None)
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._logins.acquire()
-        except TimeoutError:
-            raise _too_late() from None
-        try:
-            # A turn that was free is taken also when the time is over.
-            _check_time(deadline)
-            if not await asyncio.to_thread(self._passwords.verify, password, password_hash):
-                log.info("login refused", extra={"action": "login_refused", self._kind: login})
-                raise Refused(
-                    "the login or the password is wrong", "check both, or set the password anew", code="login_refused"
-                )
-            _check_time(deadline)
-            if password_hash is not None and self._passwords.needs_rehash(password_hash):
-                better = await asyncio.to_thread(self._passwords.hash_password, password)
-                await self._journal.write(StorePassword(*self._owner(owner_id), password_hash, better))
-        finally:
-            self._logins.release()
-        return owner_id
-
     def take_back(self, token: str) -> None:
         """End a session whose token reached nobody; the journal learns of it when sessions are saved."""
         key = token_hash(token)
         if self._sessions.pop(key, None) is not None:
             self._taken_back.append(key)
             log.info("a token reached nobody", extra={"action": "login_taken_back"})
-
-    def _owner(self, owner_id: int) -> tuple[int | None, int | None]:
-        """Emitter id and role id, one of them None."""
-        return (owner_id, None) if self._kind == "emitter" else (None, owner_id)
 
     def owner(self, token: str) -> int:
         """Whose session it is; its use renews it.
@@ -193,9 +225,7 @@ class Sessions:
 
     async def keep(self) -> None:
         """For ever: write renewals down and forget what has expired."""
-        while True:
-            await asyncio.sleep(SAVE_SECONDS)
-            await self.save()
+        await after_every(SAVE_SECONDS, self.save)
 
     async def save(self) -> None:
         """Write down what was renewed since the last time, and end what has expired; as far as the database can now."""

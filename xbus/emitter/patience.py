@@ -1,5 +1,6 @@
 """Decides how long an emitter insists, and how fast it tries again. Pure."""
 
+from xbus.backoff import Backoff
 from xbus.clock import Clock
 from xbus.errors import CallError
 
@@ -19,12 +20,12 @@ class Patience:
         self._seconds = seconds
         self._clock = clock
         self._until: float | None = None
-        self._delay = FIRST_DELAY_SECONDS
+        self._backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
 
     def succeeded(self) -> None:
         """Something went well: the next failure begins a new row."""
         self._until = None
-        self._delay = FIRST_DELAY_SECONDS
+        self._backoff.reset()
 
     def failed(self) -> float | None:
         """One more failure: the seconds to wait before the next try, or None when it is time to give up."""
@@ -33,8 +34,7 @@ class Patience:
             self._until = now + self._seconds
         if now >= self._until:
             return None
-        delay, self._delay = self._delay, min(2 * self._delay, LONGEST_DELAY_SECONDS)
-        return min(delay, self._until - now)
+        return min(self._backoff.next(), self._until - now)
 
     def given_up(self, error: CallError) -> CallError:
         """``error`` in the words of someone who insisted in vain, if anybody did."""

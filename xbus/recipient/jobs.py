@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from xbus.backoff import Backoff
 from xbus.errors import CallError, Failed, JournalUnavailable, Refused
 from xbus.recipient.bulk import BulkWorker, Handover, Made
 from xbus.recipient.refusal import REFUSED, Refusal
@@ -199,7 +200,7 @@ class BulkJobs:
 
     async def _tell(self, job: Job, verb: str, told: Told) -> None:
         """Tell the broker until it has answered."""
-        delay = FIRST_DELAY_SECONDS
+        backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
         while True:
             try:
                 answer = await self._call(verb, str(job.handover.attempt_id), told)
@@ -208,8 +209,7 @@ class BulkJobs:
                     logger.error("the broker refuses what is told: %s", error, extra=_extra("output_untold", job))
                     return
                 logger.info("the broker has not answered: %s", error, extra=_extra("output_untold", job))
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, LONGEST_DELAY_SECONDS)
+                await asyncio.sleep(backoff.next())
                 continue
             if not answer["accepted"]:
                 _log("output_unwanted", "nobody waits for what is told of an output", job)

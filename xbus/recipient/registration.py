@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import Any, NoReturn
 
+from xbus.backoff import Backoff
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, Refused
 from xbus.recipient.api import RecipientApi
@@ -63,11 +64,11 @@ class Registration:
             Refused: login or password are wrong (``login_refused``), another recipient has taken the role
                 (``displaced``), or the role is of a service of the other kind (``wrong_kind``).
         """
-        delay = FIRST_DELAY_SECONDS
+        backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
         while True:
             try:
                 await self._register(uri, api)
-                delay = FIRST_DELAY_SECONDS
+                backoff.reset()
                 await self._until_forgotten(api)
                 logger.warning("the broker has forgotten us", extra={"action": "recipient_forgotten"})
             except CallError as error:
@@ -79,8 +80,7 @@ class Registration:
                 # The cause is in the sentence, as a program that has set up no log shows no more than that.
                 extra = {"action": "recipient_not_registered", "code": error.code}
                 logger.warning("not registered, trying again: %s", error, extra=extra)
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, LONGEST_DELAY_SECONDS)
+                await asyncio.sleep(backoff.next())
 
     def tell_ready(self) -> None:
         """Tell a broker that does not send batches that a worker may get another event."""

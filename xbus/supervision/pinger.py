@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from xbus.ids import Ids
+from xbus.periodic import after_every
 from xbus.supervision.liveness import Liveness
 
 log = logging.getLogger(__name__)
@@ -57,9 +58,7 @@ class Pinger(Generic[Recipient]):
 
     async def watch(self) -> None:
         """For ever: ping those that were silent, all at once, round by round."""
-        while True:
-            await asyncio.sleep(self._interval)
-            await self.ping_all()
+        await after_every(self._interval, self.ping_all)
 
     async def ping_all(self) -> None:
         """One round."""

@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from spark_worker.archive import storage
-from spark_worker.archive.archiver import Archiver
+from spark_worker.archive.archiver import Archiver, FilePlanner
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.reading import read_items
 from spark_worker.archive.restoring import restore
@@ -80,7 +80,7 @@ def test_items_go_there_and_come_back(sqlite_url: str, place: str) -> None:
         return [copy_file(sqlite_url, plan) for plan in plans]
 
     with begun(sqlite_url, clock, ids) as run:
-        report = Archiver(sqlite_url, place, run, copy, clock, ids).archive(datetime.now(UTC))
+        report = Archiver(run, FilePlanner(place, ids), copy, clock).archive(datetime.now(UTC))
     assert (report.envelopes, report.items, stored_items(sqlite_url)) == (2, 2000, 0)
 
     with reading(sqlite_url) as connection:

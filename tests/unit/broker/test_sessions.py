@@ -17,7 +17,7 @@ from xbus.broker.journal.configuration.logins import set_password
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_credentials
 from xbus.broker.journal.log.sessions import read_sessions
-from xbus.broker.sessions import LOGINS_AT_ONCE, Sessions
+from xbus.broker.sessions import LOGINS_AT_ONCE, Credentials, Sessions
 from xbus.errors import Failed, JournalUnavailable, Refused
 from xbus.ids import Ids, token_hash
 from xbus.passwords import Passwords
@@ -41,10 +41,9 @@ class Porter:
         """As after a restart."""
         self.sessions = Sessions(
             self.journal,
-            "emitter",
+            Credentials(self.journal, "emitter", passwords or Passwords(hasher)),
             clock=self.clock,
             ids=Ids(self.clock),
-            passwords=passwords or Passwords(hasher),
             lifetime_seconds=60,
             in_use=self.busy.__contains__,
         )
@@ -173,10 +172,9 @@ async def test_sessions_of_others_are_not_taken_up(porter: Porter) -> None:
     token = await porter.sessions.login("north", "secret")
     roles = Sessions(
         porter.journal,
-        "role",
+        Credentials(porter.journal, "role", porter.passwords),
         clock=porter.clock,
         ids=Ids(porter.clock),
-        passwords=porter.passwords,
         lifetime_seconds=60,
     )
     await roles.restore()

@@ -39,6 +39,7 @@ class ItemFile:
             self.size = path.stat().st_size
             """In bytes."""
             self._file = _CountedFile(path)
+            self._reported = 0
         except OSError as error:
             self._refuse_file(error)
         try:
@@ -65,15 +66,22 @@ class ItemFile:
         Raises:
             XbusError: nothing more can be read (``bad_line``, ``unreadable_file``).
         """
-        self._file.on_bytes = on_bytes
         try:
-            yield from self.reader
+            for entry in self.reader:
+                self._report(on_bytes)
+                yield entry
+            self._report(on_bytes)
         except Unreadable as error:
             raise XbusError(
                 f"{self.path}:{error.line}: {error.reason}", "correct the file and send it again", code="bad_line"
             ) from error
         except OSError as error:
             self._refuse_file(error)
+
+    def _report(self, on_bytes: Callable[[int], object]) -> None:
+        if self._file.count > self._reported:
+            on_bytes(self._file.count - self._reported)
+            self._reported = self._file.count
 
     def describe(self, entry: Entry, fault: str) -> str:
         """What is wrong, with file and line."""
@@ -86,16 +94,16 @@ class ItemFile:
 
 
 class _CountedFile(io.FileIO):
-    """A file that tells how much of it has been read."""
+    """A file that knows how much of it has been read."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.on_bytes: Callable[[int], object] = lambda count: None
+        self.count = 0
+        """In bytes."""
 
     def readinto(self, buffer: bytearray) -> int | None:  # type: ignore[override]
         count = super().readinto(buffer)
-        if count:
-            self.on_bytes(count)
+        self.count += count or 0
         return count
 
 

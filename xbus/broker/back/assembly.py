@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from random import Random
+from dataclasses import dataclass
 
 from xbus.broker.back.bulk.attempt import OutputAttempt
 from xbus.broker.back.bulk.attempts import OutputAttempts
+from xbus.broker.back.bulk.bulk_step import BulkStep
 from xbus.broker.back.bulk.job_sender import BulkJobSender
 from xbus.broker.back.bulk.leases import Leases
 from xbus.broker.back.bulk.outputs import BulkOutputs
@@ -17,34 +17,42 @@ from xbus.broker.back.bulk.waiting import WaitingDeliveries
 from xbus.broker.back.bulk.workers import BulkWorkerPool
 from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
+from xbus.broker.back.dispatch.due_rows import DueRows
+from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
 from xbus.broker.back.dispatch.retry_queue import RetryQueue
 from xbus.broker.back.dispatch.run_executor import RunExecutor
+from xbus.broker.back.dispatch.run_launcher import RunLauncher
+from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.bad_item_search import BadItems
-from xbus.broker.back.progress.blocked_keys import BlockedKeys
-from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies
 from xbus.broker.back.progress.recovery import Recovery
 from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.progress.retry_policy import RetryPolicy
+from xbus.broker.back.progress.retry_schedule import RetrySchedule
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.gathering import ConsumerGathering
 from xbus.broker.back.recipients.pace import Pace
 from xbus.broker.back.recipients.probing import BreakerProbes
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Slots
+from xbus.broker.back.replies.early_delivery import EarlyDelivery
+from xbus.broker.back.replies.left_behind import LeftBehind
+from xbus.broker.back.replies.records import ReplyRecords
 from xbus.broker.back.replies.service import ReplyService
 from xbus.broker.back.run.context import BackRunContext
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.ordered import read_held_keys
-from xbus.broker.journal.writes import DeliveryRow, FollowOrder
-from xbus.clock import Clock
+from xbus.broker.journal.writes import FollowOrder
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.rpc.bell import Bell
 
@@ -55,29 +63,31 @@ RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """How deliveries go.
+    """How deliveries go; the defaults stand in ``xbus.config`` alone.
 
     Args:
+        timeouts: for recipients' answers.
+        register_timeout: for how many seconds a recipient may introduce itself.
         window_bytes: how much may be on its way to a recipient.
         behind_after: see ``Pace``, in seconds.
-        worker_grace: see ``Dispatcher``, in seconds.
-        reply_hold: see ``ReplyService``, in seconds.
+        worker_grace: see ``WorkerAvailability``, in seconds.
+        reply_hold: see ``EarlyDelivery``, in seconds.
         retry: what counts for services that have no wishes of their own.
         trouble_after: see ``CircuitBreakers``.
         probe_interval: see ``CircuitBreakers``, in seconds.
         bulk_lease: for how many seconds a bulk worker may give no sign of life while it makes an output.
-        register_timeout: for how many seconds a recipient may introduce itself.
     """
 
+    timeouts: CallTimeouts
+    register_timeout: float
     window_bytes: int
     behind_after: float
     worker_grace: float
     reply_hold: float
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    trouble_after: int = 5
-    probe_interval: float = 30.0
-    bulk_lease: float = 30.0
-    register_timeout: float = 10.0
+    retry: RetryPolicy
+    trouble_after: int
+    probe_interval: float
+    bulk_lease: float
 
 
 class DeliveryAssembly:
@@ -86,12 +96,8 @@ class DeliveryAssembly:
     Args:
         journal: what is delivered from, and where it is noted.
         bell: rings when something was sealed.
-        registry: who is there.
-        slots: who is free.
-        clock: for what is stored, and for graces.
-        tasks: where all that goes on runs.
+        runtime: its time, tasks and chance.
         settings: how it goes.
-        random: for delays that are not all alike.
         catalog: the configuration as it is now.
     """
 
@@ -99,139 +105,152 @@ class DeliveryAssembly:
         self,
         journal: Journal,
         bell: Bell,
-        registry: Registry,
-        slots: Slots[RecipientProxy],
-        clock: Clock,
-        tasks: asyncio.TaskGroup,
+        runtime: Runtime,
         settings: DeliverySettings,
-        random: Random,
         catalog: Callable[[], Catalog],
     ) -> None:
         self._journal = journal
-        self._tasks = tasks
+        self._runtime = runtime
+        self._tasks = runtime.tasks
+        self._settings = settings
         self._catalog = catalog
-
-        # What is read, and what is written.
-        self._log = LogReader(journal, bell)
-        self.ledger = ledger = DeliveryLedger(journal, clock, {})
-
-        # Who is served, and who rather not now.
-        muster = ConsumerGathering(slots, Pace(settings.behind_after), clock)
-        supplies = BackRunContext(self._log, slots, tasks, settings.window_bytes)
-        holds = OpenReplies()
-        self.troubles = CircuitBreakers(clock, after=settings.trouble_after, probe_interval=settings.probe_interval)
-        self.probing = probing = BreakerProbes(self.troubles, registry, slots)
-
-        # Runs, and what comes of them.
-        self._order = order = BlockedKeys()
-        outcomes = RunResults(ledger, registry, holds, probing, order, settings.retry, clock, random)
-        self._recovery = Recovery(journal, self._log, ledger, order, outcomes)
-        self._under_way = under_way = InFlight()
-        isolating = BadItems(self._log, catalog)
-        self._runs = RunExecutor(ledger, supplies, muster, outcomes, order, isolating, under_way, tasks)
-
-        # Outputs of bulk workers, which are made before a run.
-        self._awaiting = WaitingDeliveries(ledger, registry, outcomes, order, isolating, catalog)
-        self._attempts = OutputAttempts(journal, self._log, clock, random, settings.bulk_lease)
-        makers = BulkWorkerPool(slots, clock, settings.register_timeout)
-        handing_over = BulkJobSender(self._attempts, self._log)
-        self.outputs = BulkOutputs(self._attempts, self._awaiting, makers, handing_over, self._log, registry, tasks)
-        self._leases = Leases(self._attempts, self._awaiting, self.outputs, clock)
-        self.reports = OutputReports(journal, self._attempts, self.outputs, self._output_ready)
-        needs = OutputRequirements(self._attempts, self._log, slots, catalog)
-
-        # What begins runs: the log in its turn, rows that are due, immediate replies, and decisions of people.
-        deliveries = Dispatcher(
-            self._log,
-            ledger,
-            registry,
-            supplies,
-            muster,
-            holds,
-            outcomes,
-            probing,
-            order,
-            self._runs,
-            under_way,
-            needs,
-            self.outputs,
-            self._awaiting,
-            worker_grace=settings.worker_grace,
-        )
-        self.lanes = Lanes(self._log, ledger, deliveries, tasks)
-        in_order = OrderedQueue(order, self._log, ledger, clock)
-        self._rows = RetryQueue(self._log, ledger, deliveries, under_way, probing, in_order, clock, tasks)
-        self._replies = ReplyService(
-            journal,
-            self._log,
-            ledger,
-            registry,
-            supplies,
-            deliveries,
-            holds,
-            clock,
-            tasks,
-            hold_seconds=settings.reply_hold,
-            ring=bell.ring,
-            expects=lambda: catalog().expects_replies,
-        )
-        self._decisions = BacklogChanges(self._log, ledger, under_way, clock, self._rows.wake)
-
-        # Who tells whom.
-        self._log.on_look = self._replies.wake
-        ledger.on_move = self._moved
-        supplies.course_of = needs.course
-        supplies.on_output_lost = self._attempts.lost
-        self.lanes.is_paused = probing.is_troubled
-        probing.on_trouble = self.lanes.left
-        probing.on_over = self._trouble_over
-        self._runs.on_retry = self._rows.wake
-        self._awaiting.on_retry = self._rows.wake
-        muster.on_behind = self.lanes.split
-        self.lanes.on_caught_up = muster.caught_up
-        for watcher in (probing, needs, self.outputs, self.lanes, self._rows, self._replies):
-            registry.watch(watcher)
-
         self._keeping: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
+        self._unread_order: set[int] = set()
+        """The roles that have come to want order, and whose ordering keys could not be read yet."""
 
-    def _moved(self, row: DeliveryRow) -> None:
-        self._order.note(row)
-        self._awaiting.note(row)
+        # What is read, and what is written.
+        self.events = RoleEvents()
+        self._log = LogReader(journal, bell)
+        self.troubles = CircuitBreakers(
+            runtime.clock, after=settings.trouble_after, probe_interval=settings.probe_interval
+        )
+        self._roles = ConsumerRoles(self.troubles)
+        self.ledger = DeliveryLedger(journal, runtime.clock, self._roles, self.events)
+        self._recovery = Recovery(journal, self._log, self.ledger, self._roles)
+
+        # Who is served, and who rather not now.
+        self._slots: Slots[RecipientProxy] = Slots()
+        self.registry = Registry(self._slots, runtime.clock, self.events)
+        self.probing = BreakerProbes(self.troubles, self.registry, self._slots, self.events)
+
+        # What comes of runs.
+        self._records = ReplyRecords(journal, self.ledger, self._tasks, bell.ring)
+        self._holds = OpenReplies(self._records.note_given)
+        schedule = RetrySchedule(settings.retry, self.registry, runtime.clock, runtime.random)
+        bad_items = BadItems(self._log, catalog)
+        self._outcomes = RunResults(self.ledger, self._holds, self.probing, schedule, bad_items)
+
+        self._build_bulk()
+        self._build_dispatch()
+        self._build_replies()
+        self._subscribe(self.events)
+
+    def _build_bulk(self) -> None:
+        """Build what makes outputs of bulk workers, before a run."""
+        clock, events = self._runtime.clock, self.events
+        self._attempts = OutputAttempts(
+            self._journal, self._log, clock, self._runtime.random, self._settings.bulk_lease
+        )
+        self._needs = OutputRequirements(self._attempts, self._log, self._slots, self._catalog)
+        self._awaiting = WaitingDeliveries(self.ledger, self.registry, self._outcomes, self._catalog, events)
+        workers = BulkWorkerPool(self._slots, clock, self._settings.register_timeout)
+        jobs = BulkJobSender(self._attempts, self._log)
+        self.outputs = BulkOutputs(self._attempts, self._awaiting, workers, jobs, self._log, self.registry, self._tasks)
+        self._leases = Leases(self._attempts, self._awaiting, self.outputs, clock)
+        self.reports = OutputReports(self._journal, self._attempts, self.outputs, self._output_ready)
+
+    def _build_dispatch(self) -> None:
+        """Build what begins runs: the log in its turn, rows that are due, and decisions of people."""
+        clock, tasks, events = self._runtime.clock, self._tasks, self.events
+        log, ledger, roles, probing = self._log, self.ledger, self._roles, self.probing
+        self._gathering = ConsumerGathering(self._slots, Pace(self._settings.behind_after), clock, events)
+        self._supplies = BackRunContext(log, self._slots, self._needs, tasks, self._settings.window_bytes)
+        self._runs = RunExecutor(ledger, self._supplies, self._gathering, self._outcomes, roles, tasks, events)
+        self._launcher = RunLauncher(ledger, roles, self._gathering, self._holds, self._runs)
+        workers = WorkerAvailability(log, self.registry, self._needs, probing, self._settings.worker_grace)
+        dispatcher = Dispatcher(
+            ledger,
+            Eligibility(roles, self.registry),
+            workers,
+            BulkStep(self._log, self._needs, self.outputs, self._awaiting),
+            self._launcher,
+            self._supplies,
+            probing,
+        )
+        self.lanes = Lanes(log, ledger, dispatcher, roles, tasks, events)
+        due_rows = DueRows(log, ledger, roles, probing)
+        in_order = OrderedQueue(roles, log, ledger, clock)
+        self._rows = RetryQueue(due_rows, workers, dispatcher, in_order, probing, clock, tasks)
+        self._decisions = BacklogChanges(log, ledger, roles, clock, events)
+
+    def _build_replies(self) -> None:
+        """Build what gives immediate replies."""
+        self._left_behind = LeftBehind(self._holds, self._records, self._tasks)
+        early = EarlyDelivery(
+            self._log,
+            self.registry,
+            self._supplies,
+            self.ledger,
+            self._holds,
+            self._records,
+            self._settings.reply_hold,
+        )
+        self._replies = ReplyService(
+            self._log,
+            early,
+            self._launcher,
+            self._records,
+            self._runtime.clock,
+            self._tasks,
+            lambda: self._catalog().expects_replies,
+        )
+
+    def _subscribe(self, events: RoleEvents) -> None:
+        """Say who is told of what, in this order.
+
+        A recipient that arrives is limited where its role is in trouble, and known as a bulk worker, before anything is
+        handed to it; lanes begin before rows are read, and what it may hold open is forgotten beside both.
+        """
+        events.arrived.subscribe(self.probing.arrived, self._needs.arrived, self.outputs.arrived)
+        events.arrived.subscribe(self.lanes.arrived, self._rows.arrived, self._left_behind.arrived)
+        events.left.subscribe(self._needs.left, self.outputs.left)
+        events.left.subscribe(self.lanes.left, self._rows.left, self._left_behind.left)
+        events.slow.subscribe(self.lanes.split)
+        events.caught_up.subscribe(self._gathering.caught_up)
+        events.tripped.subscribe(self.lanes.left)
+        events.recovered.subscribe(self.lanes.arrived, self._rows.recovered)
+        events.rows_due.subscribe(self._rows.wake)
+        events.row_moved.subscribe(self._awaiting.note)
 
     def _output_ready(self, attempt: OutputAttempt) -> None:
         self.probing.went_well(attempt.role_id)
         self._awaiting.wake(attempt.output)
 
-    def _trouble_over(self, recipient: RecipientProxy) -> None:
-        self.lanes.arrived(recipient)
-        self._rows.wake_all()
-
     async def recover(self) -> None:
-        """Learn what recipients may hold open since the last run of the broker.
+        """Take up what the last run of the broker left: what recipients may hold open, and what is not delivered.
 
         Raises:
             JournalUnavailable: the database can't be read now.
         """
-        await self._replies.start()
-
-    async def start(self) -> None:
-        """Take up what the last run of the broker left undelivered, and begin to deliver.
-
-        Raises:
-            JournalUnavailable: the database can't be read now.
-        """
+        # An earlier try may have noted something, and nobody else writes it down before the start.
+        if self.ledger.has_news:
+            await self.ledger.write()
+        await self._left_behind.recover(self._journal, self._log)
         await self.read_cursors()
         await self._log.refresh()
-        self._keeping = self._tasks.create_task(self.ledger.keep(), name="ledger")
         await self._follow_order()
         await self._recovery.carry_out(self._catalog().roles)
         await self._attempts.load()
         await self._awaiting.recover(self._log, self._attempts)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._keeping = self._tasks.create_task(self.ledger.keep(), name="ledger")
         self.outputs.spawn(self._leases.watch(), "leases of outputs")
         self._watching = [
             self._tasks.create_task(self._replies.watch(), name="replies of consumers"),
-            self._tasks.create_task(self._log.follow(), name="log"),
+            self._tasks.create_task(self._log.follow(self._replies.wake), name="log"),
             self._tasks.create_task(self._decisions.carry_out(), name="decisions"),
         ]
 
@@ -260,11 +279,18 @@ class DeliveryAssembly:
     async def _follow_order(self) -> None:
         """Learn which roles want order now, and which of their ordering keys have rows."""
         ordered = [role.id for role in self._catalog().roles.values() if role.ordered and not role.worker]
-        new = self._order.want(ordered)
-        # What is noted before has no ordering keys yet, or has some still.
-        await self.ledger.written()
-        await self._journal.write(FollowOrder(ordered))
-        self._order.add(await self._journal.read(read_held_keys, new))
+        new = self._roles.want_order(ordered) | self._unread_order
+        self._unread_order = set()
+        try:
+            # What is noted before has no ordering keys yet, or has some still.
+            await self.ledger.written()
+            await self._journal.write(FollowOrder(ordered))
+            held = await self._journal.read(read_held_keys, new)
+        except BaseException:
+            self._unread_order |= new
+            raise
+        for key in held:
+            self._roles[key.role_id].keys.add(key)
 
     async def stop(self, seconds: float) -> None:
         """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
@@ -275,7 +301,7 @@ class DeliveryAssembly:
             task.cancel()
         self._replies.stop()
         await self._runs.finish(seconds)
-        self.ledger.return_reserved(self._under_way.highest())
+        self.ledger.return_reserved()
         if self._keeping is not None:
             self._keeping.cancel()
         try:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -13,14 +12,14 @@ from xbus.broker.back.bulk.reports import OutputReports
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.handshake import Handshake, introduce
 from xbus.broker.back.recipients.own_registrations import OwnRegistrations
-from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.slots import Slots
+from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import StoredRegistration
 from xbus.broker.journal.writes import Introduce, Register, Unregister
-from xbus.clock import Clock
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
@@ -43,13 +42,9 @@ class Back:
         configuration: which roles there are.
         bell: rings when something was sealed.
         connect: connects to a recipient.
-        clock: for what is stored, and for graces.
         health: told where registrations are those of another journal.
-        tasks: where all that goes on runs; what dies there ends the broker.
-        timeouts: for recipients' answers.
-        register_timeout: how long the calls of a registration may take together, in seconds.
+        runtime: its time, tasks and chance.
         settings: how deliveries go.
-        random: for delays that are not all alike; one with a seed makes a run that can be repeated.
     """
 
     def __init__(
@@ -58,39 +53,23 @@ class Back:
         configuration: Configuration,
         bell: Bell,
         connect: Connect,
-        clock: Clock,
-        *,
         health: Health,
-        tasks: asyncio.TaskGroup,
-        timeouts: CallTimeouts,
-        register_timeout: float,
+        runtime: Runtime,
         settings: DeliverySettings,
-        random: Random | None = None,
     ) -> None:
         self._journal = journal
         self._configuration = configuration
         self._connect = connect
-        self._clock = clock
-        self._timeouts = timeouts
-        self._register_timeout = register_timeout
-        self._tasks = tasks
+        self._clock = runtime.clock
+        self._tasks = runtime.tasks
+        self._settings = settings
         self._is_stopping = False
         self._registrations = OwnRegistrations(journal, health)
         self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._own: Sequence[StoredRegistration] = ()
         self._restoring: dict[int, bytes] = {}
-        slots: Slots[RecipientProxy] = Slots()
-        self.registry = Registry(slots, clock)
-        self._delivering = DeliveryAssembly(
-            journal,
-            bell,
-            self.registry,
-            slots,
-            clock,
-            tasks,
-            settings,
-            random or Random(),
-            lambda: configuration.catalog,
-        )
+        self._delivering = DeliveryAssembly(journal, bell, runtime, settings, lambda: configuration.catalog)
+        self.registry: Registry = self._delivering.registry
 
     @property
     def reports(self) -> OutputReports:
@@ -106,6 +85,11 @@ class Back:
     def troubles(self) -> CircuitBreakers:
         """Which roles are in trouble of their own."""
         return self._delivering.troubles
+
+    @property
+    def events(self) -> RoleEvents:
+        """What happens to roles."""
+        return self._delivering.events
 
     def is_registered(self, role_id: int) -> bool:
         """Whether a recipient is registered for a role."""
@@ -138,25 +122,23 @@ class Back:
         return True
 
     async def recover(self) -> None:
-        """Learn what recipients may hold open since the last run of the broker.
+        """Take up what the last run of the broker left, and learn which recipients it knew.
 
         Raises:
             JournalUnavailable: the database can't be read now.
         """
         await self._delivering.recover()
-
-    async def start(self) -> None:
-        """Begin to deliver, and connect to the recipients that registered with this journal before, where it is now.
-
-        Raises:
-            JournalUnavailable: the database can't be read now.
-        """
-        await self._delivering.start()
-        self._configuration.on_change(self._configuration_changed)
         registrations = await self._registrations.read()
         # Who was there is not there again before it has answered.
         await asyncio.gather(*(self._note_introduction(registration, None) for registration in registrations))
-        self._resume(self._registrations.own(registrations))
+        self._own = self._registrations.own(registrations)
+        self._restoring = {registration.role_id: registration.token_hash for registration in self._own}
+
+    def start(self) -> None:
+        """Begin to deliver, and connect to the recipients that registered with this journal before, where it is now."""
+        self._delivering.start()
+        self._configuration.on_change(self._configuration_changed)
+        self._resume(self._own)
         self._tasks.create_task(self._registrations.watch(self._resume), name="foreign registrations")
 
     def _resume(self, registrations: Sequence[StoredRegistration]) -> None:
@@ -264,12 +246,14 @@ class Back:
 
         client = self._connect(uri, lost)
         try:
-            introduction = await introduce(client, self._register_timeout)
+            introduction = await introduce(client, self._settings.register_timeout)
             introduction.check_kind(role)
         except BaseException:
             client.close()
             raise
-        recipient = RecipientProxy(role, token_hash, uri, client, introduction.abilities, self._timeouts)
+        recipient = RecipientProxy(
+            role, token_hash, uri, client, introduction.abilities, self._settings.timeouts, self.registry.leave
+        )
         known.append(recipient)
         return recipient, introduction
 

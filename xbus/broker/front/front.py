@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.checks import Checks, NewEvent
 from xbus.broker.front.envelopes.directory import EnvelopeDirectory, Known
 from xbus.broker.front.envelopes.futures import ignore
 from xbus.broker.front.envelopes.open import OpenEnvelope
 from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
 from xbus.broker.front.envelopes.replies import ReplyRequests
-from xbus.broker.front.envelopes.state import EnvelopeLimits, envelope_unknown
+from xbus.broker.front.envelopes.state import envelope_unknown
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import SealReceipt
@@ -39,9 +38,8 @@ class Front:
     def __init__(
         self,
         journal: Journal,
-        configuration: Configuration,
+        checks: Checks,
         clock: Clock,
-        limits: EnvelopeLimits,
         replies: ReplyRequests,
         ring: Callable[[], None],
         tasks: asyncio.TaskGroup,
@@ -49,9 +47,9 @@ class Front:
     ) -> None:
         self._ring = ring
         self._space = space
-        self._checks = Checks(configuration, limits)
+        self._checks = checks
         self._envelopes = EnvelopeDirectory(
-            journal, clock, limits, self._checks.event_type, self._checks.wants_reply, replies, tasks
+            journal, clock, checks.limits, self._checks.event_type, self._checks.wants_reply, replies, tasks
         )
 
     def has_open_envelope(self, emitter_id: int) -> bool:

@@ -1,9 +1,9 @@
 """Answers callers while the database is away or silent, and reports the outage to health."""
 
-import asyncio
 import logging
 
 from xbus.broker.journal.journal import Journal
+from xbus.periodic import every
 from xbus.rpc.server import Server
 from xbus.supervision.health import Health
 
@@ -17,7 +17,9 @@ LOOK_SECONDS = 0.5
 async def tell_outages(journal: Journal, health: Health) -> None:
     """For ever: say in health while nothing can be written; it is over when the first write has gone well again."""
     logged = False
-    while True:
+
+    async def look() -> None:
+        nonlocal logged
         outage, overdue = journal.outage, journal.overdue
         if outage is None:
             health.over(CODE)
@@ -29,7 +31,8 @@ async def tell_outages(journal: Journal, health: Health) -> None:
             if not logged:
                 log.warning("nothing can be written: %s", outage, extra={"action": "journal_unavailable"})
         logged = outage is not None
-        await asyncio.sleep(LOOK_SECONDS)
+
+    await every(LOOK_SECONDS, look)
 
 
 async def answer_overdue(journal: Journal, server: Server) -> None:
@@ -37,10 +40,12 @@ async def answer_overdue(journal: Journal, server: Server) -> None:
 
     What becomes of such a call is not known: its caller repeats it, and gets its first answer where it was carried out.
     """
-    while True:
+
+    async def look() -> None:
         overdue = journal.overdue
         if overdue is not None:
             server.give_up(journal.answer_seconds, overdue)
             # It may have stopped reading, as too much waits to be committed.
             server.resume()
-        await asyncio.sleep(LOOK_SECONDS)
+
+    await every(LOOK_SECONDS, look)

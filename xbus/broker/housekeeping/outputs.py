@@ -8,6 +8,7 @@ from xbus.broker.journal.bulk import cleaning as bulk_cleaning
 from xbus.broker.journal.journal import Journal
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
+from xbus.periodic import every
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +36,15 @@ class OutputCleaner:
 
     async def watch(self) -> None:
         """For ever: remove; an unreachable database only delays it."""
-        while True:
-            try:
-                await self.clean()
-            except JournalUnavailable as error:
-                log.warning("no outputs removed: %s", error, extra={"action": "cleaning_delayed"})
-            except JournalError as error:
-                log.error("outputs that don't count can't be removed: %s", error, extra={"action": "cleaning_failed"})
-            await asyncio.sleep(LOOK_SECONDS)
+        await every(LOOK_SECONDS, self._look)
+
+    async def _look(self) -> None:
+        try:
+            await self.clean()
+        except JournalUnavailable as error:
+            log.warning("no outputs removed: %s", error, extra={"action": "cleaning_delayed"})
+        except JournalError as error:
+            log.error("outputs that don't count can't be removed: %s", error, extra={"action": "cleaning_failed"})
 
     async def clean(self) -> None:
         """Remove what there is.

@@ -10,6 +10,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention import pruning
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
+from xbus.periodic import every
 
 log = logging.getLogger(__name__)
 
@@ -48,23 +49,26 @@ class Pruner:
         self._clock = clock
         self._keep_days = keep_days
         self._max_bytes = max_bytes
+        self._next_round = 0.0
 
     async def watch(self) -> None:
         """For ever: remove; an unreachable database only delays it. Where all is kept there is nothing to do."""
-        next_round = self._clock.monotonic()
-        while self._keep_days:
-            try:
-                if self._clock.monotonic() >= next_round:
-                    await self.prune_old()
-                    next_round = self._clock.monotonic() + ROUND_SECONDS
-                if await self._is_tight():
-                    await self.prune_for_space()
-            except JournalUnavailable as error:
-                log.warning("nothing removed: %s", error, extra={"action": "pruning_delayed"})
-            except JournalError as error:
-                log.error("what is settled can't be removed: %s", error, extra={"action": "pruning_failed"})
-                next_round = self._clock.monotonic() + ROUND_SECONDS
-            await asyncio.sleep(LOOK_SECONDS)
+        if self._keep_days:
+            self._next_round = self._clock.monotonic()
+            await every(LOOK_SECONDS, self._look)
+
+    async def _look(self) -> None:
+        try:
+            if self._clock.monotonic() >= self._next_round:
+                await self.prune_old()
+                self._next_round = self._clock.monotonic() + ROUND_SECONDS
+            if await self._is_tight():
+                await self.prune_for_space()
+        except JournalUnavailable as error:
+            log.warning("nothing removed: %s", error, extra={"action": "pruning_delayed"})
+        except JournalError as error:
+            log.error("what is settled can't be removed: %s", error, extra={"action": "pruning_failed"})
+            self._next_round = self._clock.monotonic() + ROUND_SECONDS
 
     async def prune_old(self) -> None:
         """Remove what has been settled, and what was cancelled, for long enough.

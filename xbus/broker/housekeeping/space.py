@@ -1,11 +1,11 @@
 """The limit of the journal's size: above it nothing new begins, open envelopes may end, and delivery goes on."""
 
-import asyncio
 import logging
 
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention.pruning import read_stored_bytes
 from xbus.errors import Failed, JournalUnavailable
+from xbus.periodic import every
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
@@ -112,9 +112,11 @@ class Space:
 
     async def watch(self) -> None:
         """For ever: refresh; an unreachable database only delays it. Without a limit there is nothing to do."""
-        while self._max_bytes:
-            try:
-                await self.refresh()
-            except JournalUnavailable as error:
-                log.debug("space not read: %s", error, extra={"action": "space_unread"})
-            await asyncio.sleep(REFRESH_SECONDS)
+        if self._max_bytes:
+            await every(REFRESH_SECONDS, self._try_to_refresh)
+
+    async def _try_to_refresh(self) -> None:
+        try:
+            await self.refresh()
+        except JournalUnavailable as error:
+            log.debug("space not read: %s", error, extra={"action": "space_unread"})

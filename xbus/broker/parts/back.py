@@ -5,10 +5,11 @@ from collections.abc import Callable
 from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
 from xbus.broker.back.monitoring.overdue import OverdueBacklog
-from xbus.broker.back.monitoring.presence import Presence
+from xbus.broker.back.monitoring.presence import Presence, RecipientSigns
 from xbus.broker.back.monitoring.stalled import StalledDeliveries
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.back.verbs.batches import BackBatchVerbs
 from xbus.broker.back.verbs.outputs import OutputVerbs
 from xbus.broker.back.verbs.recipients import BackVerbs
@@ -18,6 +19,7 @@ from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.outputs import OutputCleaner
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
+from xbus.config import BackSettings
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.rpc.dispatch import Dispatch
@@ -29,6 +31,27 @@ KEEPALIVE_SECONDS = 5
 
 MAX_REPORT_BYTES = 1024 * 1024
 """The largest message of a recipient: what a bulk worker tells of the items that it refuses."""
+
+
+def _delivery_settings(config: BackSettings) -> DeliverySettings:
+    return DeliverySettings(
+        timeouts=CallTimeouts(
+            config.start_event_timeout,
+            config.send_item_timeout,
+            config.end_event_timeout,
+            config.end_envelope_timeout,
+            config.stop_envelope_timeout,
+        ),
+        register_timeout=config.register_timeout,
+        window_bytes=config.window_bytes,
+        behind_after=config.behind_after,
+        worker_grace=config.worker_grace,
+        reply_hold=config.reply_hold_timeout,
+        retry=RetryPolicy(config.attempts, config.first_delay, config.longest_delay, config.jitter),
+        trouble_after=config.trouble_after,
+        probe_interval=config.probe_interval,
+        bulk_lease=config.bulk_lease,
+    )
 
 
 class BackPart:
@@ -45,28 +68,9 @@ class BackPart:
             shared.configuration,
             self._bell,
             self._connect,
-            shared.clock,
-            health=shared.health,
-            tasks=shared.tasks,
-            timeouts=CallTimeouts(
-                config.start_event_timeout,
-                config.send_item_timeout,
-                config.end_event_timeout,
-                config.end_envelope_timeout,
-                config.stop_envelope_timeout,
-            ),
-            register_timeout=config.register_timeout,
-            settings=DeliverySettings(
-                config.window_bytes,
-                config.behind_after,
-                config.worker_grace,
-                config.reply_hold_timeout,
-                RetryPolicy(config.attempts, config.first_delay, config.longest_delay, config.jitter),
-                config.trouble_after,
-                config.probe_interval,
-                config.bulk_lease,
-                config.register_timeout,
-            ),
+            shared.health,
+            Runtime(shared.clock, shared.tasks),
+            _delivery_settings(config),
         )
         self._pruner = Pruner(
             shared.journal,
@@ -76,7 +80,6 @@ class BackPart:
         )
         self._output_cleaner = OutputCleaner(shared.journal, shared.clock)
         self._sessions = sessions(shared, "role", config.session_seconds, self._back.is_registered)
-        max_batch_bytes = shared.config.front.max_batch_bytes
         supervision = shared.config.supervision
         self._pinger: Pinger[RecipientProxy] = Pinger(
             self._watched,
@@ -93,9 +96,7 @@ class BackPart:
             registry,
             shared.health,
             shared.clock,
-            is_silent=self._pinger.is_silent,
-            is_troubled=self._back.troubles.is_troubled,
-            makes=self._back.outputs.made_by,
+            RecipientSigns(self._pinger.is_silent, self._back.troubles.is_troubled, self._back.outputs.made_by),
         )
         self._alarm = OverdueBacklog(
             shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days
@@ -103,17 +104,24 @@ class BackPart:
         self._stalled = StalledDeliveries(
             shared.journal, shared.configuration, registry, shared.health, shared.clock, shared.config.health
         )
-        self._server = Server(
+        self._back.events.arrived.subscribe(self._presence.changed, self._alarm.arrived, self._stalled.arrived)
+        self._back.events.left.subscribe(self._presence.changed)
+        self._server = self._new_server()
+
+    def _new_server(self) -> Server:
+        shared, config = self._shared, self._shared.config
+        batch_verbs = BackBatchVerbs(
+            self._back,
+            self._sessions,
+            config.back.session_seconds,
+            config.front.max_batch_bytes,
+            config.supervision.heartbeat,
+        )
+        return Server(
             shared.context,
             Dispatch(
                 BackVerbs(self._back, self._sessions),
-                BackBatchVerbs(
-                    self._back,
-                    self._sessions,
-                    config.session_seconds,
-                    max_batch_bytes,
-                    shared.config.supervision.heartbeat,
-                ),
+                batch_verbs,
                 OutputVerbs(self._back.reports, self._sessions),
                 HealthVerbs(shared.health),
             ),
@@ -160,13 +168,13 @@ class BackPart:
     async def recover(self) -> None:
         await self._sessions.restore()
         await self._back.recover()
+        await self._presence.restore()
 
     async def start(self) -> None:
-        await self._back.start()
+        self._back.start()
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
-        await self._presence.restore()
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")
         self._shared.tasks.create_task(self._alarm.watch(), name="alarm")

@@ -31,6 +31,7 @@ class FrontPart:
         limits = EnvelopeLimits(
             config.max_item_bytes, config.max_batch_bytes, config.max_envelope_items, config.max_envelope_bytes
         )
+        checks = Checks(shared.configuration, limits)
         self._shared = shared
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)
         self._stopping = False
@@ -38,9 +39,8 @@ class FrontPart:
         self._space = Space(shared.journal, shared.config.journal.max_bytes, shared.health)
         self._front = Front(
             shared.journal,
-            shared.configuration,
+            checks,
             shared.clock,
-            limits,
             self._replies,
             self._bell.ring,
             shared.tasks,
@@ -53,7 +53,7 @@ class FrontPart:
         self._restoring = ArchiveRestore(shared.journal, self._space, restore_command(shared.config.file))
         repeating = Replay(
             shared.journal,
-            Checks(shared.configuration, limits),
+            checks,
             shared.clock,
             shared.ids,
             self._bell.ring,

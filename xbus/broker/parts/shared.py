@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
-from xbus.broker.sessions import Sessions
+from xbus.broker.sessions import Credentials, Sessions
 from xbus.clock import Clock
 from xbus.config import Config
 from xbus.ids import Ids
@@ -64,10 +64,9 @@ def sessions(
     """
     return Sessions(
         shared.journal,
-        kind,
+        Credentials(shared.journal, kind, shared.passwords),
         clock=shared.clock,
         ids=shared.ids,
-        passwords=shared.passwords,
         lifetime_seconds=lifetime_seconds,
         in_use=in_use,
         catch_up=shared.configuration.refresh,

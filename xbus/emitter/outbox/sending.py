@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from xbus.backoff import Backoff
 from xbus.clock import Clock
 from xbus.emitter.outbox.box import QueuedEnvelope, QueuedEvent
 from xbus.emitter.outbox.queueing import OutboxThread
@@ -53,7 +54,7 @@ class OutboxSender:
         self._clock = clock
         self._something = asyncio.Event()
         self._nothing = asyncio.Event()
-        self._delay = FIRST_DELAY_SECONDS
+        self._backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
         self._in_trouble = True  # as far as is known: an earlier process may have left some
         self.sent = 0
         self.refused = 0
@@ -88,8 +89,7 @@ class OutboxSender:
                         await self._wait_for_something()
             except CallError as error:
                 await self._note(error)
-                await asyncio.sleep(self._delay)
-                self._delay = min(2 * self._delay, LONGEST_DELAY_SECONDS)
+                await asyncio.sleep(self._backoff.next())
 
     async def flush(self, emitter: "AsyncEmitter") -> None:
         """Send all that waits.
@@ -101,7 +101,8 @@ class OutboxSender:
         while (envelope := await self._first()) is not None:
             await self._send_or_set_aside(emitter, envelope)
             if self._in_trouble:
-                self._in_trouble, self._delay = False, FIRST_DELAY_SECONDS
+                self._in_trouble = False
+                self._backoff.reset()
                 await self._thread.run(self._outbox.forget_trouble)
 
     async def _first(self) -> QueuedEnvelope | None:

@@ -8,13 +8,14 @@ import pytest
 
 from tests.support.back import PATIENCE_SECONDS, running
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Call, Script, metadata
+from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.back.run import context
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import read_consumers, read_registrations
 from xbus.broker.journal.writes import Register, Write
-from xbus.errors import Failed, Refused, XbusError
+from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 
 # -- in the normal way -----------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ async def test_one_in_trouble_is_probed_and_nothing_is_parked(
         # The other one gets all of them, and this one three.
         await broker.until(lambda: len(broker.items("store_2")) == 8)
         await broker.until(lambda: broker.back.troubles.is_troubled(role_id))
-        assert broker.back.troubles.since(role_id) == broker.clock.now()
+        assert broker.back.troubles[role_id].since == broker.clock.now()
         known = len(broker.items("store_1"))
         assert known == 3
         for probes in range(1, 10):
@@ -319,6 +320,38 @@ async def test_what_comes_again_for_some_roles_reaches_no_others(journal: Journa
         await broker.until(lambda: broker.items("store_1")[3:] == broker.items("store_2")[2:] == [b"x"])
     assert await broker.rows() == {}
     assert await broker.cursor("store_2") == 4
+
+
+async def test_what_a_crash_left_is_taken_up_before_anything_starts(journal: Journal) -> None:
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async with running(journal, clean=False) as broker:
+        await broker.register("store_1", xbus_take_event=never)
+        await broker.put(b"x")
+        await broker.until(lambda: broker.items("store_1") == [b"x"])
+    async with running(journal, clean=False, started=False) as broker:
+        assert await broker.rows() == {"store_1": ("retry", 1, "broker_stopped")}
+
+
+async def test_recovery_that_an_outage_broke_off_is_tried_again(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async with running(journal, clean=False) as broker:
+        await broker.register("store_1", xbus_take_event=never)
+        await broker.put(b"x")
+        await broker.until(lambda: broker.items("store_1") == [b"x"])
+    outages = [JournalUnavailable("the database is away", "")]
+    write = DeliveryLedger.write
+
+    async def write_later(ledger: DeliveryLedger) -> None:
+        if outages:
+            raise outages.pop()
+        await write(ledger)
+
+    monkeypatch.setattr(DeliveryLedger, "write", write_later)
+    async with running(journal, clean=False, started=False) as broker:
+        assert await broker.rows() == {"store_1": ("retry", 1, "broker_stopped")}
+    assert not outages
 
 
 async def test_after_a_crash_too_what_comes_again_for_some_roles_reaches_no_others(journal: Journal) -> None:

@@ -13,9 +13,12 @@ from tests.support.back import Broker, running
 from tests.support.journal import memory_engine
 from tests.support.recipients import BROKEN, LOST, REFUSED
 from xbus import model
+from xbus.broker.back import assembly
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import FollowOrder, Write
+from xbus.errors import JournalUnavailable
 from xbus.states import DeliveryState
 
 SEVERAL = Abilities(batches=True, envelopes=4)
@@ -245,7 +248,7 @@ async def test_what_was_withdrawn_while_it_was_held_is_read_anew(journal: Journa
         await store.register(broker)
         await put(broker, "a1", "a2", "a3")
         await until_states(journal, ("a", "parked"), ("a", "held"), ("a", "held"))
-        broker.back._delivering._under_way.outdate(broker.scribe.role_id(), 2)
+        broker.back._delivering._roles[broker.scribe.role_id()].in_flight.outdate(2)
         await drop(broker)
         await until_states(journal)
     assert store.taken == ["a2", "a3"]
@@ -287,6 +290,36 @@ async def test_a_role_that_comes_to_want_order_keeps_what_it_has(journal: Journa
         await resume(broker)
         await until_states(journal)
     assert store.taken == ["b1", "b2", "a1", "a2", "a3"]
+
+
+async def test_an_outage_while_a_role_comes_to_want_order_loses_no_key(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "RETRY_SECONDS", 0)
+    await set_ordered(journal, False)
+    store = Store()
+    store.refused = {"a1"}
+    async with running(journal) as broker:
+        await store.register(broker)
+        await put(broker, "a1")
+        await until_states(journal, (None, "parked"))
+        await set_ordered(journal, True)
+        outages = [JournalUnavailable("the database is away", "")]
+        write = journal.write
+
+        def write_later(what: Write) -> "asyncio.Future[Any]":
+            if isinstance(what, FollowOrder) and outages:
+                raise outages.pop()
+            return write(what)
+
+        monkeypatch.setattr(journal, "write", write_later)
+        await broker.refresh_configuration()
+        await broker.until(lambda: broker.back.registry.get(broker.scribe.role_id()) is None)
+        await until_states(journal, ("a", "parked"))
+        await store.register(broker)
+        await put(broker, "a2", "b1")
+        await until_states(journal, ("a", "parked"), ("a", "held"))
+        await broker.until(lambda: store.taken == ["b1"])
 
 
 async def test_a_role_that_wants_order_no_longer_is_not_held_up(journal: Journal) -> None:

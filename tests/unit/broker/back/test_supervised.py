@@ -12,7 +12,7 @@ from tests.support.clock import StandingClock
 from tests.support.journal import NOW
 from tests.support.recipients import NEW
 from xbus.broker.back.monitoring.overdue import DAY_SECONDS, OverdueBacklog
-from xbus.broker.back.monitoring.presence import Presence
+from xbus.broker.back.monitoring.presence import Presence, RecipientSigns
 from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.configuration import detaching
@@ -92,8 +92,7 @@ def presence_of(broker: Broker, configuration: Configuration, silent: set[str], 
         broker.back.registry,
         Health("back", clock),
         clock,
-        is_silent=lambda recipient: recipient.role.login in silent,
-        is_troubled=lambda role_id: role_id in troubled,
+        RecipientSigns(lambda recipient: recipient.role.login in silent, troubled.__contains__),
     )
 
 
@@ -180,6 +179,7 @@ async def test_the_alarm_is_raised_once_a_day_and_ends_when_the_role_comes(
         clock = StandingClock()
         health = Health("back", clock)
         alarm = OverdueBacklog(journal, broker.back.registry, health, clock, owed_days=30)
+        broker.back.events.arrived.subscribe(alarm.arrived)
         await broker.put(b"x")
         await alarm.look()
         assert health.healthy

@@ -11,7 +11,7 @@ from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.support.journal import Scribe, memory_engine
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.checks import NewEvent
+from xbus.broker.front.envelopes.checks import Checks, NewEvent
 from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits
 from xbus.broker.front.front import Front
@@ -138,9 +138,8 @@ async def front(
         watching = tasks.create_task(replies.watch())
         yield Front(
             journal,
-            configuration,
+            Checks(configuration, LIMITS),
             StandingClock(),
-            LIMITS,
             replies,
             rings.ring,
             tasks,

@@ -6,6 +6,7 @@ from uuid import UUID
 from xbus.broker.back.bulk.attempt import WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
 from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.recipients.failures import RecipientFailed
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.slots import AnyOf, Slots
 from xbus.broker.back.run.plan import EventPlan, bulk_nodes
@@ -91,6 +92,10 @@ class OutputRequirements:
     def course(self, event: LogEvent, graph: Graph) -> EventPlan:
         """What is left of a part of an event's graph behind the outputs that are ready."""
         return self._behind(event, graph, AttemptState.READY)
+
+    async def lost(self, attempt_id: UUID, cause: str) -> RecipientFailed:
+        """Give up an output that was ready and lacks items; returns the failure of those who wanted it."""
+        return await self._attempts.lost(attempt_id, cause)
 
     def services(self, event: LogEvent, graph: Graph) -> frozenset[str]:
         """The worker services of a part of an event's graph that are still to be asked: neither that whose output is

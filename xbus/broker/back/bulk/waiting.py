@@ -1,6 +1,6 @@
 """Deliveries that wait for outputs of bulk workers: they hold no consumer meanwhile, and let other envelopes pass."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -8,16 +8,16 @@ from xbus.broker.back.bulk.attempt import WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.bad_item_search import BadItems
-from xbus.broker.back.progress.blocked_keys import BlockedKeys
+from xbus.broker.back.progress.bad_item_search import Serving
 from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.progress.results import RunResults, Serving
+from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.recipients.failures import RecipientFailed
 from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.bulk.status import read_awaiting
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.broker.journal.log.reading import LogEnvelope
-from xbus.broker.journal.writes import DeliveryRow
+from xbus.broker.journal.writes import DeliveryRow, IsolatedItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,8 @@ class WaitingDeliveries:
         ledger: where their rows are moved.
         registry: who is there.
         outcomes: decides what becomes of those whose output can't be made.
-        order: which roles want order.
-        isolating: which bad items are parked alone.
         catalog: the configuration as it is now.
+        events: told of each role for which there is a row that may go on.
     """
 
     def __init__(
@@ -51,19 +50,15 @@ class WaitingDeliveries:
         ledger: DeliveryLedger,
         registry: Registry,
         outcomes: RunResults,
-        order: BlockedKeys,
-        isolating: BadItems,
         catalog: Callable[[], Catalog],
+        events: RoleEvents,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
         self._outcomes = outcomes
-        self._order = order
-        self._isolating = isolating
         self._catalog = catalog
+        self._events = events
         self._waiting: dict[tuple[int, UUID], _WaitingDelivery] = {}
-        self.on_retry: Callable[[int], None] = lambda role_id: None
-        """Told of a role for which there is a row that may go on."""
 
     async def recover(self, log: LogReader, attempts: OutputAttempts) -> None:
         """Take up the deliveries that the last run of the broker left waiting.
@@ -124,8 +119,8 @@ class WaitingDeliveries:
     def let_go(self, envelope: LogEnvelope, row: DeliveryRow) -> None:
         """Have a delivery that waits come again: what it still needs is found out then."""
         # Whether its role wants order may have changed while it waited.
-        self._ledger.move(row, transitions.after_output(self._order.keyed(row, envelope)))
-        self.on_retry(row.role_id)
+        self._ledger.move(row, transitions.after_output(self._ledger.keyed(row, envelope)))
+        self._events.rows_due.publish(row.role_id)
 
     async def failed(self, output: WantedOutput, failure: RecipientFailed) -> None:
         """Decide what becomes of what waits for an output that was not made."""
@@ -135,13 +130,29 @@ class WaitingDeliveries:
         envelope = found[0].envelope
         consumers = self._consumers(found)
         why = dict.fromkeys((consumer.role.id for consumer in consumers), failure)
-        bad_items = await self._isolating.bad_items(envelope, consumers, why)
-        # From here on nothing may wait: what was moved meanwhile is no longer ours.
+        bad_items = await self._outcomes.bad_items(envelope, consumers, why)
+        self._note_failed(output, found, consumers, why, bad_items)
+
+    def _note_failed(
+        self,
+        output: WantedOutput,
+        found: Sequence[_WaitingDelivery],
+        consumers: Sequence[Serving],
+        why: Mapping[int, RecipientFailed],
+        bad_items: Mapping[int, Sequence[IsolatedItem]],
+    ) -> None:
+        """Decide in one go: a delivery that was moved meanwhile is left out, and none can be moved in between.
+
+        Args:
+            found: what waited for the output when it failed, at least one.
+            consumers: whom they were for then.
+        """
+        envelope = found[0].envelope
         rows = {waiting.row.role_id: waiting.row for waiting in self._for(output) if waiting in found}
         consumers = [consumer for consumer in consumers if consumer.role.id in rows]
         attempts = {role_id: replace(row, attempts=row.attempts + 1) for role_id, row in rows.items()}
         for role_id in self._outcomes.failed(envelope, consumers, attempts, why, bad_items):
-            self.on_retry(role_id)
+            self._events.rows_due.publish(role_id)
 
     def _for(self, output: WantedOutput) -> list[_WaitingDelivery]:
         return [waiting for waiting in self._waiting.values() if output in waiting.outputs]

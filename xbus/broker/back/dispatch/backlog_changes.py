@@ -8,14 +8,14 @@ event loop and in one transaction. Runs that are under way end as they began: a 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID
 
 from xbus.broker.back.dispatch.change_step import ChangeStep, Ways
 from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.log.backlog_changes import BacklogChange, Concerned, is_open, read_concerned, read_decisions
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.writes import Decided
@@ -39,19 +39,19 @@ class BacklogChanges:
     Args:
         log: where it is read.
         ledger: where it is noted.
-        under_way: what runs are bringing.
+        roles: what runs are bringing to them.
         clock: for how long stragglers may turn up.
-        on_rows: told of each role for which there are new rows.
+        events: told of each role for which there are new rows.
     """
 
     def __init__(
-        self, log: LogReader, ledger: DeliveryLedger, under_way: InFlight, clock: Clock, on_rows: Callable[[int], None]
+        self, log: LogReader, ledger: DeliveryLedger, roles: ConsumerRoles, clock: Clock, events: RoleEvents
     ) -> None:
         self._log = log
         self._ledger = ledger
-        self._under_way = under_way
+        self._roles = roles
         self._clock = clock
-        self._on_rows = on_rows
+        self._events = events
         self._wake = asyncio.Event()
         self._wake.set()
 
@@ -106,7 +106,7 @@ class BacklogChanges:
     ) -> int:
         """Do it for some envelopes, up to one that is under way; returns how far it came."""
         upto = concerned.upto
-        step = ChangeStep(self._ledger, self._under_way, decision, concerned, ways, moved)
+        step = ChangeStep(self._ledger, self._roles, decision, concerned, ways, moved)
         for envelope in concerned.envelopes:
             if step.is_under_way(envelope):
                 upto = envelope.position - 1
@@ -118,7 +118,7 @@ class BacklogChanges:
                 self._ledger.pass_over(decision.role_id, position)
         self._ledger.decide(Decided(decision.id, upto, False, step.regraphed, step.let_go))
         for role_id in step.given:
-            self._on_rows(role_id)
+            self._events.rows_due.publish(role_id)
         if step.regraphed or step.let_go:
             log.info(
                 "what was owed is %s: %d events take another graph, %d deliveries are let go",

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.transitions import before_its_turn, settled
 from xbus.broker.journal.log.backlog_changes import FIRST_GRAPH, BacklogChange, Concerned
@@ -20,20 +20,20 @@ Ways = Mapping[int, frozenset[str]]
 class ChangeStep:
     """One step of a decision: what it comes to for one envelope after the other, noted at once.
 
-    Nothing is awaited here: what is under way, where cursors stand and what is noted are one picture.
+    No method is a coroutine: what is under way, where cursors stand and what is noted are one picture.
     """
 
     def __init__(
         self,
         ledger: DeliveryLedger,
-        under_way: InFlight,
+        roles: ConsumerRoles,
         decision: BacklogChange,
         concerned: Concerned,
         ways: Ways,
         moved: Collection[tuple[int, UUID]],
     ) -> None:
         self._ledger = ledger
-        self._under_way = under_way
+        self._consumers = roles
         self._decision = decision
         self._rows = concerned.rows
         self._roles = concerned.roles
@@ -46,7 +46,8 @@ class ChangeStep:
     def is_under_way(self, envelope: LogEnvelope) -> bool:
         """Whether a run is bringing it to somebody, or what was read of it is out of date."""
         return any(
-            envelope.position in self._under_way.to(role_id) or (role_id, envelope.envelope_id) in self._moved
+            envelope.position in self._consumers[role_id].in_flight.positions
+            or (role_id, envelope.envelope_id) in self._moved
             for role_id in self._roles
         )
 
@@ -111,7 +112,7 @@ class ChangeStep:
         if row.state is DeliveryState.WAITING:
             # The worker that it waits for may be none of the new way.
             self._ledger.move(row, replace(row, state=DeliveryState.RETRY, service=None))
-        self._under_way.outdate(row.role_id, row.position)
+        self._consumers[row.role_id].in_flight.outdate(row.position)
         self.given.add(row.role_id)
 
     # -- what both come to -----------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class ChangeStep:
             self._ledger.settle(role_id, envelope.position)
         else:
             self._ledger.move(row, settled(row))
-        self._under_way.outdate(role_id, envelope.position)
+        self._consumers[role_id].in_flight.outdate(envelope.position)
         move = DROPPED if self._decision.move == DROPPED else REROUTED
         self.let_go.append((role_id, envelope.envelope_id, move, self._decision.reason))
 

@@ -5,13 +5,15 @@ starts in the past, has a lane of its own until it has caught up.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.log.reading import LogEnvelope
 
 GATHER_SECONDS = 0.2
@@ -45,24 +47,35 @@ class Lanes:
         log: what they read.
         ledger: where the roles stand.
         deliverer: what they hand envelopes to.
+        roles: those in trouble get nothing in their turn; ``arrived`` is called again when they do.
         tasks: where they run.
+        events: told of each recipient that goes on together with others again.
     """
 
-    def __init__(self, log: LogReader, ledger: DeliveryLedger, deliverer: Deliverer, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        log: LogReader,
+        ledger: DeliveryLedger,
+        deliverer: Deliverer,
+        roles: ConsumerRoles,
+        tasks: asyncio.TaskGroup,
+        events: RoleEvents,
+    ) -> None:
         self._log = log
         self._ledger = ledger
         self._deliverer = deliverer
+        self._roles = roles
         self._tasks = tasks
+        self._events = events
         self._lanes: list[_Lane] = []
-        self.on_caught_up: Callable[[RecipientProxy], None] = lambda recipient: None
-        """Told of each recipient that goes on together with others again."""
-        self.is_paused: Callable[[int], bool] = lambda role_id: False
-        """Whether a role gets nothing in its turn for now; ``arrived`` is called again when it does."""
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """Read on for a consumer from where its role stands."""
-        cursor = self._ledger.cursor(recipient.role.id)
-        if recipient.role.worker or cursor is None or self.is_paused(recipient.role.id) or self._lanes_of(recipient):
+        if recipient.role.worker or self._lanes_of(recipient):
+            return
+        role = self._roles[recipient.role.id]
+        cursor = role.cursor
+        if cursor is None or role.breaker.is_tripped:
             return
         lane = self._joinable_at(cursor.position)
         if lane is None:
@@ -122,7 +135,7 @@ class Lanes:
             if ahead is not None:
                 ahead.recipients += lane.recipients
                 for recipient in lane.recipients:
-                    self.on_caught_up(recipient)
+                    self._events.caught_up.publish(recipient)
                 self._lanes.remove(lane)
                 return
             lane.joinable = True

@@ -6,7 +6,8 @@ from itertools import takewhile
 from typing import Protocol, TypeAlias
 
 from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.blocked_keys import BlockedKeys, First
+from xbus.broker.back.progress.blocked_keys import First
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.journal.log.ordered import HeldKey, read_key_rows, read_states
@@ -38,29 +39,29 @@ class HandOver(Protocol):
 
 
 class OrderedQueue:
-    """What ``DueRows`` asks about roles that want order.
+    """What ``RetryQueue`` asks about roles that want order.
 
     Args:
-        order: which keys have rows.
+        roles: which of their keys have rows.
         log: where rows are read.
         ledger: where they are changed.
         clock: measures when a look is due.
     """
 
-    def __init__(self, order: BlockedKeys, log: LogReader, ledger: DeliveryLedger, clock: Clock) -> None:
-        self._order = order
+    def __init__(self, roles: ConsumerRoles, log: LogReader, ledger: DeliveryLedger, clock: Clock) -> None:
+        self._roles = roles
         self._log = log
         self._ledger = ledger
         self._clock = clock
-        self._checked: dict[int, float] = {}
 
     def concerns(self, recipient: RecipientProxy) -> bool:
         """Whether a recipient's role wants order."""
-        return self._order.is_wanted_by(recipient.role.id)
+        return self._roles[recipient.role.id].keys.is_wanted
 
     def coming(self, role_id: int, served: Collection[str]) -> Sequence[int] | None:
         """The positions of the first rows of a role that may come by themselves now; None where it wants no order."""
-        return self._order.coming(role_id, served)[:PAGE_ROWS] if self._order.is_wanted_by(role_id) else None
+        keys = self._roles[role_id].keys
+        return keys.coming(served)[:PAGE_ROWS] if keys.is_wanted else None
 
     async def deliver(self, recipient: RecipientProxy, served: Collection[str], due: Due, hand_over: HandOver) -> bool:
         """Bring a recipient what of its rows could go now, one after another; false where that is nothing.
@@ -68,15 +69,15 @@ class OrderedQueue:
         Args:
             served: the worker services that are there.
         """
-        role_id = recipient.role.id
-        await self._check(role_id)
+        keys = self._roles[recipient.role.id].keys
+        await self._check(recipient.role.id)
         # What is noted from here on may not be found yet by what is read.
-        asked = self._order.to_read(role_id)
+        asked = keys.to_read()
         await self._ledger.written()
         found_some = False
         for key in asked:
             found_some |= await self._deliver_key(recipient, key, hand_over)
-        for positions in _pages(self._order.coming(role_id, served), PAGE_ROWS):
+        for positions in _pages(keys.coming(served), PAGE_ROWS):
             for row in await due(positions):
                 found_some = True
                 await _until_over(await hand_over(recipient, row))
@@ -84,26 +85,28 @@ class OrderedQueue:
 
     async def _deliver_key(self, recipient: RecipientProxy, key: HeldKey, hand_over: HandOver) -> bool:
         """Bring what was held of a key and is free; false where its lowest row is not."""
+        keys = self._roles[key.role_id].keys
         rows = await self._log.read(read_key_rows, key.role_id, key.ordering_key, PAGE_ROWS)
-        self._order.found(key, rows[0] if rows else None)
+        keys.found(key, rows[0] if rows else None)
         is_free = not rows or rows[0].state is DeliveryState.HELD
         held = list(takewhile(lambda row: row.state is DeliveryState.HELD, rows))
         for row, envelope in zip(held, await self._log.at([row.position for row in held]), strict=True):
-            if not self._order.take_up(row):
+            if not keys.take_up(row):
                 break
             await _until_over(await hand_over(recipient, row, envelope))
         return is_free
 
     async def _check(self, role_id: int) -> None:
+        keys = self._roles[role_id].keys
         now = self._clock.monotonic()
-        if now - self._checked.get(role_id, now - CHECK_SECONDS) < CHECK_SECONDS:
+        if keys.checked_at is not None and now - keys.checked_at < CHECK_SECONDS:
             return
-        self._checked[role_id] = now
+        keys.checked_at = now
         states: dict[int, DeliveryState] = {}
         await self._ledger.written()
-        for positions in _pages(self._order.firsts(role_id, First.ON_ITS_OWN, First.PARKED), CHECKED_ROWS):
+        for positions in _pages(keys.firsts(First.ON_ITS_OWN, First.PARKED), CHECKED_ROWS):
             states |= await self._log.read(read_states, role_id, positions)
-        self._order.check(role_id, states)
+        keys.check(states)
 
 
 def _pages(positions: Sequence[int], size: int) -> list[Sequence[int]]:

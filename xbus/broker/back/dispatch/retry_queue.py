@@ -2,26 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
+from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.in_flight import InFlight
-from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.journal.log.deliveries import read_due_deliveries, read_next_due
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
 from xbus.clock import Clock
 
 POLL_SECONDS = 5.0
 """How often rows are looked for when nothing calls for it."""
-
-PAGE_ROWS = 100
 
 ANY_TIME = datetime.max.replace(tzinfo=UTC)
 """All rows are due then."""
@@ -31,33 +25,30 @@ class RetryQueue:
     """Brings each role what waits for it in rows, oldest first, as far as it can get it now.
 
     Args:
-        log: where rows and envelopes are read.
-        ledger: where attempts are counted.
+        due_rows: finds them.
+        workers: which workers an envelope needs.
         deliveries: what starts the runs.
-        under_way: what they bring.
-        probing: who is in trouble, and gets less.
         in_order: knows what comes first for roles that want order.
+        probing: who is in trouble, and gets less.
         clock: says what is due.
         tasks: where the readers run, one for each consumer that is there.
     """
 
     def __init__(
         self,
-        log: LogReader,
-        ledger: DeliveryLedger,
+        due_rows: DueRows,
+        workers: WorkerAvailability,
         deliveries: Dispatcher,
-        under_way: InFlight,
-        probing: BreakerProbes,
         in_order: OrderedQueue,
+        probing: BreakerProbes,
         clock: Clock,
         tasks: asyncio.TaskGroup,
     ) -> None:
-        self._log = log
-        self._ledger = ledger
+        self._due_rows = due_rows
+        self._workers = workers
         self._deliveries = deliveries
-        self._under_way = under_way
-        self._probing = probing
         self._in_order = in_order
+        self._probing = probing
         self._clock = clock
         self._tasks = tasks
         self._readers: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
@@ -81,6 +72,10 @@ class RetryQueue:
         """There may be rows of a role that are due."""
         if role_id in self._readers:
             self._readers[role_id][1].set()
+
+    def recovered(self, recipient: RecipientProxy) -> None:
+        """Look again: rows of any role may have waited for a worker, or for this consumer."""
+        self.wake_all()
 
     def wake_all(self) -> None:
         """A worker may be asked again that rows of any role may wait for."""
@@ -106,7 +101,7 @@ class RetryQueue:
     async def _idle_seconds(self, role_id: int) -> float:
         """For how long nothing of a role becomes due."""
         now = self._clock.now()
-        due_at = await self._log.read(read_next_due, role_id, now, self._in_order.coming(role_id, ()))
+        due_at = await self._due_rows.next_due_at(role_id, now, self._in_order.coming(role_id, ()))
         waits = [(due_at - now).total_seconds() if due_at else None, self._probing.seconds_to_probe(role_id)]
         return min([POLL_SECONDS, *filter(None, waits)])
 
@@ -122,15 +117,14 @@ class RetryQueue:
         well_since = max(arrived_at, self._probing.over_since(recipient.role.id) or arrived_at)
         if self._in_order.concerns(recipient):
             await self._deliveries.predecessor_over(recipient)
-            # What is read from here on is out of date only where it is changed from here on.
-            self._under_way.begin_reading(recipient.role.id)
+            self._due_rows.begin_reading(recipient)
             return await self._in_order.deliver(
                 recipient,
                 self._probing.served(),
-                lambda positions: self._due(recipient, self._clock.now(), well_since, positions),
+                lambda positions: self._due_rows.find(recipient, self._clock.now(), well_since, positions),
                 self._deliver_unless_troubled,
             )
-        due = await self._due(recipient, self._clock.now(), well_since)
+        due = await self._due_rows.find(recipient, self._clock.now(), well_since)
         for row in due:
             await self._deliver_unless_troubled(recipient, row)
         return bool(due)
@@ -143,38 +137,23 @@ class RetryQueue:
     async def _probe(self, recipient: RecipientProxy) -> None:
         """Deliver one row to a consumer in trouble if it is time for that, and nothing else is on its way to it."""
         role_id = recipient.role.id
-        if self._under_way.to(role_id) or not self._probing.is_time(role_id):
+        if not self._due_rows.is_idle(role_id) or not self._probing.is_time(role_id):
             return
-        due = await self._due(recipient, ANY_TIME, None, self._in_order.coming(role_id, self._probing.served()))
+        coming = self._in_order.coming(role_id, self._probing.served())
+        due = await self._due_rows.find(recipient, ANY_TIME, None, coming)
         rows = {row.position: row for row in due}
         if not rows:
             self._probing.nothing_to_probe(role_id)
         elif self._probing.is_troubled(role_id):
             await self._deliver(recipient, rows[self._probing.probe(role_id, list(rows))])
 
-    async def _due(
-        self, recipient: RecipientProxy, now: datetime, well_since: datetime | None, among: Sequence[int] | None = None
-    ) -> list[DeliveryRow]:
-        """The oldest rows that are due and that no run is about to settle.
-
-        Args:
-            among: the positions of those that are asked about; None for all.
-        """
-        outdated = self._under_way.begin_reading(recipient.role.id)
-        await self._ledger.written()
-        served = self._probing.served()
-        role_id = recipient.role.id
-        rows = await self._log.read(read_due_deliveries, role_id, served, PAGE_ROWS, now, well_since, among)
-        return [row for row in rows if row.position not in outdated | self._under_way.to(row.role_id)]
-
     async def _deliver(
         self, recipient: RecipientProxy, row: DeliveryRow, envelope: LogEnvelope | None = None
     ) -> "asyncio.Task[None] | None":
         if envelope is None:
-            (envelope,) = await self._log.at([row.position])
-        for service in await self._deliveries.workers_for(envelope, recipient):
+            envelope = await self._due_rows.envelope(row)
+        for service in await self._workers.workers_for(envelope, recipient):
             if not self._probing.admits(service):
-                if row.service != service and not self._under_way.is_outdated(row.role_id, row.position):
-                    self._ledger.move(row, transitions.waiting_for(row, service))
+                self._due_rows.have_wait(row, service)
                 return None
         return await self._deliveries.bring(envelope, recipient, row)

@@ -2,18 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from xbus.broker.back.progress.bad_item_search import BadItems
-from xbus.broker.back.progress.blocked_keys import BlockedKeys
-from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.recipients.failures import own_fault
 from xbus.broker.back.recipients.gathering import ConsumerGathering
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.run.context import BackRunContext
 from xbus.broker.back.run.run import Run
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -31,10 +30,9 @@ class RunExecutor:
         supplies: where slots are given back.
         muster: told how long each consumer took.
         outcomes: decides what becomes of what went wrong.
-        order: which roles want order.
-        isolating: which bad items are parked alone.
-        under_way: what is being brought to whom.
+        roles: what is being brought to whom.
         tasks: where runs run.
+        events: told of a role for which an envelope was set aside that comes again.
     """
 
     def __init__(
@@ -43,24 +41,19 @@ class RunExecutor:
         supplies: BackRunContext,
         muster: ConsumerGathering,
         outcomes: RunResults,
-        order: BlockedKeys,
-        isolating: BadItems,
-        under_way: InFlight,
+        roles: ConsumerRoles,
         tasks: asyncio.TaskGroup,
+        events: RoleEvents,
     ) -> None:
         self._ledger = ledger
         self._supplies = supplies
         self._muster = muster
         self._outcomes = outcomes
-        self._order = order
-        self._isolating = isolating
-        self._under_way = under_way
+        self._roles = roles
         self._tasks = tasks
+        self._events = events
         self._running: set[asyncio.Task[None]] = set()
-        self._last: dict[int, tuple[RecipientProxy, asyncio.Task[None]]] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
-        self.on_retry: Callable[[int], None] = lambda role_id: None
-        """Told of a role for which an envelope was set aside that comes again."""
 
     def begin(
         self, envelope: LogEnvelope, recipients: Sequence[RecipientProxy], rows: Mapping[int, DeliveryRow], run: Run
@@ -75,21 +68,21 @@ class RunExecutor:
             The task that is done when all that came of it is noted.
         """
         for recipient in recipients:
-            self._under_way.begin(recipient.role.id, envelope.position)
+            self._roles[recipient.role.id].in_flight.begin(envelope.position)
         for role_id in rows:
-            self._under_way.outdate(role_id, envelope.position)
+            self._roles[role_id].in_flight.outdate(envelope.position)
         work = self._carry_out(envelope, recipients, rows, run)
         task = self._tasks.create_task(work, name=f"run {envelope.position}")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         for recipient in recipients:
-            self._last[recipient.role.id] = (recipient, task)
+            self._roles[recipient.role.id].last_run = (recipient, task)
         return task
 
     async def predecessor_over(self, recipient: RecipientProxy) -> None:
         """Wait until it is known what has become of what was brought to the recipient that had this one's role before
         it."""
-        last, run = self._last.get(recipient.role.id, (recipient, None))
+        last, run = self._roles[recipient.role.id].last_run or (recipient, None)
         if last is not recipient and run is not None and not run.done():
             await asyncio.wait([run])
 
@@ -112,26 +105,41 @@ class RunExecutor:
                 self._muster.note_run({each: each.busy_seconds - busy for each, busy in before.items()})
             finally:
                 self._end_turn(turn, run)
-            bad_items = await self._isolating.bad_items(envelope, recipients, run.failures)
+            bad_items = await self._outcomes.bad_items(envelope, recipients, run.failures)
         except Exception as error:
             # A fault of ours with this envelope: it is parked, and all others go on.
             log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})
             run.fail_all(own_fault(error))
-        # From here to what is noted of the failures nothing may wait: another run could begin in between.
-        for recipient in recipients:
-            self._supplies.give_back(recipient)
-        for worker in run.workers_done:
-            self._outcomes.worked(worker)
-        retried = self._outcomes.failed(envelope, recipients, rows, run.failures, bad_items)
+        retried = self._note(envelope, recipients, rows, run, bad_items)
         try:
             if run.failures or any(row.state is not DeliveryState.HELD for row in rows.values()):
                 # Whoever reads rows must not find one of this run as it was before.
                 await self._ledger.written()
         finally:
             for recipient in recipients:
-                self._under_way.end(recipient.role.id, envelope.position)
-        for role_id in {*retried, *filter(self._order.is_wanted_by, rows)}:
-            self.on_retry(role_id)
+                self._roles[recipient.role.id].in_flight.end(envelope.position)
+        ordered = [role_id for role_id in rows if self._roles[role_id].keys.is_wanted]
+        for role_id in {*retried, *ordered}:
+            self._events.rows_due.publish(role_id)
+
+    def _note(
+        self,
+        envelope: LogEnvelope,
+        recipients: Sequence[RecipientProxy],
+        rows: Mapping[int, DeliveryRow],
+        run: Run,
+        bad_items: Mapping[int, Sequence[IsolatedItem]],
+    ) -> Sequence[int]:
+        """Give the consumers back and note what came of the run, in one go: no other run may begin in between.
+
+        Returns:
+            The ids of the roles for which it comes again.
+        """
+        for recipient in recipients:
+            self._supplies.give_back(recipient)
+        for worker in run.workers_done:
+            self._outcomes.worked(worker)
+        return self._outcomes.failed(envelope, recipients, rows, run.failures, bad_items)
 
     def _end_turn(self, turn: asyncio.Lock, run: Run) -> None:
         """Let the next run of the same envelope begin, as soon as nobody rolls back what this one has left."""

@@ -54,8 +54,6 @@ class LogReader:
         """The events whose segments hold items that are corrected for all."""
         self._newest_correction = 0
         self._changed = asyncio.Condition()
-        self.on_look: Callable[[], None] = lambda: None
-        """Called after each look at the end of the log: whoever else was meant by the bell looks too."""
         self.head = 0
         """The position of the last envelope that is known of."""
 
@@ -80,11 +78,15 @@ class LogReader:
                 self.head = ends.position
                 self._changed.notify_all()
 
-    async def follow(self) -> None:
-        """For ever: look where the log ends whenever something was sealed, and now and then."""
+    async def follow(self, looked: Callable[[], None]) -> None:
+        """For ever: look where the log ends whenever something was sealed, and now and then.
+
+        Args:
+            looked: called after each look: whoever else was meant by the bell looks too.
+        """
         while True:
             await self.refresh()
-            self.on_look()
+            looked()
             await self._bell.wait(POLL_SECONDS)
 
     async def beyond(self, position: int) -> None:

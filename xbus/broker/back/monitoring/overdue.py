@@ -9,6 +9,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable
+from xbus.periodic import every
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ class OverdueBacklog:
 
     Args:
         journal: where that stands.
-        registry: tells who comes back.
+        registry: who is there.
         health: told of each such role.
         clock: for ages.
         owed_days: how old is too old, in days; 0 for never.
@@ -42,24 +43,22 @@ class OverdueBacklog:
         self._clock = clock
         self._owed_days = owed_days
         self._told: dict[str, float] = {}
-        registry.watch(self)
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """It will catch up now."""
         self._health.over(CODE, about=recipient.role.login)
 
-    def left(self, recipient: RecipientProxy) -> None:
-        """Nothing is too old at once."""
-
     async def watch(self) -> None:
         """For ever: look now and then; where no alarm is wanted, return."""
-        await asyncio.sleep(FIRST_LOOK_SECONDS)
-        while self._owed_days:
-            try:
-                await self.look()
-            except JournalUnavailable as error:
-                log.info("no look at what is owed: %s", error, extra={"action": "owed_unread"})
-            await asyncio.sleep(LOOK_SECONDS)
+        if self._owed_days:
+            await asyncio.sleep(FIRST_LOOK_SECONDS)
+            await every(LOOK_SECONDS, self._try_to_look)
+
+    async def _try_to_look(self) -> None:
+        try:
+            await self.look()
+        except JournalUnavailable as error:
+            log.info("no look at what is owed: %s", error, extra={"action": "owed_unread"})
 
     async def look(self) -> None:
         """Raise the alarm for those that are owed something too old, and end it for the others.

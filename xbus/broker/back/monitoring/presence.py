@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -37,6 +38,25 @@ TROUBLED = "role_in_trouble"
 NEXT = "see xbus failure list for what it says; it is tried again now and then"
 
 
+def _makes_nothing(recipient: RecipientProxy) -> Sequence[OutputAttempt]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientSigns:
+    """Says how a recipient is.
+
+    Args:
+        is_silent: whether it misses pings.
+        is_troubled: whether one envelope after the other fails at a role.
+        makes: the outputs that it makes just now.
+    """
+
+    is_silent: Callable[[RecipientProxy], bool]
+    is_troubled: Callable[[int], bool]
+    makes: Callable[[RecipientProxy], Sequence[OutputAttempt]] = _makes_nothing
+
+
 class Presence:
     """What the table ``presence`` holds.
 
@@ -46,9 +66,7 @@ class Presence:
         registry: who is there.
         health: told of roles in trouble.
         clock: for what is stored.
-        is_silent: whether a recipient misses pings.
-        is_troubled: whether one envelope after the other fails at a role.
-        makes: the outputs that a recipient makes just now.
+        signs: how recipients are.
     """
 
     def __init__(
@@ -58,30 +76,20 @@ class Presence:
         registry: Registry,
         health: Health,
         clock: Clock,
-        *,
-        is_silent: Callable[[RecipientProxy], bool],
-        is_troubled: Callable[[int], bool],
-        makes: Callable[[RecipientProxy], Sequence[OutputAttempt]] = lambda recipient: (),
+        signs: RecipientSigns,
     ) -> None:
         self._journal = journal
         self._configuration = configuration
         self._registry = registry
         self._health = health
         self._clock = clock
-        self._is_silent = is_silent
-        self._is_troubled = is_troubled
-        self._makes = makes
+        self._signs = signs
         self._written: dict[int, PresenceRow] = {}
         self._troubled: set[str] = set()
         self._change = asyncio.Event()
-        registry.watch(self)
 
-    def arrived(self, recipient: RecipientProxy) -> None:
-        """Look soon."""
-        self._change.set()
-
-    def left(self, recipient: RecipientProxy) -> None:
-        """Look soon."""
+    def changed(self, recipient: RecipientProxy) -> None:
+        """Look soon: a recipient has come or gone."""
         self._change.set()
 
     async def restore(self) -> None:
@@ -143,14 +151,14 @@ class Presence:
             since = known.since if known is not None and known.state is state else now
             if recipient is not None:
                 seen_at: datetime | None = now - timedelta(seconds=recipient.silent_for())
-                work = [*_work(recipient, now), *_made(recipient, self._makes(recipient))]
+                work = [*_work(recipient, now), *_made(recipient, self._signs.makes(recipient))]
                 yield PresenceRow(role_id, state, since, seen_at, work or None)
             elif known is not None or state is not PresenceState.ABSENT:
                 yield PresenceRow(role_id, state, since, None if known is None else known.seen_at)
 
     def _tell_health(self) -> None:
         roles = self._configuration.catalog.roles.values()
-        troubled = {role.login for role in roles if self._is_troubled(role.id)}
+        troubled = {role.login for role in roles if self._signs.is_troubled(role.id)}
         for login in troubled:
             self._health.trouble(TROUBLED, f"one envelope after the other fails at {login}", NEXT, about=login)
         for login in self._troubled - troubled:
@@ -162,9 +170,9 @@ class Presence:
             return PresenceState.DETACHED
         if recipient is None:
             return PresenceState.ABSENT
-        if self._is_silent(recipient):
+        if self._signs.is_silent(recipient):
             return PresenceState.SILENT
-        return PresenceState.TROUBLED if self._is_troubled(recipient.role.id) else PresenceState.PRESENT
+        return PresenceState.TROUBLED if self._signs.is_troubled(recipient.role.id) else PresenceState.PRESENT
 
     def _is_news(self, row: PresenceRow) -> bool:
         known = self._written.get(row.role_id)

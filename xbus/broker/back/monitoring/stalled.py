@@ -63,15 +63,11 @@ class StalledDeliveries:
         self._nothing_owed_to: dict[int, int] = {}
         """By the id of a role that is away the position up to which it is owed nothing: it is not read again."""
         self._version = -1
-        registry.watch(self)
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """End what is told of its absence at once."""
         self._health.over(CONSUMER_ABSENT, about=recipient.role.login)
         self._health.over(WORKER_ABSENT, about=recipient.role.service)
-
-    def left(self, recipient: RecipientProxy) -> None:
-        """Wait for the next look."""
 
     async def look(self) -> None:
         """Tell health of all that has not got on for too long, and of nothing else.

@@ -1,16 +1,24 @@
 """Bad items are parked alone, where their event type wants that, and the rest of the event comes again without them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.bad_items import concerned_services, refused_items
-from xbus.broker.back.progress.results import Serving
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
 from xbus.broker.back.recipients.slots import Absent
-from xbus.broker.journal.log.catalog import Catalog
+from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import IsolatedItem
+
+
+class Serving(Protocol):
+    """A consumer: its recipient, or who stands for that while it is away."""
+
+    @property
+    def role(self) -> RoleEntry:
+        """Which role it serves."""
 
 
 class BadItems:

@@ -4,8 +4,7 @@ A key of which an ordered role has delivery rows holds itself: the lowest of the
 for, and later envelopes of the key get rows behind it.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -40,40 +39,41 @@ class _Key:
 
 
 class BlockedKeys:
-    """The keys of which ordered roles have rows: it grows with their number, not with that of the rows."""
+    """The keys of which a role has rows, if it wants order: it grows with their number, not with that of the rows.
 
-    def __init__(self) -> None:
-        self._keys: dict[int, dict[str, _Key]] = {}
-        self._to_read: defaultdict[int, dict[str, None]] = defaultdict(dict)
+    Args:
+        role_id: whose keys these are.
+    """
 
-    def want(self, role_ids: Collection[int]) -> set[int]:
-        """Take it that these roles want order, and no others.
+    def __init__(self, role_id: int) -> None:
+        self._role_id = role_id
+        self._keys: dict[str, _Key] = {}
+        self._to_read: dict[str, None] = {}
+        self.is_wanted = False
+        """Whether the role wants order."""
+        self.checked_at: float | None = None
+        """When it was looked last whether a person has changed a key's lowest row, in monotonic seconds."""
 
-        Returns:
-            Those of them that did not want it before.
-        """
-        new = set(role_ids) - self._keys.keys()
-        for role_id in self._keys.keys() - set(role_ids):
-            del self._keys[role_id]
-            self._to_read.pop(role_id, None)
-        self._keys.update({role_id: {} for role_id in new})
-        return new
+    def want(self, is_wanted: bool) -> bool:
+        """Take it that the role wants order, or wants none; whether it wants it now and did not before."""
+        is_new = is_wanted and not self.is_wanted
+        if not is_wanted:
+            self._keys.clear()
+            self._to_read.clear()
+        self.is_wanted = is_wanted
+        return is_new
 
-    def is_wanted_by(self, role_id: int) -> bool:
-        """Whether a role wants order."""
-        return role_id in self._keys
-
-    def key(self, role_id: int, envelope: LogEnvelope) -> str | None:
+    def key(self, envelope: LogEnvelope) -> str | None:
         """What stands as ordering key in the row of an envelope."""
-        return (envelope.ordering_key or "") if self.is_wanted_by(role_id) else None
+        return (envelope.ordering_key or "") if self.is_wanted else None
 
     def keyed(self, row: DeliveryRow, envelope: LogEnvelope) -> DeliveryRow:
-        """A delivery with the ordering key that its role wants now: that may have changed since its row was read."""
-        return replace(row, ordering_key=self.key(row.role_id, envelope))
+        """A delivery with the ordering key that the role wants now: that may have changed since its row was read."""
+        return replace(row, ordering_key=self.key(envelope))
 
-    def holds(self, role_id: int, envelope: LogEnvelope) -> bool:
-        """Whether an envelope has to wait until an earlier one of its key is settled for a role."""
-        known = self._keys.get(role_id, {}).get(envelope.ordering_key or "")
+    def holds(self, envelope: LogEnvelope) -> bool:
+        """Whether an envelope has to wait until an earlier one of its key is settled."""
+        known = self._keys.get(envelope.ordering_key or "")
         return known is not None and known.lowest < envelope.position
 
     def is_next(self, row: DeliveryRow) -> bool:
@@ -83,44 +83,42 @@ class BlockedKeys:
             return True
         return known.first is First.UNKNOWN and known.lowest < row.position
 
-    def to_read(self, role_id: int) -> list[HeldKey]:
-        """The keys of a role whose lowest row is not known, or free to be handed over."""
-        keys = self._keys.get(role_id, {})
-        return [HeldKey(role_id, key, keys[key].lowest, keys[key].highest) for key in self._to_read.get(role_id, ())]
+    def to_read(self) -> list[HeldKey]:
+        """The keys whose lowest row is not known, or free to be handed over."""
+        keys = self._keys
+        return [HeldKey(self._role_id, key, keys[key].lowest, keys[key].highest) for key in self._to_read]
 
-    def firsts(self, role_id: int, *which: First) -> list[int]:
+    def firsts(self, *which: First) -> list[int]:
         """The positions of the lowest rows of which this is known, lowest first."""
-        return sorted(key.lowest for key in self._keys.get(role_id, {}).values() if key.first in which)
+        return sorted(key.lowest for key in self._keys.values() if key.first in which)
 
-    def coming(self, role_id: int, served: Collection[str]) -> list[int]:
+    def coming(self, served: Collection[str]) -> list[int]:
         """The positions of the lowest rows that may come by themselves now, lowest first.
 
         Args:
             served: the worker services that are there.
         """
-        keys = self._keys.get(role_id, {}).values()
-        on_their_own = [key for key in keys if key.first is First.ON_ITS_OWN]
+        on_their_own = [key for key in self._keys.values() if key.first is First.ON_ITS_OWN]
         return sorted(key.lowest for key in on_their_own if key.service is None or key.service in served)
 
     # -- what changes it -------------------------------------------------------------------------------------------
 
-    def add(self, keys: Iterable[HeldKey]) -> None:
-        """Take up keys of which there are rows in the journal."""
-        for found in keys:
-            if self.is_wanted_by(found.role_id):
-                self._widen(found.role_id, found.ordering_key, found.lowest, found.highest)
-                self._doubt(found.role_id, found.ordering_key)
+    def add(self, found: HeldKey) -> None:
+        """Take up a key of which there are rows in the journal."""
+        if self.is_wanted:
+            self._widen(found.ordering_key, found.lowest, found.highest)
+            self._doubt(found.ordering_key)
 
     def note(self, row: DeliveryRow) -> None:
         """Take notice of what has become of a delivery that has a row, or gets one."""
-        if row.ordering_key is None or not self.is_wanted_by(row.role_id):
+        if row.ordering_key is None or not self.is_wanted:
             return
         if row.state is DeliveryState.SETTLED:
             self._lose(row)
         else:
-            known = self._widen(row.role_id, row.ordering_key, row.position, row.position)
+            known = self._widen(row.ordering_key, row.position, row.position)
             if known.lowest == row.position:
-                self._take(row.role_id, row.ordering_key, row)
+                self._take(row.ordering_key, row)
 
     def found(self, asked: HeldKey, lowest: DeliveryRow | None) -> None:
         """Take notice of what the lowest row of a key was when it was read; whatever has changed meanwhile is newer.
@@ -129,14 +127,14 @@ class BlockedKeys:
             asked: what was known before.
             lowest: None where it had no rows.
         """
-        known = self._keys.get(asked.role_id, {}).get(asked.ordering_key)
+        known = self._keys.get(asked.ordering_key)
         if known is None or known.first in (First.ON_ITS_OWN, First.PARKED) or known.lowest != asked.lowest:
             return
         if lowest is not None:
             known.lowest = lowest.position
-            self._take(asked.role_id, asked.ordering_key, lowest)
+            self._take(asked.ordering_key, lowest)
         elif known.highest == asked.highest:
-            self._drop(asked.role_id, asked.ordering_key)
+            self._drop(asked.ordering_key)
 
     def take_up(self, row: DeliveryRow) -> bool:
         """Whether a row that was held may be handed over now, as its key's lowest."""
@@ -144,42 +142,42 @@ class BlockedKeys:
         if known is None or row.ordering_key is None or not self.is_next(row):
             return False
         known.lowest = row.position
-        self._take(row.role_id, row.ordering_key, row)
+        self._take(row.ordering_key, row)
         return True
 
-    def check(self, role_id: int, states: Mapping[int, DeliveryState]) -> None:
+    def check(self, states: Mapping[int, DeliveryState]) -> None:
         """Doubt what is known of keys whose lowest rows a person has changed meanwhile.
 
         Args:
             states: of the lowest rows, by position, as they are in the journal now.
         """
-        for key, known in self._keys.get(role_id, {}).items():
+        for key, known in self._keys.items():
             state = states.get(known.lowest)
             if state is None or (known.first is First.PARKED and state is not DeliveryState.PARKED):
-                self._doubt(role_id, key)
+                self._doubt(key)
 
     def _known(self, row: DeliveryRow) -> _Key | None:
-        return None if row.ordering_key is None else self._keys.get(row.role_id, {}).get(row.ordering_key)
+        return None if row.ordering_key is None else self._keys.get(row.ordering_key)
 
-    def _widen(self, role_id: int, key: str, lowest: int, highest: int) -> _Key:
-        known = self._keys[role_id].setdefault(key, _Key(lowest, highest))
+    def _widen(self, key: str, lowest: int, highest: int) -> _Key:
+        known = self._keys.setdefault(key, _Key(lowest, highest))
         known.lowest = min(known.lowest, lowest)
         known.highest = max(known.highest, highest)
         return known
 
-    def _take(self, role_id: int, key: str, lowest: DeliveryRow) -> None:
+    def _take(self, key: str, lowest: DeliveryRow) -> None:
         if lowest.state is DeliveryState.HELD:
-            self._doubt(role_id, key)
-            self._keys[role_id][key].first = First.FREE
+            self._doubt(key)
+            self._keys[key].first = First.FREE
         else:
             is_parked = lowest.state is DeliveryState.PARKED
-            self._keys[role_id][key].first = First.PARKED if is_parked else First.ON_ITS_OWN
-            self._keys[role_id][key].service = lowest.service
-            self._to_read[role_id].pop(key, None)
+            self._keys[key].first = First.PARKED if is_parked else First.ON_ITS_OWN
+            self._keys[key].service = lowest.service
+            self._to_read.pop(key, None)
 
-    def _doubt(self, role_id: int, key: str) -> None:
-        self._keys[role_id][key].first = First.UNKNOWN
-        self._to_read[role_id][key] = None
+    def _doubt(self, key: str) -> None:
+        self._keys[key].first = First.UNKNOWN
+        self._to_read[key] = None
 
     def _lose(self, row: DeliveryRow) -> None:
         known = self._known(row)
@@ -187,10 +185,10 @@ class BlockedKeys:
             return
         if known.highest > row.position:
             known.lowest = row.position + 1
-            self._doubt(row.role_id, row.ordering_key)
+            self._doubt(row.ordering_key)
         else:
-            self._drop(row.role_id, row.ordering_key)
+            self._drop(row.ordering_key)
 
-    def _drop(self, role_id: int, key: str) -> None:
-        del self._keys[role_id][key]
-        self._to_read[role_id].pop(key, None)
+    def _drop(self, key: str) -> None:
+        del self._keys[key]
+        self._to_read.pop(key, None)

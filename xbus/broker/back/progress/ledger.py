@@ -4,13 +4,17 @@ import asyncio
 import contextlib
 import copy
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from xbus.broker.back.progress import transitions
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.recipients.failures import RecipientFailed
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import Decided, DeliveryMove, DeliveryRow, Failure, IsolatedItem, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import Clock
@@ -52,13 +56,17 @@ class DeliveryLedger:
     come again, with the same ids and a ``stop_envelope`` before it.
 
     Args:
-        cursors: by role id, as the journal has them.
+        journal: where it is written down.
+        clock: says when it was.
+        roles: whose cursors these are, and whose blocked keys: an index of the rows, always as they are noted here.
+        events: told of each row that is moved.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, cursors: Mapping[int, Cursor]) -> None:
+    def __init__(self, journal: Journal, clock: Clock, roles: ConsumerRoles, events: RoleEvents) -> None:
         self._journal = journal
         self._clock = clock
-        self._cursors = dict(cursors)
+        self._events = events
+        self._roles = roles
         self._dirty: set[int] = set()
         self._moves: list[DeliveryMove] = []
         self._failures: list[Failure] = []
@@ -66,22 +74,20 @@ class DeliveryLedger:
         self._watched: set[tuple[int, UUID]] | None = None
         self._noted = 0
         self._written = 0
-        self._reserved: dict[int, int] = {}
         self._page: _Page | None = None
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
-        self.on_move: Callable[[DeliveryRow], None] = lambda row: None
-        """Told of each delivery's new row."""
 
     def cursor(self, role_id: int) -> Cursor | None:
         """Where a role stands; None for a worker's, and for one that the journal has none of."""
-        return self._cursors.get(role_id)
+        return self._roles[role_id].cursor
 
     def adopt(self, cursors: Mapping[int, Cursor]) -> None:
         """Take up the cursors of new roles, and the changed bounds of known ones."""
         for role_id, cursor in cursors.items():
-            known = self._cursors.setdefault(role_id, cursor)
+            role = self._roles[role_id]
+            known = role.cursor = role.cursor or cursor
             known.from_position, known.until_position = cursor.from_position, cursor.until_position
             if cursor.from_position > known.position + 1:
                 known.begin_at(cursor.from_position)
@@ -93,24 +99,40 @@ class DeliveryLedger:
 
     def pass_over(self, role_id: int, position: int) -> None:
         """Note that a role is not owed an envelope; there is no hurry to write that down."""
-        self._cursors[role_id].settle(position)
+        self._known(role_id).settle(position)
         self._dirty.add(role_id)
 
     def pass_gap(self, role_id: int, first: int, last: int) -> None:
         """Note that nothing is left of the log from ``first`` to ``last``; there is no hurry to write that down."""
-        if role_id in self._cursors:
-            self._cursors[role_id].settle_range(first, last)
+        cursor = self.cursor(role_id)
+        if cursor is not None:
+            cursor.settle_range(first, last)
             self._dirty.add(role_id)
+
+    def _known(self, role_id: int) -> Cursor:
+        cursor = self.cursor(role_id)
+        assert cursor is not None, "what is delivered to a role is owed to it by its cursor"
+        return cursor
 
     def _note(self) -> None:
         self._noted += 1
         self._wake.set()
 
+    def before_its_turn(self, envelope: LogEnvelope, role_id: int, *, attempts: int = 0) -> DeliveryRow:
+        """The delivery of an envelope that has no row for a role yet; see ``transitions``."""
+        key = self._roles[role_id].keys.key(envelope)
+        return transitions.before_its_turn(role_id, envelope, key, attempts=attempts)
+
+    def keyed(self, row: DeliveryRow, envelope: LogEnvelope) -> DeliveryRow:
+        """A delivery with the ordering key that its role wants now."""
+        return self._roles[row.role_id].keys.keyed(row, envelope)
+
     def move(self, old: DeliveryRow | None, new: DeliveryRow, isolated: Sequence[IsolatedItem] = ()) -> None:
         """Note what becomes of a delivery that goes its own way, and which items it is to go without; the cursor passes
         it."""
         self._moves.append(DeliveryMove(None if old is None else old.state, new, isolated))
-        self.on_move(new)
+        self._roles[new.role_id].keys.note(new)
+        self._events.row_moved.publish(new)
         if self._watched is not None:
             self._watched.add((new.role_id, new.envelope_id))
         self.settle(new.role_id, new.position)
@@ -138,13 +160,14 @@ class DeliveryLedger:
         """Have it durable that an envelope may be handed to these roles, before it is."""
         reserved = 0
         for role_id in role_ids:
-            if self._cursors[role_id].handed_to < position:
-                self._cursors[role_id].handed_to = position + RESERVE_POSITIONS
+            role, cursor = self._roles[role_id], self._known(role_id)
+            if cursor.handed_to < position:
+                cursor.handed_to = position + RESERVE_POSITIONS
                 self._dirty.add(role_id)
                 self._note()
-                self._reserved[role_id] = self._noted
+                role.reserved = self._noted
             # Another run may have reserved for this one too, and be waiting for that itself.
-            reserved = max(reserved, self._reserved.get(role_id, 0))
+            reserved = max(reserved, role.reserved)
         await self._written_up_to(reserved)
 
     async def room(self) -> None:
@@ -167,8 +190,13 @@ class DeliveryLedger:
                 async with asyncio.timeout(LAZY_SECONDS):
                     await self._wake.wait()
             self._wake.clear()
-            if self._dirty or self._moves or self._failures or self._decided:
+            if self.has_news:
                 await self.write()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything is noted that is not being written yet."""
+        return bool(self._dirty or self._moves or self._failures or self._decided)
 
     async def write(self) -> None:
         """Write down all that is noted now; an unreachable database only delays it."""
@@ -180,7 +208,7 @@ class DeliveryLedger:
             await self._write(self._page)
 
     def _new_page(self) -> "_Page":
-        cursors = [copy.copy(self._cursors[role_id]) for role_id in self._dirty]
+        cursors = [copy.copy(self._known(role_id)) for role_id in self._dirty]
         progress = ProgressUpdate(self._clock.now(), cursors, self._moves, self._failures, self._decided)
         self._dirty, self._moves, self._failures, self._decided = set(), [], [], []
         return _Page([progress], self._noted)
@@ -204,18 +232,17 @@ class DeliveryLedger:
             self._written = page.noted
             self._changed.notify_all()
 
-    def return_reserved(self, in_flight: Mapping[int, int]) -> None:
-        """Give back what was reserved and not used, so that a clean stop leaves nothing in doubt.
-
-        Args:
-            in_flight: for each role the highest position that was handed over and is not settled.
-        """
-        for role_id, cursor in self._cursors.items():
-            highest_settled = cursor.position + cursor.above.bit_length()
-            handed_to = max(highest_settled, in_flight.get(role_id, 0))
-            if handed_to < cursor.handed_to:
-                cursor.handed_to = handed_to
-                self._dirty.add(role_id)
+    def return_reserved(self) -> None:
+        """Give back what was reserved and neither settled nor handed over, so that a clean stop leaves nothing in
+        doubt."""
+        for role in self._roles:
+            if role.cursor is None:
+                continue
+            highest_settled = role.cursor.position + role.cursor.above.bit_length()
+            handed_to = max(highest_settled, *role.in_flight.positions, 0)
+            if handed_to < role.cursor.handed_to:
+                role.cursor.handed_to = handed_to
+                self._dirty.add(role.id)
 
 
 def _singly(progress: ProgressUpdate, error: JournalError) -> list[ProgressUpdate]:

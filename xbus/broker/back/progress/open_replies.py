@@ -27,15 +27,23 @@ class OpenReply:
     expiry: asyncio.TimerHandle | None = None
     asking: bool = False
 
+    def forget_expiry(self) -> None:
+        """Let the envelope's end take as long as it takes."""
+        if self.expiry is not None:
+            self.expiry.cancel()
+
 
 class OpenReplies:
-    """All of them. A hold is taken by whoever ends it, so that it ends once."""
+    """All of them. A hold is taken by whoever ends it, so that it ends once.
 
-    def __init__(self) -> None:
+    Args:
+        on_taken: told of each hold that ends while its recipient is there, whatever follows.
+    """
+
+    def __init__(self, on_taken: Callable[[OpenReply], None]) -> None:
         self._holds: dict[tuple[UUID, int], OpenReply] = {}
         self._doubtful: set[tuple[UUID, int]] = set()
-        self.on_taken: Callable[[OpenReply], None] = lambda hold: None
-        """Told of each hold that ends while its recipient is there, whatever follows."""
+        self._on_taken = on_taken
 
     def __bool__(self) -> bool:
         return bool(self._holds)
@@ -58,7 +66,8 @@ class OpenReplies:
         hold = self.get(envelope_id, recipient)
         if hold is not None:
             del self._holds[envelope_id, recipient.role.id]
-            self.on_taken(hold)
+            hold.forget_expiry()
+            self._on_taken(hold)
         return hold
 
     def lose(self, recipient: RecipientProxy) -> list[OpenReply]:

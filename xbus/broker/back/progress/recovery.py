@@ -5,9 +5,8 @@ from itertools import takewhile
 
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.blocked_keys import BlockedKeys
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
-from xbus.broker.back.progress.results import RunResults
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors, read_role_services
 from xbus.broker.journal.log.ordered import read_free_keys, read_key_rows
@@ -22,18 +21,14 @@ class Recovery:
         journal: what the last run noted.
         log: what it delivered.
         ledger: where what is in doubt is noted.
-        order: which roles want order.
-        outcomes: makes the rows of what comes again.
+        roles: which of them want order.
     """
 
-    def __init__(
-        self, journal: Journal, log: LogReader, ledger: DeliveryLedger, order: BlockedKeys, outcomes: RunResults
-    ) -> None:
+    def __init__(self, journal: Journal, log: LogReader, ledger: DeliveryLedger, roles: ConsumerRoles) -> None:
         self._journal = journal
         self._log = log
         self._ledger = ledger
-        self._order = order
-        self._outcomes = outcomes
+        self._roles = roles
 
     async def carry_out(self, role_ids: Collection[int]) -> None:
         """Have all that is in doubt come again.
@@ -44,7 +39,7 @@ class Recovery:
         Raises:
             JournalUnavailable: the database can't be read now.
         """
-        await self._doubt_what_was_free([role_id for role_id in role_ids if self._order.is_wanted_by(role_id)])
+        await self._doubt_what_was_free([role_id for role_id in role_ids if self._roles[role_id].keys.is_wanted])
         await self._doubt_what_is_unsettled()
         await self._ledger.write()
 
@@ -68,8 +63,8 @@ class Recovery:
             graphs = await self._log.graphs(envelope)
             is_for_role = cursor.owes(envelope.position) and envelope.is_for(cursor.role_id)
             if is_for_role and any(service in graph.consumer_services for graph in graphs):
-                delivery = self._outcomes.before_its_turn(envelope, cursor.role_id)
-                is_held = self._order.holds(cursor.role_id, envelope)
+                delivery = self._ledger.before_its_turn(envelope, cursor.role_id)
+                is_held = self._roles[cursor.role_id].keys.holds(envelope)
                 self._ledger.move(None, transitions.after_crash(delivery, is_held=is_held))
             else:
                 self._ledger.pass_over(cursor.role_id, envelope.position)

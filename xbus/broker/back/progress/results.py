@@ -2,78 +2,48 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from random import Random
-from typing import Protocol
 
 from xbus.broker.back.progress import transitions
+from xbus.broker.back.progress.bad_item_search import BadItems, Serving
 from xbus.broker.back.progress.bad_items import in_words
-from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies
-from xbus.broker.back.progress.retry_policy import RetryPolicy
+from xbus.broker.back.progress.retry_schedule import RetrySchedule
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.slots import Absent, AnyOf
-from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow, IsolatedItem
-from xbus.clock import Clock
 from xbus.states import DeliveryState
 
 log = logging.getLogger(__name__)
 
 
-class Serving(Protocol):
-    """A consumer: its recipient, or who stands for that while it is away."""
-
-    @property
-    def role(self) -> RoleEntry:
-        """Which role it serves."""
-
-
 class RunResults:
     """Notes for each consumer of a run whether it has got the envelope, and if not, when it is tried again.
 
-    It is the policy of the consumer's service that counts, also where a worker before it failed: whose envelope it is
-    decides how long it may take.
-
     Args:
         ledger: where it is noted.
-        registry: who is there.
         holds: what consumers may hold open.
         probing: takes notice of what fails and what goes well; of a role in trouble no attempts are counted.
-        order: knows who wants order.
-        policy: what counts for services that have no wishes of their own.
-        clock: says what time it is.
-        random: makes delays longer or shorter.
+        schedule: says when there is another attempt.
+        isolating: finds the bad items that are parked alone.
     """
 
     def __init__(
         self,
         ledger: DeliveryLedger,
-        registry: Registry,
         holds: OpenReplies,
         probing: BreakerProbes,
-        order: BlockedKeys,
-        policy: RetryPolicy,
-        clock: Clock,
-        random: Random,
+        schedule: RetrySchedule,
+        isolating: BadItems,
     ) -> None:
         self._ledger = ledger
-        self._registry = registry
         self._holds = holds
         self._probing = probing
-        self._order = order
-        self._policy = policy
-        self._clock = clock
-        self._random = random
-
-    def before_its_turn(self, envelope: LogEnvelope, role_id: int, *, attempts: int = 0) -> DeliveryRow:
-        """The delivery of an envelope that has no row for a role yet; see ``fate``."""
-        return transitions.before_its_turn(role_id, envelope, self._order.key(role_id, envelope), attempts=attempts)
+        self._schedule = schedule
+        self._isolating = isolating
 
     def settled(self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow | None) -> None:
         """Note that a consumer has committed.
@@ -96,6 +66,15 @@ class RunResults:
         """Note that a worker has committed."""
         self._probing.went_well(worker.role.id)
 
+    async def bad_items(
+        self,
+        envelope: LogEnvelope,
+        recipients: Sequence[Serving],
+        failures: Mapping[int, RecipientFailed | Absent],
+    ) -> Mapping[int, Sequence[IsolatedItem]]:
+        """What ``failed`` has to know before it decides; see ``BadItems.bad_items``."""
+        return await self._isolating.bad_items(envelope, recipients, failures)
+
     def failed(
         self,
         envelope: LogEnvelope,
@@ -110,7 +89,7 @@ class RunResults:
             recipients: all consumers of the run.
             rows: the delivery rows of those that did not get it in its turn, by role id, with this attempt counted.
             failures: why those that have not committed could not, by role id.
-            bad_items: see ``Isolating.bad_items``.
+            bad_items: see ``bad_items``.
 
         Returns:
             The ids of the roles for which it comes again.
@@ -126,8 +105,8 @@ class RunResults:
             if why is None:
                 continue
             row = rows.get(recipient.role.id)
-            attempt = row or self.before_its_turn(envelope, recipient.role.id, attempts=1)
-            attempt = self._order.keyed(attempt, envelope)
+            attempt = row or self._ledger.before_its_turn(envelope, recipient.role.id, attempts=1)
+            attempt = self._ledger.keyed(attempt, envelope)
             items = bad_items.get(recipient.role.id)
             new = (
                 self._after(attempt, recipient, why)
@@ -154,23 +133,11 @@ class RunResults:
         if isinstance(why, Absent):
             return transitions.waiting_for(transitions.not_counted(attempt), _service(why))
         if why.failure_class is FailureClass.ABSENT:
-            return transitions.put_off(attempt, why, due_at=self._when_back(recipient, why))
-        policy = self._policy.as_wished(recipient.role.retry)
-        due_at = self._due_at(recipient, policy.delay(attempt.attempts, self._random.random()))
+            return transitions.put_off(attempt, why, due_at=self._schedule.when_back(recipient, why))
+        due_at = self._schedule.after_attempts(recipient, attempt.attempts)
         is_counted = why.role_id is None or not self._probing.is_troubled(why.role_id)
-        return transitions.after_failure(attempt, why, attempts=policy.attempts if is_counted else None, due_at=due_at)
-
-    def _when_back(self, recipient: Serving, why: RecipientFailed) -> datetime | None:
-        """What found somebody about to go waits until there is another one; it needs no delay for that."""
-        if why.role_id is None or self._registry.get(why.role_id) is None:
-            return None
-        return self._due_at(recipient, self._policy.as_wished(recipient.role.retry).first_delay)
-
-    def _due_at(self, recipient: Serving, delay: float) -> datetime | None:
-        """A delay is for one that is there and fails; one that is gone gets what waits as soon as it is back."""
-        if self._registry.get(recipient.role.id) is not recipient:
-            return None
-        return self._clock.now() + timedelta(seconds=delay)
+        attempts = self._schedule.attempts(recipient) if is_counted else None
+        return transitions.after_failure(attempt, why, attempts=attempts, due_at=due_at)
 
 
 def _service(absent: Absent) -> str:

@@ -4,7 +4,6 @@ Where one envelope fails at a role it may be to blame itself. Where one after th
 be wrong to use up the attempts of all that comes, and park it. Such a role is probed with one envelope now and then.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +12,7 @@ from xbus.clock import Clock
 
 
 @dataclass(slots=True)
-class _Breaker:
+class _Trouble:
     since: datetime
     next_probe: float
     """When the next envelope may be tried, in monotonic seconds."""
@@ -21,8 +20,8 @@ class _Breaker:
     """The positions that were tried: they take turns, as one that is to blame itself must not stand in the way."""
 
 
-class CircuitBreakers:
-    """Counts the envelopes that fail at each role, worker or consumer, for a reason that may pass.
+class CircuitBreaker:
+    """Counts the envelopes that fail at one role, worker or consumer, for a reason that may pass.
 
     Args:
         clock: says since when, and when the next probe is due.
@@ -34,72 +33,93 @@ class CircuitBreakers:
         self._clock = clock
         self._after = after
         self._interval = probe_interval
-        self._failed: defaultdict[int, set[int]] = defaultdict(set)
-        self._troubles: dict[int, _Breaker] = {}
-        self._over: dict[int, datetime] = {}
+        self._failed: set[int] = set()
+        self._trouble: _Trouble | None = None
+        self.over_since: datetime | None = None
+        """When the last trouble ended; None where there was none."""
 
-    def is_troubled(self, role_id: int) -> bool:
-        """Whether a role is in trouble now."""
-        return role_id in self._troubles
+    @property
+    def is_tripped(self) -> bool:
+        """Whether the role is in trouble now."""
+        return self._trouble is not None
 
-    def since(self, role_id: int) -> datetime | None:
-        """Since when a role is in trouble; None where it is not."""
-        trouble = self._troubles.get(role_id)
-        return None if trouble is None else trouble.since
+    @property
+    def since(self) -> datetime | None:
+        """Since when the role is in trouble; None where it is not."""
+        return None if self._trouble is None else self._trouble.since
 
-    def over_since(self, role_id: int) -> datetime | None:
-        """When the last trouble of a role ended; None where it was in none."""
-        return self._over.get(role_id)
-
-    def failed(self, role_id: int, position: int) -> bool:
-        """Note that an envelope failed at a role; attempts at the same one count as one.
+    def failed(self, position: int) -> bool:
+        """Note that an envelope failed; attempts at the same one count as one.
 
         Returns:
             Whether the role is in trouble from now on.
         """
-        if self.is_troubled(role_id):
+        if self._trouble is not None:
             return False
-        failed = self._failed[role_id]
-        failed.add(position)
-        if len(failed) < self._after:
+        self._failed.add(position)
+        if len(self._failed) < self._after:
             return False
-        del self._failed[role_id]
-        self._troubles[role_id] = _Breaker(self._clock.now(), self._clock.monotonic() + self._interval)
+        self._failed.clear()
+        self._trouble = _Trouble(self._clock.now(), self._clock.monotonic() + self._interval)
         return True
 
-    def went_well(self, role_id: int) -> bool:
-        """Note that something went well at a role.
+    def went_well(self) -> bool:
+        """Note that something went well.
 
         Returns:
-            Whether its trouble is over with that.
+            Whether the trouble is over with that.
         """
-        self._failed.pop(role_id, None)
-        if self._troubles.pop(role_id, None) is None:
+        self._failed.clear()
+        if self._trouble is None:
             return False
-        self._over[role_id] = self._clock.now()
+        self._trouble = None
+        self.over_since = self._clock.now()
         return True
 
-    def came_back(self, role_id: int) -> None:
-        """Note that a role has another recipient: if that is in trouble too shows at once."""
-        if self.is_troubled(role_id):
-            self._troubles[role_id].next_probe = self._clock.monotonic()
+    def came_back(self) -> None:
+        """Note that the role has another recipient: if that is in trouble too shows at once."""
+        if self._trouble is not None:
+            self._trouble.next_probe = self._clock.monotonic()
 
-    def seconds_to_probe(self, role_id: int) -> float:
-        """For how long a role in trouble is to be left alone; 0 where it may be probed now."""
-        return max(0.0, self._troubles[role_id].next_probe - self._clock.monotonic())
+    def seconds_to_probe(self) -> float:
+        """For how long the role is to be left alone; 0 where it may be probed now, or is in no trouble."""
+        return 0.0 if self._trouble is None else max(0.0, self._trouble.next_probe - self._clock.monotonic())
 
-    def probe(self, role_id: int, positions: Sequence[int]) -> int:
-        """Begin to probe a role with one of these envelopes, at least one: the lowest of those whose turn it is."""
-        trouble = self._troubles[role_id]
-        fresh = set(positions) - trouble.probed
+    def probe(self, positions: Sequence[int]) -> int:
+        """Begin to probe the role, which is in trouble, with one of these envelopes, at least one: the lowest of those
+        whose turn it is."""
+        assert self._trouble is not None, "only a role in trouble is probed"
+        fresh = set(positions) - self._trouble.probed
         if not fresh:
-            trouble.probed.clear()
+            self._trouble.probed.clear()
             fresh = set(positions)
         chosen = min(fresh)
-        trouble.probed.add(chosen)
-        self.begin_probe(role_id)
+        self._trouble.probed.add(chosen)
+        self.begin_probe()
         return chosen
 
-    def begin_probe(self, role_id: int) -> None:
-        """Note that a role is being probed."""
-        self._troubles[role_id].next_probe = self._clock.monotonic() + self._interval
+    def begin_probe(self) -> None:
+        """Note that the role is being probed."""
+        if self._trouble is not None:
+            self._trouble.next_probe = self._clock.monotonic() + self._interval
+
+
+class CircuitBreakers:
+    """The breakers of all roles, by their ids; see ``CircuitBreaker`` for the arguments."""
+
+    def __init__(self, clock: Clock, *, after: int, probe_interval: float) -> None:
+        self._clock = clock
+        self._after = after
+        self._interval = probe_interval
+        self._breakers: dict[int, CircuitBreaker] = {}
+
+    def __getitem__(self, role_id: int) -> CircuitBreaker:
+        breaker = self._breakers.get(role_id)
+        if breaker is None:
+            breaker = CircuitBreaker(self._clock, after=self._after, probe_interval=self._interval)
+            self._breakers[role_id] = breaker
+        return breaker
+
+    def is_troubled(self, role_id: int) -> bool:
+        """Whether a role is in trouble now."""
+        return self[role_id].is_tripped

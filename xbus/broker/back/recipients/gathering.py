@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xbus.broker.back.recipients.pace import Pace
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Absent, Slots, This
 from xbus.clock import Clock
 
@@ -27,14 +28,14 @@ class ConsumerGathering:
         slots: who is free.
         pace: who held others up lately.
         clock: measures for how long.
+        events: told of a recipient that was left out because it holds the others up.
     """
 
-    def __init__(self, slots: Slots[RecipientProxy], pace: Pace, clock: Clock) -> None:
+    def __init__(self, slots: Slots[RecipientProxy], pace: Pace, clock: Clock, events: RoleEvents) -> None:
         self._slots = slots
         self._pace = pace
         self._clock = clock
-        self.on_behind: Callable[[RecipientProxy], None] = lambda recipient: None
-        """Told of a recipient that was left out because it holds the others up."""
+        self._events = events
 
     async def take(
         self, recipients: Sequence[RecipientProxy], may_go: Callable[[RecipientProxy], bool]
@@ -86,7 +87,7 @@ class ConsumerGathering:
 
     def _leave_behind(self, recipient: RecipientProxy) -> None:
         log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
-        self.on_behind(recipient)
+        self._events.slow.publish(recipient)
 
     async def _take_all(self, recipients: Sequence[RecipientProxy]) -> None:
         """Take a slot of each; those that are free wait for the others, though not for ever.

@@ -5,12 +5,13 @@ if it were away; now and then it is let have one event.
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Slots
 
 log = logging.getLogger(__name__)
@@ -23,26 +24,23 @@ class BreakerProbes:
         troubles: who is in trouble.
         registry: who is there.
         slots: who is free.
+        events: told of recipients that are there and get in trouble, or out of it.
     """
 
-    def __init__(self, troubles: CircuitBreakers, registry: Registry, slots: Slots[RecipientProxy]) -> None:
+    def __init__(
+        self, troubles: CircuitBreakers, registry: Registry, slots: Slots[RecipientProxy], events: RoleEvents
+    ) -> None:
         self._troubles = troubles
         self._registry = registry
         self._slots = slots
+        self._events = events
         self._logins: dict[int, str] = {}
-        self.on_trouble: Callable[[RecipientProxy], None] = lambda recipient: None
-        """Told of a consumer that is there and gets nothing in its turn any more."""
-        self.on_over: Callable[[RecipientProxy], None] = lambda recipient: None
-        """Told of a recipient that is there and whose trouble is over."""
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """A recipient has come: whether its role's trouble came with it shows by the first envelope."""
-        self._troubles.came_back(recipient.role.id)
+        self._troubles[recipient.role.id].came_back()
         if recipient.role.worker and self.is_troubled(recipient.role.id):
             self._slots.limit(recipient, 0)
-
-    def left(self, recipient: RecipientProxy) -> None:
-        """One that is gone stays in trouble until it is back and something goes well."""
 
     def is_troubled(self, role_id: int) -> bool:
         """Whether a role is in trouble."""
@@ -53,17 +51,17 @@ class BreakerProbes:
     def failed(self, role_id: int, position: int) -> None:
         """Note that an envelope failed at a role for a reason that may pass."""
         recipient = self._registry.get(role_id)
-        if self._troubles.failed(role_id, position):
+        if self._troubles[role_id].failed(position):
             self._logins[role_id] = str(role_id) if recipient is None else recipient.role.login
             log.warning("recipient in trouble", extra={"action": "troubled", "role": self._logins[role_id]})
             if recipient is not None and not recipient.role.worker:
-                self.on_trouble(recipient)
+                self._events.tripped.publish(recipient)
         if recipient is not None and recipient.role.worker and self.is_troubled(role_id):
             self._slots.limit(recipient, 0)
 
     def went_well(self, role_id: int) -> None:
         """Note that an envelope went well at a role."""
-        if not self._troubles.went_well(role_id):
+        if not self._troubles[role_id].went_well():
             return
         login = self._logins.pop(role_id)
         log.info("recipient no longer in trouble", extra={"action": "trouble_over", "role": login})
@@ -72,7 +70,7 @@ class BreakerProbes:
             return
         if recipient.role.worker:
             self._slots.limit(recipient, recipient.abilities.envelopes)
-        self.on_over(recipient)
+        self._events.recovered.publish(recipient)
 
     def retain(self, role_ids: Collection[int]) -> None:
         """Know only of these roles: nothing is owed to others any more."""
@@ -83,11 +81,11 @@ class BreakerProbes:
 
     def is_time(self, role_id: int) -> bool:
         """Whether a role in trouble may be probed now."""
-        return self._troubles.seconds_to_probe(role_id) == 0
+        return self._troubles[role_id].seconds_to_probe() == 0
 
     def probe(self, role_id: int, positions: Sequence[int]) -> int:
         """Which envelope to probe a role in trouble with, of one or more."""
-        return self._troubles.probe(role_id, positions)
+        return self._troubles[role_id].probe(positions)
 
     def nothing_to_probe(self, role_id: int) -> None:
         """Note that nothing waits for a role in trouble: what comes next shows how it is."""
@@ -95,7 +93,7 @@ class BreakerProbes:
 
     def over_since(self, role_id: int) -> datetime | None:
         """When the last trouble of a role ended."""
-        return self._troubles.over_since(role_id)
+        return self._troubles[role_id].over_since
 
     def served(self) -> list[str]:
         """The worker services that may be asked now, those included that may be probed."""
@@ -109,7 +107,7 @@ class BreakerProbes:
         for worker in self._registry.all():
             role = worker.role
             if role.worker and role.service == service and self.is_troubled(role.id) and self.is_time(role.id):
-                self._troubles.begin_probe(role.id)
+                self._troubles[role.id].begin_probe()
                 self._slots.limit(worker, 1)
                 return True
         return False
@@ -122,4 +120,5 @@ class BreakerProbes:
             for recipient in self._registry.all()
             if (recipient.role.worker or recipient.role.id == role_id) and self.is_troubled(recipient.role.id)
         ]
-        return min(filter(None, map(self._troubles.seconds_to_probe, troubled)), default=None)
+        waits = (self._troubles[each].seconds_to_probe() for each in troubled)
+        return min(filter(None, waits), default=None)

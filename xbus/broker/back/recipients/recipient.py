@@ -95,6 +95,7 @@ class RecipientProxy:
         client: connected to it.
         abilities: what it announced.
         timeouts: how long to wait.
+        on_leaving: told when it says that it takes nothing more, though it is there still.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class RecipientProxy:
         client: Client,
         abilities: Abilities,
         timeouts: CallTimeouts,
+        on_leaving: "Callable[[RecipientProxy], None]",
     ) -> None:
         self.role = role
         self.token_hash = token_hash
@@ -113,10 +115,9 @@ class RecipientProxy:
         self.is_closed = False
         self.is_superseded = False
         """Whether it takes nothing more by this connection, as it was called by another one."""
-        self.on_leaving: Callable[[], None] = lambda: None
-        """Told when it says that it takes nothing more, though it is there still."""
         self._client = client
         self._timeouts = timeouts
+        self._on_leaving = on_leaving
         self._answers = Responses(role.id, is_worker=role.worker, on_leaving=self._leaves)
         self._open: dict[UUID, Bringing] = {}
         self._now = asyncio.get_running_loop().time
@@ -341,7 +342,7 @@ class RecipientProxy:
 
     def _leaves(self, code: str) -> None:
         self.is_superseded = self.is_superseded or code == SUPERSEDED
-        self.on_leaving()
+        self._on_leaving(self)
 
     def _begin(self, envelope_id: UUID) -> None:
         if envelope_id not in self._open:

@@ -1,10 +1,10 @@
-"""The registry of recipients: who is registered now, and who is informed when one comes or goes."""
+"""The registry of recipients: who is registered now."""
 
 import asyncio
 import logging
-from typing import Protocol
 
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import AnyOf, Slots
 from xbus.clock import Clock
 
@@ -15,38 +15,25 @@ MOST_REMEMBERED = 1000
 """So many of those who left are remembered: one may wake up and ask what became of its place."""
 
 
-class Watcher(Protocol):
-    """Whoever follows the recipients that serve roles."""
-
-    def arrived(self, recipient: RecipientProxy) -> None:
-        """A recipient serves its role from now on."""
-
-    def left(self, recipient: RecipientProxy) -> None:
-        """It does so no longer: nothing more is begun with it."""
-
-
 class Registry:
     """The recipients by role; each role has one at the most, the newest.
 
     Args:
         slots: where their capacity is given out.
         clock: measures for how long a service has been absent.
+        events: told of all that come and go.
     """
 
-    def __init__(self, slots: Slots[RecipientProxy], clock: Clock) -> None:
+    def __init__(self, slots: Slots[RecipientProxy], clock: Clock, events: RoleEvents) -> None:
         self._slots = slots
         self._clock = clock
+        self._events = events
         self._recipients: dict[int, RecipientProxy] = {}
         self._leaving: dict[int, RecipientProxy] = {}
-        self._watchers: list[Watcher] = []
         self._left: dict[bytes, int] = {}
         self._began = clock.monotonic()
         self._last_seen: dict[str, float] = {}
         self._arrival = asyncio.Event()
-
-    def watch(self, watcher: Watcher) -> None:
-        """Tell ``watcher`` of all that come and go from now on."""
-        self._watchers.append(watcher)
 
     def all(self) -> list[RecipientProxy]:
         """Everyone who serves a role now."""
@@ -70,13 +57,11 @@ class Registry:
         if older is not None:
             self.remove(older, "a newer recipient has registered for its role")
         self._recipients[recipient.role.id] = recipient
-        recipient.on_leaving = lambda: self._leave(recipient)
         # Who wants order can't take the next envelope before it is known what has become of the one before.
         capacity = 1 if recipient.role.ordered else recipient.abilities.envelopes
         self._slots.add(recipient, recipient.role.service, capacity)
         log.info("recipient registered", extra={"action": "registered", "role": recipient.role.login})
-        for watcher in self._watchers:
-            watcher.arrived(recipient)
+        self._events.arrived.publish(recipient)
         self._arrival.set()
         self._arrival = asyncio.Event()
 
@@ -96,8 +81,11 @@ class Registry:
         if is_serving:
             self._tell_left(recipient)
 
-    def _leave(self, recipient: RecipientProxy) -> None:
-        """Give a recipient nothing more that is about to go; what it has begun it may end until it does."""
+    def leave(self, recipient: RecipientProxy) -> None:
+        """Give a recipient nothing more that is about to go; what it has begun it may end until it does.
+
+        One that does not serve its role, as it is only introduced or was replaced, changes nothing.
+        """
         if self._recipients.get(recipient.role.id) is not recipient:
             return
         self._leaving[recipient.role.id] = self._recipients.pop(recipient.role.id)
@@ -107,8 +95,7 @@ class Registry:
 
     def _tell_left(self, recipient: RecipientProxy) -> None:
         self._last_seen[recipient.role.service] = self._clock.monotonic()
-        for watcher in self._watchers:
-            watcher.left(recipient)
+        self._events.left.publish(recipient)
 
     def is_displaced(self, token_hash: bytes) -> bool:
         """Whether the recipient that registered with this session left, and another one serves its role now."""

@@ -1,9 +1,9 @@
 """The surroundings of a run: graphs and items from the log, and workers that it acquires and releases."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch
@@ -18,24 +18,37 @@ from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph
 
 
+class ReadyOutputs(Protocol):
+    """The outputs that bulk workers have made."""
+
+    def course(self, event: LogEvent, graph: Graph) -> EventPlan:
+        """What is left of a part of an event's graph behind the outputs that are ready."""
+
+    async def lost(self, attempt_id: UUID, cause: str) -> RecipientFailed:
+        """Give up an attempt that was ready and lacks items; returns what that means to those who want them."""
+
+
 class BackRunContext:
-    """See ``run.Surroundings``.
+    """See ``run.RunContext``.
 
     Args:
         log: where graphs and items are read.
         slots: who is free.
+        outputs: what of an event's graph is made already.
         tasks: where it is waited for those that are not free again yet.
         window_bytes: see ``EventStream``.
     """
 
     def __init__(
-        self, log: LogReader, slots: Slots[RecipientProxy], tasks: asyncio.TaskGroup, window_bytes: int
+        self,
+        log: LogReader,
+        slots: Slots[RecipientProxy],
+        outputs: ReadyOutputs,
+        tasks: asyncio.TaskGroup,
+        window_bytes: int,
     ) -> None:
-        self.course_of: Callable[[LogEvent, Graph], EventPlan] = lambda event, graph: EventPlan.whole(graph)
-        """What is left of a part of an event's graph behind the outputs that are ready."""
-        self.on_output_lost: Callable[[UUID, str], Awaitable[RecipientFailed]]
-        """Told of an attempt that was ready and lacks items, and why; says what that means to those who want them."""
         self._log = log
+        self._outputs = outputs
         self._slots = slots
         self._tasks = tasks
         self._role_id: int | None = None
@@ -64,7 +77,7 @@ class BackRunContext:
     def course(self, event: LogEvent, graph: Graph) -> EventPlan:
         """What is to be carried out of a part of an event's graph: what is brought otherwise than it was sent takes the
         whole of it."""
-        return EventPlan.whole(graph) if event.event_id in self._overlays else self.course_of(event, graph)
+        return EventPlan.whole(graph) if event.event_id in self._overlays else self._outputs.course(event, graph)
 
     async def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
         """What a bulk worker made of an event, in its order.
@@ -76,7 +89,7 @@ class BackRunContext:
             async for batch in self._log.output(attempt_id):
                 yield batch
         except OutputIncomplete as error:
-            raise await self.on_output_lost(attempt_id, error.cause) from error
+            raise await self._outputs.lost(attempt_id, error.cause) from error
 
     def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """An event's items, in index order."""

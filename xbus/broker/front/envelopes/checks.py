@@ -31,7 +31,7 @@ class Checks:
 
     def __init__(self, configuration: Configuration, limits: EnvelopeLimits) -> None:
         self._configuration = configuration
-        self._limits = limits
+        self.limits = limits
 
     def event_type(self, emitter_id: int, type_name: str) -> EventType:
         """An event type that an emitter may send.
@@ -65,9 +65,9 @@ class Checks:
         Raises:
             Refused: item_too_large.
         """
-        if size > self._limits.item_bytes:
+        if size > self.limits.item_bytes:
             raise Refused(
-                f"an item of {size} bytes is over the limit of {self._limits.item_bytes}",
+                f"an item of {size} bytes is over the limit of {self.limits.item_bytes}",
                 "send smaller items, or raise max_item_bytes in the broker's configuration",
                 code="item_too_large",
             )
@@ -78,9 +78,9 @@ class Checks:
         Raises:
             Refused: batch_too_large, bad_items, item_too_large.
         """
-        if len(data) > self._limits.batch_bytes:
+        if len(data) > self.limits.batch_bytes:
             raise Refused(
-                f"a batch of {len(data)} bytes is over the limit of {self._limits.batch_bytes}",
+                f"a batch of {len(data)} bytes is over the limit of {self.limits.batch_bytes}",
                 "send smaller batches, or raise max_batch_bytes in the broker's configuration",
                 code="batch_too_large",
             )
@@ -112,4 +112,4 @@ class Checks:
         if len({event.event_id for event in events}) < len(events):
             raise Refused("two events have the same id", "make an id for each event", code="wrong_arguments")
         items, data_bytes = sum(event.items for event in events), sum(len(event.data) for event in events)
-        OpenEnvelopeState(envelope_id, emitter_id).check_room(items, data_bytes, self._limits)
+        OpenEnvelopeState(envelope_id, emitter_id).check_room(items, data_bytes, self.limits)

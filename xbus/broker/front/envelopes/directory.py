@@ -162,7 +162,10 @@ class EnvelopeDirectory:
             known = None if stored is None else await self._know(stored)
         except XbusError as caught:
             error = caught
-        # From here on nothing is awaited: what comes next finds the envelope in memory, behind these.
+        self._answer_waiting(envelope_id, lookup, known, error)
+
+    def _answer_waiting(self, envelope_id: UUID, lookup: _Lookup, known: Known | None, error: XbusError | None) -> None:
+        """Act for all who waited for a look at the journal, in one go: a later call finds the envelope in memory."""
         del self._lookups[envelope_id]
         for act, answer in lookup.waiting:
             if answer.done():

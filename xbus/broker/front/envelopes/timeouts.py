@@ -1,6 +1,5 @@
 """Open envelopes that their emitters have left are cancelled, so that what they hold does not stay for ever."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol
@@ -10,6 +9,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_open_envelopes
 from xbus.clock import Clock
 from xbus.errors import JournalError, Refused
+from xbus.periodic import every
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +47,13 @@ class OpenTimeouts:
 
     async def watch(self) -> None:
         """For ever: look; an unreachable database only delays it."""
-        while True:
-            try:
-                await self.look()
-            except JournalError as error:
-                log.warning("open envelopes not looked at: %s", error, extra={"action": "open_envelopes_unread"})
-            await asyncio.sleep(min(self._seconds / LOOKS, LONGEST_LOOK_SECONDS))
+        await every(min(self._seconds / LOOKS, LONGEST_LOOK_SECONDS), self._try_to_look)
+
+    async def _try_to_look(self) -> None:
+        try:
+            await self.look()
+        except JournalError as error:
+            log.warning("open envelopes not looked at: %s", error, extra={"action": "open_envelopes_unread"})
 
     async def look(self) -> None:
         """Cancel those that were left for too long.

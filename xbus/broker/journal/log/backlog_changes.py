@@ -54,7 +54,7 @@ class BacklogChange:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerRole:
+class OwedRole:
     """A consumer role as a decision needs it."""
 
     service: str
@@ -76,7 +76,7 @@ class Concerned:
     upto: int
     envelopes: Sequence[LogEnvelope]
     rows: Mapping[tuple[int, UUID], DeliveryRow]
-    roles: Mapping[int, ConsumerRole]
+    roles: Mapping[int, OwedRole]
 
 
 def read_decisions(connection: sa.Connection) -> list[BacklogChange]:
@@ -165,15 +165,13 @@ def _read_rows(connection: sa.Connection, envelope_ids: Collection[UUID]) -> dic
     return {(row.role_id, row.envelope_id): as_delivery(row) for row in rows}
 
 
-def _read_roles(connection: sa.Connection) -> dict[int, ConsumerRole]:
+def _read_roles(connection: sa.Connection) -> dict[int, OwedRole]:
     statement = (
         sa.select(model.role, model.service.c.name.label("service"))
         .join(model.service, model.service.c.id == model.role.c.service_id)
         .where(model.service.c.kind == "consumer")
     )
-    return {
-        row.id: ConsumerRole(row.service, row.removed_at is None, row.ordered) for row in connection.execute(statement)
-    }
+    return {row.id: OwedRole(row.service, row.removed_at is None, row.ordered) for row in connection.execute(statement)}
 
 
 def is_open(connection: sa.Connection, graphs: Collection[int]) -> bool:

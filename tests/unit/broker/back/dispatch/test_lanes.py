@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import cast
 
-from tests.support.delivering import graph_of
+from tests.support.delivering import consumer_roles, graph_of
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.log.reader import LogReader
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes.cursor import Cursor
@@ -88,11 +89,11 @@ class Bench:
         self.names = cast_of.worker("names")
         self.log = ListedLog(graph_of({"names": ["store", "audit"], "store": [], "audit": []}), head)
         roles = [each.role.id for each in (self.store, self.audit, self.stranger)]
-        self.ledger = DeliveryLedger(
-            cast(Journal, None), SystemClock(), {role: Cursor(role, 1, None, 0) for role in roles}
-        )
+        events, consumers = RoleEvents(), consumer_roles()
+        self.ledger = DeliveryLedger(cast(Journal, None), SystemClock(), consumers, events)
+        self.ledger.adopt({role: Cursor(role, 1, None, 0) for role in roles})
         self.noted = Noted()
-        self.lanes = Lanes(cast(LogReader, self.log), self.ledger, self.noted, tasks)
+        self.lanes = Lanes(cast(LogReader, self.log), self.ledger, self.noted, consumers, tasks, events)
 
     def cursor(self, recipient: RecipientProxy) -> Cursor:
         cursor = self.ledger.cursor(recipient.role.id)

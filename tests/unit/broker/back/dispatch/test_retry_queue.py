@@ -14,16 +14,18 @@ from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch import retry_queue as module
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
+from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
 from xbus.broker.back.dispatch.retry_queue import RetryQueue
+from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.blocked_keys import BlockedKeys
-from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Slots
 from xbus.broker.journal.log.deliveries import read_next_due
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -36,10 +38,10 @@ class Listed:
 
     def __init__(self) -> None:
         self.rows: list[DeliveryRow] = []
-        self.under_way: set[int] = set()
         self.launched: list[int] = []
         self.clock = StandingClock()
         self.troubles = CircuitBreakers(self.clock, after=2, probe_interval=30)
+        self.roles = ConsumerRoles(self.troubles)
         self.moved: list[DeliveryRow] = []
         self.present: list[RecipientProxy] = []
         self.needed: list[str] = []
@@ -90,17 +92,6 @@ class Listed:
     def is_served(self, service: str) -> bool:
         return any(recipient.role.service == service for recipient in self.present)
 
-    # what is under way
-
-    def to(self, role_id: int) -> frozenset[int]:
-        return frozenset(self.under_way)
-
-    def is_outdated(self, role_id: int, position: int) -> bool:
-        return False
-
-    def begin_reading(self, role_id: int) -> set[int]:
-        return set(self.under_way)
-
     # the deliveries
 
     async def workers_for(self, envelope: LogEnvelope, recipient: RecipientProxy) -> list[str]:
@@ -108,19 +99,20 @@ class Listed:
 
     async def bring(self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow) -> None:
         self.launched.append(row.position)
-        self.under_way.add(envelope.position)
+        self.roles[recipient.role.id].in_flight.begin(envelope.position)
 
 
 @asynccontextmanager
 async def due_rows(listed: Listed) -> AsyncIterator[RetryQueue]:
     async with asyncio.TaskGroup() as tasks:
+        log, ledger = cast(LogReader, listed), cast(DeliveryLedger, listed)
+        probing = BreakerProbes(listed.troubles, cast(Registry, listed), Slots(), RoleEvents())
         made = RetryQueue(
-            cast(LogReader, listed),
-            cast(DeliveryLedger, listed),
+            DueRows(log, ledger, listed.roles, probing),
+            cast(WorkerAvailability, listed),
             cast(Dispatcher, listed),
-            cast(InFlight, listed),
-            BreakerProbes(listed.troubles, cast(Registry, listed), Slots()),
-            OrderedQueue(BlockedKeys(), cast(LogReader, listed), cast(DeliveryLedger, listed), listed.clock),
+            OrderedQueue(listed.roles, log, ledger, listed.clock),
+            probing,
             listed.clock,
             tasks,
         )
@@ -182,7 +174,8 @@ async def test_a_row_that_becomes_due_is_not_waited_for_longer_than_that(monkeyp
 
 async def test_what_is_under_way_is_not_launched_again() -> None:
     listed, store = Listed(), Cast().consumer("store")
-    listed.rows, listed.under_way = [row(store, 3)], {3}
+    listed.rows, in_flight = [row(store, 3)], listed.roles[store.role.id].in_flight
+    in_flight.begin(3)
     async with due_rows(listed) as rows:
         rows.arrived(store)
         await settle()
@@ -191,10 +184,11 @@ async def test_what_is_under_way_is_not_launched_again() -> None:
 
 async def test_what_ends_while_its_row_is_read_is_not_launched_again() -> None:
     listed, store = Listed(), Cast().consumer("store")
-    listed.rows, listed.under_way = [row(store, 3)], {3}
+    listed.rows, in_flight = [row(store, 3)], listed.roles[store.role.id].in_flight
+    in_flight.begin(3)
 
     def end() -> None:
-        listed.under_way.clear()
+        in_flight.end(3)
         listed.rows.clear()
 
     listed.while_reading = end
@@ -206,8 +200,9 @@ async def test_what_ends_while_its_row_is_read_is_not_launched_again() -> None:
 
 async def test_what_ends_before_its_row_is_read_and_is_not_written_yet_is_not_launched_again() -> None:
     listed, store = Listed(), Cast().consumer("store")
-    listed.rows, listed.under_way = [row(store, 3)], {3}
-    listed.while_writing = listed.under_way.clear
+    listed.rows, in_flight = [row(store, 3)], listed.roles[store.role.id].in_flight
+    in_flight.begin(3)
+    listed.while_writing = lambda: in_flight.end(3)
     async with due_rows(listed) as rows:
         rows.arrived(store)
         await settle()

@@ -14,7 +14,7 @@ from tests.support.back import Broker, running
 from tests.support.journal import NOW, small_bus
 from tests.support.recipients import REFUSED
 from xbus import model
-from xbus.broker.back.monitoring.presence import Presence
+from xbus.broker.back.monitoring.presence import Presence, RecipientSigns
 from xbus.broker.back.monitoring.stalled import StalledDeliveries
 from xbus.broker.journal.configuration import BusSpec, apply, make_plan, read_stored
 from xbus.broker.journal.journal import Journal
@@ -44,14 +44,14 @@ class Watch:
         self.stalled = StalledDeliveries(
             broker.journal, broker.configuration, registry, self.health, self.clock, limits
         )
+        broker.back.events.arrived.subscribe(self.stalled.arrived)
         self.presence = Presence(
             broker.journal,
             broker.configuration,
             registry,
             self.health,
             self.clock,
-            is_silent=lambda recipient: False,
-            is_troubled=lambda role_id: False,
+            RecipientSigns(is_silent=lambda recipient: False, is_troubled=lambda role_id: False),
         )
 
     async def look(self, minutes: float = 0) -> list[tuple[str, str]]:

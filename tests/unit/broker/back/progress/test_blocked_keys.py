@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.delivering import consumer_roles
 from xbus.broker.back.progress.blocked_keys import BlockedKeys, First
 from xbus.broker.journal.log.ordered import HeldKey
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -23,8 +24,8 @@ HELD, RETRY, PARKED, SETTLED, WAITING = (
 
 @pytest.fixture
 def order() -> BlockedKeys:
-    order = BlockedKeys()
-    order.want([ROLE])
+    order = BlockedKeys(ROLE)
+    order.want(True)
     return order
 
 
@@ -37,29 +38,30 @@ def row(position: int, state: DeliveryState, key: str | None = "a", role_id: int
 
 
 def to_read(order: BlockedKeys) -> list[tuple[str, int]]:
-    return [(asked.ordering_key, asked.lowest) for asked in order.to_read(ROLE)]
+    return [(asked.ordering_key, asked.lowest) for asked in order.to_read()]
 
 
 @pytest.mark.parametrize("state", [HELD, RETRY, WAITING, PARKED])
 def test_a_key_that_has_a_row_holds_only_itself(order: BlockedKeys, state: DeliveryState) -> None:
     order.note(row(3, state))
-    assert order.holds(ROLE, envelope(4))
-    assert not order.holds(ROLE, envelope(4, "b"))
-    assert not order.holds(ROLE, envelope(4, None))
-    assert not order.holds(OTHER_ROLE, envelope(4))
+    assert order.holds(envelope(4))
+    assert not order.holds(envelope(4, "b"))
+    assert not order.holds(envelope(4, None))
 
 
 def test_no_key_is_a_key_like_any_other(order: BlockedKeys) -> None:
-    assert order.key(ROLE, envelope(1, None)) == ""
+    assert order.key(envelope(1, None)) == ""
     order.note(row(3, PARKED, ""))
-    assert order.holds(ROLE, envelope(4, None))
-    assert not order.holds(ROLE, envelope(4, "a"))
+    assert order.holds(envelope(4, None))
+    assert not order.holds(envelope(4, "a"))
 
 
-def test_who_wants_no_order_has_no_keys(order: BlockedKeys) -> None:
-    assert order.key(OTHER_ROLE, envelope(1)) is None
-    order.note(row(3, PARKED, None, OTHER_ROLE))
-    assert not order.holds(OTHER_ROLE, envelope(4))
+def test_who_wants_no_order_has_no_keys() -> None:
+    order = BlockedKeys(ROLE)
+    assert order.key(envelope(1)) is None
+    order.note(row(3, PARKED, None))
+    order.add(HeldKey(ROLE, "a", 1, 1))
+    assert not order.holds(envelope(4))
 
 
 def test_what_is_settled_lets_the_next_one_of_its_key_go(order: BlockedKeys) -> None:
@@ -72,16 +74,16 @@ def test_what_is_settled_lets_the_next_one_of_its_key_go(order: BlockedKeys) -> 
     order.note(row(3, SETTLED))
     assert to_read(order) == [("a", 4)]
     assert order.is_next(row(5, HELD))
-    order.found(order.to_read(ROLE)[0], row(5, HELD))
+    order.found(order.to_read()[0], row(5, HELD))
     assert to_read(order) == [("a", 5)]
     assert not order.is_next(row(6, HELD))
     order.note(row(5, RETRY))
     assert to_read(order) == []
-    assert order.holds(ROLE, envelope(9))
+    assert order.holds(envelope(9))
     order.note(row(5, SETTLED))
     order.note(row(6, RETRY))
     order.note(row(6, SETTLED))
-    assert not order.holds(ROLE, envelope(9))
+    assert not order.holds(envelope(9))
     assert to_read(order) == []
 
 
@@ -89,13 +91,13 @@ def test_what_fails_again_goes_before_what_it_held(order: BlockedKeys) -> None:
     order.note(row(3, RETRY))
     order.note(row(5, HELD))
     order.note(row(3, PARKED))
-    assert order.firsts(ROLE, First.PARKED) == [3]
+    assert order.firsts(First.PARKED) == [3]
     assert not order.is_next(row(5, HELD))
 
 
 def test_an_earlier_one_that_fails_later_goes_first(order: BlockedKeys) -> None:
     order.note(row(5, WAITING))
-    assert not order.holds(ROLE, envelope(4))
+    assert not order.holds(envelope(4))
     order.note(row(4, RETRY))
     assert not order.is_next(row(5, WAITING))
     order.note(row(4, SETTLED))
@@ -103,27 +105,27 @@ def test_an_earlier_one_that_fails_later_goes_first(order: BlockedKeys) -> None:
 
 
 def test_rows_that_were_found_at_the_start_are_to_be_read(order: BlockedKeys) -> None:
-    order.add([HeldKey(ROLE, "a", 3, 9), HeldKey(OTHER_ROLE, "a", 1, 1)])
-    assert order.holds(ROLE, envelope(10))
-    asked = order.to_read(ROLE)
+    order.add(HeldKey(ROLE, "a", 3, 9))
+    assert order.holds(envelope(10))
+    asked = order.to_read()
     assert asked == [HeldKey(ROLE, "a", 3, 9)]
     order.found(asked[0], row(3, RETRY))
-    assert order.firsts(ROLE, First.ON_ITS_OWN) == [3]
+    assert order.firsts(First.ON_ITS_OWN) == [3]
 
 
 def test_a_key_whose_rows_have_all_gone_is_free(order: BlockedKeys) -> None:
-    order.add([HeldKey(ROLE, "a", 3, 3)])
-    order.found(order.to_read(ROLE)[0], None)
-    assert not order.holds(ROLE, envelope(10))
+    order.add(HeldKey(ROLE, "a", 3, 3))
+    order.found(order.to_read()[0], None)
+    assert not order.holds(envelope(10))
     assert to_read(order) == []
 
 
 def test_what_has_changed_since_it_was_read_is_read_again(order: BlockedKeys) -> None:
-    order.add([HeldKey(ROLE, "a", 3, 3)])
-    asked = order.to_read(ROLE)[0]
+    order.add(HeldKey(ROLE, "a", 3, 3))
+    asked = order.to_read()[0]
     order.note(row(4, HELD))
     order.found(asked, None)
-    assert order.holds(ROLE, envelope(10))
+    assert order.holds(envelope(10))
     assert to_read(order) == [("a", 3)]
 
 
@@ -131,30 +133,40 @@ def test_a_parked_one_that_a_person_has_changed_is_read_again(order: BlockedKeys
     order.note(row(3, PARKED))
     order.note(row(4, HELD))
     order.note(row(6, PARKED, "b"))
-    order.check(ROLE, {3: PARKED, 6: PARKED})
+    order.check({3: PARKED, 6: PARKED})
     assert to_read(order) == []
-    order.check(ROLE, {3: RETRY})
+    order.check({3: RETRY})
     assert to_read(order) == [("a", 3), ("b", 6)]
 
 
 def test_one_that_waits_is_not_read_for_that(order: BlockedKeys) -> None:
     order.note(row(3, RETRY))
-    order.check(ROLE, {3: RETRY})
+    order.check({3: RETRY})
     assert to_read(order) == []
 
 
 def test_what_waits_for_an_absent_worker_is_not_asked_for(order: BlockedKeys) -> None:
     order.note(row(3, RETRY))
     order.note(replace(row(4, WAITING, "b"), service="names"))
-    assert order.coming(ROLE, ()) == [3]
-    assert order.coming(ROLE, ["names"]) == [3, 4]
+    assert order.coming(()) == [3]
+    assert order.coming(["names"]) == [3, 4]
     order.note(row(4, RETRY, "b"))
-    assert order.coming(ROLE, ()) == [3, 4]
+    assert order.coming(()) == [3, 4]
 
 
 def test_a_role_that_wants_order_no_longer_holds_nothing(order: BlockedKeys) -> None:
     order.note(row(3, PARKED))
-    assert order.want([OTHER_ROLE]) == {OTHER_ROLE}
-    assert not order.holds(ROLE, envelope(4))
-    assert order.want([ROLE, OTHER_ROLE]) == {ROLE}
-    assert not order.holds(ROLE, envelope(4))
+    assert not order.want(False)
+    assert not order.holds(envelope(4))
+    assert order.want(True)
+    assert not order.holds(envelope(4))
+
+
+def test_roles_that_want_order_are_told_apart() -> None:
+    roles = consumer_roles()
+    assert roles.want_order([ROLE]) == {ROLE}
+    roles[ROLE].keys.note(row(3, PARKED))
+    assert roles.want_order([ROLE, OTHER_ROLE]) == {OTHER_ROLE}
+    assert roles[ROLE].keys.holds(envelope(4))
+    assert roles.want_order([OTHER_ROLE]) == set()
+    assert not roles[ROLE].keys.is_wanted

@@ -8,9 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.delivering import consumer_roles
 from xbus.broker.back.progress import ledger as ledgers
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.back.recipients.failures import nonsense
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
@@ -69,9 +72,16 @@ def journal() -> HeldJournal:
 
 
 @pytest.fixture
-def ledger(journal: HeldJournal) -> DeliveryLedger:
+def roles() -> ConsumerRoles:
+    return consumer_roles()
+
+
+@pytest.fixture
+def ledger(journal: HeldJournal, roles: ConsumerRoles) -> DeliveryLedger:
     cursors = {role_id: Cursor(role_id, 1, None, 0) for role_id in (STORE, AUDIT)}
-    return DeliveryLedger(cast(Journal, journal), SystemClock(), cursors)
+    ledger = DeliveryLedger(cast(Journal, journal), SystemClock(), roles, RoleEvents())
+    ledger.adopt(cursors)
+    return ledger
 
 
 @pytest.fixture(autouse=True)
@@ -248,14 +258,17 @@ async def test_a_hand_over_waits_for_a_reservation_that_another_made(
     await asyncio.gather(writing, first, second)
 
 
-async def test_a_clean_stop_leaves_nothing_in_doubt(ledger: DeliveryLedger, journal: HeldJournal) -> None:
+async def test_a_clean_stop_leaves_nothing_in_doubt(
+    ledger: DeliveryLedger, journal: HeldJournal, roles: ConsumerRoles
+) -> None:
     reserving = await begin(ledger.reserve([STORE, AUDIT], 1))
     writing = await begin(ledger.write())
     await journal.answer()
     await asyncio.gather(writing, reserving)
     for position in (1, 2, 4):
         ledger.settle(STORE, position)
-    ledger.return_reserved({AUDIT: 3})
+    roles[AUDIT].in_flight.begin(3)
+    ledger.return_reserved()
     writing = await begin(ledger.write())
     await journal.answer()
     await writing

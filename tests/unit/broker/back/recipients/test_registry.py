@@ -6,6 +6,7 @@ from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Slots
 
 
@@ -28,9 +29,11 @@ class Bench:
     def __init__(self) -> None:
         self.clock = StandingClock()
         self.slots: Slots[RecipientProxy] = Slots()
-        self.registry = Registry(self.slots, self.clock)
+        events = RoleEvents()
+        self.registry = Registry(self.slots, self.clock, events)
         self.diary = Diary()
-        self.registry.watch(self.diary)
+        events.arrived.subscribe(self.diary.arrived)
+        events.left.subscribe(self.diary.left)
         self.cast = Cast()
 
 

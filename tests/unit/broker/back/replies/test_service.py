@@ -12,6 +12,7 @@ from tests.support.back import Broker, running
 from tests.support.clock import StandingClock
 from tests.support.recipients import NEW, OLD
 from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.back.replies import records
 from xbus.broker.back.replies import service as replies
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_due_deliveries
@@ -351,7 +352,7 @@ async def test_a_fault_of_the_broker_is_the_end_of_one_ask_only(
         await broker.register("names_1")
         await broker.register("store_1", **replying(NEW))
         with monkeypatch.context() as broken:
-            broken.setattr(replies, "pack", lambda value: 1 // 0)
+            broken.setattr(records, "pack", lambda value: 1 // 0)
             failed = Wish(broker)
             reply = await failed.answer(await failed.ask())
         assert reply.code == "reply_failed"
@@ -405,7 +406,7 @@ async def test_what_begins_and_ends_while_rows_are_read_is_not_taken_up_again(
         event_id = await wish.ask()
         await wish.become(event_id, ReplyState.HELD)
         monkeypatch.setattr(journal, "read", slowly)
-        broker.back._delivering._rows.wake(broker.scribe.role_id("store_1"))
+        broker.back.events.rows_due.publish(broker.scribe.role_id("store_1"))
         await looking.wait()
         await wish.seal(event_id)
         await broker.until_rows({"store_1": ("retry", 1, "reply_given")})

@@ -1,0 +1,57 @@
+"""The step before a run that large events need: their outputs are made first, and the delivery waits for them."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from xbus.broker.back.bulk.attempt import WantedOutput
+from xbus.broker.back.bulk.outputs import BulkOutputs
+from xbus.broker.back.bulk.requirements import OutputRequirements
+from xbus.broker.back.bulk.waiting import WaitingDeliveries
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+from xbus.broker.journal.writes import DeliveryRow
+
+MissingOutputs: TypeAlias = Sequence[tuple[LogEvent, WantedOutput]]
+
+
+class BulkStep:
+    """All that the ordinary path knows of bulk workers.
+
+    Args:
+        log: where it is read which items are brought otherwise than they were sent.
+        needs: which outputs are to be ready before consumers are started.
+        outputs: has bulk workers make them.
+        awaiting: the deliveries that wait for that.
+    """
+
+    def __init__(
+        self, log: LogReader, needs: OutputRequirements, outputs: BulkOutputs, awaiting: WaitingDeliveries
+    ) -> None:
+        self._log = log
+        self._needs = needs
+        self._outputs = outputs
+        self._awaiting = awaiting
+
+    async def missing(
+        self, envelope: LogEnvelope, recipient: RecipientProxy, *, on_its_own: bool = False
+    ) -> MissingOutputs:
+        """The outputs that a consumer needs first; of most envelopes there are none.
+
+        Args:
+            on_its_own: whether it gets the envelope by a row of its own, and so with the corrections for its role.
+        """
+        overlays = await self._log.overlays(envelope, recipient.role.id if on_its_own else None)
+        return await self._needs.lacking(envelope, recipient.role.service, overlays.keys())
+
+    def set_aside(
+        self, envelope: LogEnvelope, missing: MissingOutputs, old: DeliveryRow | None, new: DeliveryRow
+    ) -> None:
+        """Have what a delivery lacks made; it waits for that, and holds nobody.
+
+        Args:
+            old: its row; None where it has none yet.
+            new: the same, or the row that it gets.
+        """
+        self._awaiting.set_aside(envelope, old, new, [output for _, output in missing])
+        self._outputs.make(envelope, missing)

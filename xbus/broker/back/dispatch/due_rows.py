@@ -1,0 +1,75 @@
+"""Finds the delivery rows of a role that are due, and that no run is about to settle."""
+
+from collections.abc import Sequence, Set
+from datetime import datetime
+
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress import transitions
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.recipients.probing import BreakerProbes
+from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.journal.log.deliveries import read_due_deliveries, read_next_due
+from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.writes import DeliveryRow
+
+PAGE_ROWS = 100
+
+
+class DueRows:
+    """Reads rows.
+
+    Args:
+        log: where rows and envelopes are read.
+        ledger: where rows are changed.
+        roles: what runs are bringing to them.
+        probing: which workers may be asked now.
+    """
+
+    def __init__(self, log: LogReader, ledger: DeliveryLedger, roles: ConsumerRoles, probing: BreakerProbes) -> None:
+        self._log = log
+        self._ledger = ledger
+        self._roles = roles
+        self._probing = probing
+
+    async def find(
+        self, recipient: RecipientProxy, now: datetime, well_since: datetime | None, among: Sequence[int] | None = None
+    ) -> list[DeliveryRow]:
+        """The oldest rows that are due and that no run is about to settle.
+
+        Args:
+            well_since: what failed before that waits no longer.
+            among: the positions of those that are asked about; None for all.
+        """
+        outdated = self.begin_reading(recipient)
+        await self._ledger.written()
+        served = self._probing.served()
+        role = self._roles[recipient.role.id]
+        rows = await self._log.read(read_due_deliveries, role.id, served, PAGE_ROWS, now, well_since, among)
+        return [row for row in rows if row.position not in outdated | role.in_flight.positions]
+
+    def begin_reading(self, recipient: RecipientProxy) -> Set[int]:
+        """What is read from here on is out of date only where it is changed from here on; see ``InFlight``."""
+        return self._roles[recipient.role.id].in_flight.begin_reading()
+
+    async def next_due_at(self, role_id: int, now: datetime, among: Sequence[int] | None) -> datetime | None:
+        """When the next row of a role becomes due by its time.
+
+        Args:
+            among: the positions of those that are asked about; None for all.
+        """
+        return await self._log.read(read_next_due, role_id, now, among)
+
+    async def envelope(self, row: DeliveryRow) -> LogEnvelope:
+        """The envelope of a row."""
+        (envelope,) = await self._log.at([row.position])
+        return envelope
+
+    def have_wait(self, row: DeliveryRow, service: str) -> None:
+        """Have a row wait for a worker service, unless it does so already or was changed meanwhile."""
+        if row.service != service and not self._roles[row.role_id].in_flight.is_outdated(row.position):
+            self._ledger.move(row, transitions.waiting_for(row, service))
+
+    def is_idle(self, role_id: int) -> bool:
+        """Whether no run is bringing anything to a role."""
+        return not self._roles[role_id].in_flight.positions

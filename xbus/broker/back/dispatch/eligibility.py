@@ -1,0 +1,50 @@
+"""Says whether a recipient may get an envelope now; nothing is awaited here."""
+
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
+from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.writes import DeliveryRow
+
+
+class Eligibility:
+    """Asked before and after each wait, as the answer changes meanwhile.
+
+    Args:
+        roles: what has become of the envelope, and of earlier ones of its ordering key; what is being brought.
+        registry: who is there.
+    """
+
+    def __init__(self, roles: ConsumerRoles, registry: Registry) -> None:
+        self._roles = roles
+        self._registry = registry
+
+    def is_due(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+        """Whether nothing has become of an envelope for a role yet."""
+        cursor = self._roles[recipient.role.id].cursor
+        return cursor is not None and not cursor.is_settled(envelope.position)
+
+    def in_turn(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+        """Whether a recipient may get an envelope in its turn."""
+        role = self._roles[recipient.role.id]
+        is_kept = role.breaker.is_tripped or role.keys.holds(envelope)
+        return self.is_due(recipient, envelope) and not is_kept and self._may_get(recipient, envelope)
+
+    def by_row(self, recipient: RecipientProxy, envelope: LogEnvelope, row: DeliveryRow) -> bool:
+        """Whether a recipient may get an envelope that has a row of its own, and whose turn it is among its key's."""
+        return self.is_current(recipient, envelope) and self._roles[row.role_id].keys.is_next(row)
+
+    def is_current(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+        """Whether the row of an envelope is still as it was read, for a recipient that is there."""
+        is_outdated = self._roles[recipient.role.id].in_flight.is_outdated(envelope.position)
+        return self._may_get(recipient, envelope) and not is_outdated
+
+    def is_held(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+        """Whether an envelope has to wait for an earlier one of its ordering key, and has no row for that yet."""
+        is_held = self._roles[recipient.role.id].keys.holds(envelope)
+        return is_held and self.is_due(recipient, envelope) and self._may_get(recipient, envelope)
+
+    def _may_get(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+        role = self._roles[recipient.role.id]
+        is_present = self._registry.get(role.id) is recipient
+        return is_present and envelope.position not in role.in_flight.positions

@@ -1,0 +1,110 @@
+"""Begins runs: takes the slots of their consumers, and lets what these hold open go first."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from xbus.broker.back.dispatch.run_executor import RunExecutor
+from xbus.broker.back.progress import transitions
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.progress.open_replies import OpenReplies
+from xbus.broker.back.recipients.gathering import ConsumerGathering
+from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.run.context import BackRunContext
+from xbus.broker.back.run.run import Run
+from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.broker.journal.writes import DeliveryRow
+
+
+class RunLauncher:
+    """The only place where runs of sealed envelopes begin.
+
+    Args:
+        ledger: gets the row of what is carried on.
+        roles: which of them want order.
+        gathering: takes the consumers' slots.
+        holds: what consumers hold open already.
+        runs: carries runs out.
+    """
+
+    def __init__(
+        self,
+        ledger: DeliveryLedger,
+        roles: ConsumerRoles,
+        gathering: ConsumerGathering,
+        holds: OpenReplies,
+        runs: RunExecutor,
+    ) -> None:
+        self._ledger = ledger
+        self._roles = roles
+        self._gathering = gathering
+        self._holds = holds
+        self._runs = runs
+
+    def carry_on(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
+        """Carry on what a recipient holds open since it gave an immediate reply; false where that is nothing.
+
+        It may be far ahead of its turn, so it gets a row of its own.
+        """
+        hold = self._holds.take(envelope.envelope_id, recipient)
+        if hold is None:
+            return False
+        row = transitions.after_reply(self._ledger.before_its_turn(envelope, recipient.role.id))
+        self._ledger.move(None, row)
+        self._runs.begin(envelope, [recipient], {recipient.role.id: row}, hold.run)
+        return True
+
+    def carry_on_all(self, envelope: LogEnvelope) -> None:
+        """Those who hold an envelope open go on with it first: their workers have a part of it already."""
+        for hold in self._holds.all():
+            if hold.envelope_id == envelope.envelope_id:
+                self.carry_on(envelope, hold.recipient)
+
+    async def gather(
+        self,
+        envelope: LogEnvelope,
+        recipients: Sequence[RecipientProxy],
+        may_go: Callable[[RecipientProxy], bool],
+    ) -> list[RecipientProxy]:
+        """Wait until all that may go have a free slot, and take it; those that go away meanwhile are left out.
+
+        Args:
+            may_go: whether a recipient may still go; asked again after each wait.
+
+        Returns:
+            Those whose slot was taken; begin a run for them, or give each back.
+        """
+        self.carry_on_all(envelope)
+        for recipient in recipients:
+            await self.predecessor_over(recipient)
+        return await self._gathering.take(recipients, may_go)
+
+    async def predecessor_over(self, recipient: RecipientProxy) -> None:
+        """Wait until it is known what has become of what was brought to the recipient before this one, of a role that
+        wants order."""
+        if self._roles[recipient.role.id].keys.is_wanted:
+            await self._runs.predecessor_over(recipient)
+
+    def begin(
+        self,
+        envelope: LogEnvelope,
+        consumers: Sequence[RecipientProxy],
+        rows: Mapping[int, DeliveryRow],
+        supplies: BackRunContext,
+        *,
+        again: bool = False,
+    ) -> "asyncio.Task[None]":
+        """Begin a run.
+
+        Args:
+            consumers: those that it is for; their slots are taken.
+            rows: the delivery rows of those that don't get it in its turn, by role id, with this attempt counted.
+            supplies: what it lives on.
+            again: whether some of them may have got it before; it is seen to here that they hold nothing open of it.
+
+        Returns:
+            The task that is done when all that came of it is noted.
+        """
+        again = again or self._holds.is_doubtful(envelope.envelope_id, consumers)
+        run = Run(envelope.envelope_id, consumers, supplies, again=again)
+        return self._runs.begin(envelope, consumers, rows, run)

@@ -1,0 +1,58 @@
+"""Says which workers an envelope needs on its way to a consumer, and which of them are missing."""
+
+from xbus.broker.back.bulk.requirements import OutputRequirements
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.recipients.probing import BreakerProbes
+from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.journal.log.reading import LogEnvelope
+
+
+class WorkerAvailability:
+    """The workers of envelopes.
+
+    Args:
+        log: where graphs are read.
+        registry: who is there.
+        needs: which workers have done their work, or are at it.
+        probing: who is in trouble, and gets less.
+        grace: for how many seconds an envelope waits in line for an absent worker, before it is set aside.
+    """
+
+    def __init__(
+        self, log: LogReader, registry: Registry, needs: OutputRequirements, probing: BreakerProbes, grace: float
+    ) -> None:
+        self._log = log
+        self._registry = registry
+        self._needs = needs
+        self._probing = probing
+        self._grace = grace
+
+    async def missing_after_grace(self, envelope: LogEnvelope, recipient: RecipientProxy) -> str | None:
+        """A worker service that a recipient can't get this envelope without, absent for longer than the grace."""
+        for service in await self.workers_for(envelope, recipient):
+            while (absent_for := self._registry.absent_for(service)) < self._grace:
+                if self._registry.is_served(service):
+                    break
+                await self._registry.arrival(self._grace - absent_for)
+            if not self._probing.admits(service):
+                return service
+        return None
+
+    async def workers_for(self, envelope: LogEnvelope, recipient: RecipientProxy) -> list[str]:
+        """The worker services between an envelope's emitter and a recipient, but for those that have done their work or
+        are at it."""
+        wanted = {recipient.role.service}
+        known = [event for event in envelope.events if self._needs.is_known(event)]
+        if known:
+            # What is brought otherwise than it was sent takes the whole graph, whatever was made of it.
+            overlaid = await self._log.overlays(envelope, recipient.role.id)
+            known = [event for event in known if event.event_id not in overlaid]
+        plain = {event.graph_id for event in envelope.events if event not in known}
+        services = {
+            service for each in plain for service in (await self._log.graph(each)).leading_to(wanted).worker_services
+        }
+        for event in known:
+            part = (await self._log.graph(event.graph_id)).leading_to(wanted)
+            services |= self._needs.services(event, part)
+        return sorted(services)

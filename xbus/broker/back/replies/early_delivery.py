@@ -1,0 +1,120 @@
+"""Delivers events ahead of their envelopes: the consumer that replies holds the envelope open until its end."""
+
+import asyncio
+from typing import Any
+
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.progress.open_replies import OpenReplies, OpenReply
+from xbus.broker.back.recipients.failures import RecipientFailed
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.slots import Absent
+from xbus.broker.back.replies.choice import NoReply, replier
+from xbus.broker.back.replies.records import ReplyRecords
+from xbus.broker.back.run.context import BackRunContext
+from xbus.broker.back.run.run import Run
+from xbus.broker.journal.log.replies import Ask
+from xbus.broker.journal.writes import MoveReply
+from xbus.states import ReplyState
+
+MAX_TOLD = 10
+"""How many of a recipient's errors its emitter is told; all are kept as failures."""
+
+
+class EarlyDelivery:
+    """Asks consumers for replies.
+
+    Args:
+        log: where graphs are read.
+        registry: who is there.
+        supplies: what runs live on.
+        ledger: where failures are noted.
+        holds: what is held open.
+        records: where replies are made durable.
+        hold_seconds: for how long a consumer holds an envelope open without its end.
+    """
+
+    def __init__(
+        self,
+        log: LogReader,
+        registry: Registry,
+        supplies: BackRunContext,
+        ledger: DeliveryLedger,
+        holds: OpenReplies,
+        records: ReplyRecords,
+        hold_seconds: float,
+    ) -> None:
+        self._log = log
+        self._registry = registry
+        self._supplies = supplies
+        self._ledger = ledger
+        self.holds = holds
+        self._records = records
+        self._hold_seconds = hold_seconds
+
+    async def deliver(self, ask: Ask) -> None:
+        """Deliver an event, and have the reply to it durable.
+
+        Raises:
+            NoReply: there is none.
+            JournalError: it is not written.
+        """
+        hold = await self._hold(ask)
+        recipient = hold.recipient
+        event_id = ask.event.event_id
+        try:
+            reply = await self._ask(hold, ask)
+            is_held = self._is_open(hold)
+            if is_held:
+                hold.event_ids.append(event_id)
+            await self._records.keep(ask, recipient.role.id, reply)
+        except BaseException:
+            self.give_up(hold)
+            # Where it was lost before, workers may have begun since.
+            hold.run.stop()
+            raise
+        if not is_held:
+            await self._records.write(MoveReply(event_id, ask.envelope_id, ReplyState.GIVEN))
+        elif self._is_open(hold):
+            hold.expiry = asyncio.get_running_loop().call_later(self._hold_seconds, self.give_up, hold)
+
+    def give_up(self, hold: OpenReply) -> None:
+        """Have forgotten what is held open, unless it has ended already."""
+        if self.holds.take(hold.envelope_id, hold.recipient) is hold:
+            hold.run.stop()
+            self._supplies.give_back(hold.recipient)
+
+    def _is_open(self, hold: OpenReply) -> bool:
+        return self.holds.get(hold.envelope_id, hold.recipient) is hold
+
+    async def _hold(self, ask: Ask) -> OpenReply:
+        """What the consumer holds open of the envelope, begun now where that is nothing."""
+        graph = await self._log.graph(ask.event.graph_id)
+        while True:
+            recipient = await replier(ask.event.type_name, graph, self._registry)
+            known = self.holds.get(ask.envelope_id, recipient)
+            if known is not None:
+                return known
+            try:
+                await self._supplies.engage(recipient)
+            except Absent:
+                # It has gone before it had a slot free: whoever comes in its place is asked.
+                continue
+            again = self.holds.is_doubtful(ask.envelope_id, [recipient])
+            hold = OpenReply(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._supplies, again=again))
+            self.holds.add(hold)
+            return hold
+
+    async def _ask(self, hold: OpenReply, ask: Ask) -> Any:
+        hold.forget_expiry()
+        hold.asking = True
+        try:
+            return await hold.run.ask(ask.event)
+        except Absent as absent:
+            raise NoReply("reply_failed", f"a worker was lost: {absent}") from absent
+        except RecipientFailed as failure:
+            self._ledger.fail(ask.envelope_id, failure)
+            code = "reply_refused" if failure.code == "refused" else "reply_failed"
+            raise NoReply(code, "; ".join(error.message for error in failure.errors[:MAX_TOLD])) from failure
+        finally:
+            hold.asking = False

@@ -1,0 +1,84 @@
+"""Envelopes that roles may hold open without a broker that knows of it: each role is told to forget them."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from uuid import UUID
+
+from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.progress.open_replies import OpenReplies
+from xbus.broker.back.recipients.failures import RecipientFailed
+from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.replies.records import ReplyRecords, moves_to_given
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.deliveries import read_role_services
+from xbus.broker.journal.log.replies import read_asks, read_held_replies
+from xbus.broker.journal.writes import MoveReply
+from xbus.states import ReplyState
+
+
+class LeftBehind:
+    """Remembers for each role what it may hold open, until its recipient has forgotten it.
+
+    Args:
+        holds: what is held open in this run of the broker.
+        records: where it is written that nothing is held open any more.
+        tasks: where recipients are told.
+    """
+
+    def __init__(self, holds: OpenReplies, records: ReplyRecords, tasks: asyncio.TaskGroup) -> None:
+        self._holds = holds
+        self._records = records
+        self._tasks = tasks
+        self._moves: defaultdict[int, defaultdict[UUID, list[MoveReply]]] = defaultdict(lambda: defaultdict(list))
+
+    async def recover(self, journal: Journal, log: LogReader) -> None:
+        """Learn what the last run of the broker left open.
+
+        Args:
+            journal: where that is found.
+            log: where graphs are read.
+
+        Raises:
+            JournalUnavailable: the database can't be read now.
+        """
+        for reply in await journal.read(read_held_replies):
+            if reply.role_id is not None:
+                move = MoveReply(reply.event_id, reply.envelope_id, ReplyState.GIVEN)
+                self._note(reply.role_id, reply.envelope_id, move)
+        services = await journal.read(read_role_services)
+        for ask in await journal.read(read_asks):
+            # Whom it was handed to is not known before there is a reply.
+            graph = await log.graph(ask.event.graph_id)
+            for role_id, service in services.items():
+                if service in graph.consumer_services:
+                    self._note(role_id, ask.envelope_id)
+
+    def _note(self, role_id: int, envelope_id: UUID, *moves: MoveReply) -> None:
+        """Note what a role may have open, and what to write when it has not."""
+        self._moves[role_id][envelope_id] += moves
+        self._holds.doubt(envelope_id, role_id)
+
+    def arrived(self, recipient: RecipientProxy) -> None:
+        """Tell a consumer to forget what it may hold open since it was here before."""
+        for envelope_id, moves in self._moves.pop(recipient.role.id, {}).items():
+            self._tasks.create_task(self._have_forgotten(recipient, envelope_id, moves))
+
+    async def _have_forgotten(self, recipient: RecipientProxy, envelope_id: UUID, moves: Sequence[MoveReply]) -> None:
+        try:
+            await recipient.stop_envelope(envelope_id)
+        except RecipientFailed:
+            # What stays in the journal is told again by the next run of the broker; to one that was lost, before that.
+            if recipient.is_closed:
+                self._note(recipient.role.id, envelope_id, *moves)
+            return
+        self._holds.believe(envelope_id, recipient.role.id)
+        for move in moves:
+            await self._records.write(move)
+
+    def left(self, recipient: RecipientProxy) -> None:
+        """What it held open is lost with it, and comes again after the seal; it may come back with all of it open."""
+        for hold in self._holds.lose(recipient):
+            hold.forget_expiry()
+            hold.run.stop()
+            self._note(recipient.role.id, hold.envelope_id, *moves_to_given(hold))

@@ -1,0 +1,87 @@
+"""Writes down what becomes of immediate replies, and tells the front of it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from xbus.broker.back.progress.ledger import DeliveryLedger
+from xbus.broker.back.progress.open_replies import OpenReply
+from xbus.broker.back.replies.choice import NoReply
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.replies import Ask
+from xbus.broker.journal.writes import MoveReply
+from xbus.errors import JournalError
+from xbus.rpc.codec import pack
+from xbus.states import ReplyState
+
+log = logging.getLogger(__name__)
+
+
+class ReplyRecords:
+    """The rows of replies.
+
+    Args:
+        journal: where they are made durable.
+        ledger: where deliveries are noted.
+        tasks: where a reply is written that nobody waits for.
+        ring: tells the front that there is a reply.
+    """
+
+    def __init__(
+        self, journal: Journal, ledger: DeliveryLedger, tasks: asyncio.TaskGroup, ring: Callable[[], None]
+    ) -> None:
+        self._journal = journal
+        self._ledger = ledger
+        self._tasks = tasks
+        self._ring = ring
+
+    async def keep(self, ask: Ask, role_id: int, reply: Any) -> None:
+        """Have a reply durable, and tell the front of it; its consumer holds the envelope open.
+
+        Raises:
+            JournalError: it is not written.
+        """
+        held = MoveReply(ask.event.event_id, ask.envelope_id, ReplyState.HELD, role_id, pack(reply))
+        await self._journal.write(held)
+        self._ring()
+
+    async def fail(self, ask: Ask, failure: NoReply) -> None:
+        """Note that there is no reply, and tell the front of it."""
+        log.info(
+            "no immediate reply: %s",
+            failure.cause,
+            extra={"action": failure.code, "envelope_id": ask.envelope_id, "event_id": ask.event.event_id},
+        )
+        await self.write(
+            MoveReply(ask.event.event_id, ask.envelope_id, ReplyState.FAILED, code=failure.code, cause=failure.cause)
+        )
+        self._ring()
+
+    def note_given(self, hold: OpenReply) -> None:
+        """Note soon that nobody holds an envelope open any more for the sake of its replies."""
+        work = self._write_given(hold)
+        try:
+            self._tasks.create_task(work)
+        except RuntimeError:
+            # The broker is ending: the next run finds it held, and tells the consumer once more to forget it.
+            work.close()
+
+    async def _write_given(self, hold: OpenReply) -> None:
+        # Not before the row of a hold that is carried on: until then a crash leaves it to be stopped.
+        await self._ledger.written()
+        for move in moves_to_given(hold):
+            await self.write(move)
+
+    async def write(self, move: MoveReply) -> None:
+        """Move a row, as far as the database can now."""
+        try:
+            await self._journal.write(move)
+        except JournalError as error:
+            # A row that stays as it was is looked at again, here or by the next run of the broker.
+            log.warning("a reply is not moved: %s", error, extra={"action": "reply_unmoved"})
+
+
+def moves_to_given(hold: OpenReply) -> list[MoveReply]:
+    """What is to be written when an envelope that was held open is not any more."""
+    return [MoveReply(event_id, hold.envelope_id, ReplyState.GIVEN) for event_id in hold.event_ids]
