@@ -1,9 +1,9 @@
 """What an emitter may say of an envelope when it begins: the map of options that ``wire.md`` has."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from xbus.errors import Refused
+from xbus.rpc.messages import EnvelopeOptionsMap
 
 LONGEST = {"ordering_key": 255, "key": 1024}
 """How many characters each option may have."""
@@ -22,7 +22,7 @@ class EnvelopeOptions:
     key: str | None = None
 
     @classmethod
-    def of(cls, options: dict[Any, Any] | None) -> "EnvelopeOptions":
+    def of(cls, options: EnvelopeOptionsMap | None) -> "EnvelopeOptions":
         """The options that a caller wrote.
 
         Raises:
