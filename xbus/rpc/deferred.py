@@ -111,5 +111,10 @@ def map_answer(answer: Answer[T], make: Callable[[T], U]) -> Answer[U]:
     return answer.map(make) if isinstance(answer, Deferred) else make(answer)
 
 
+async def awaited(answer: Answer[T]) -> T:
+    """Wait for an answer, where it is not there yet."""
+    return await answer if isinstance(answer, Deferred) else answer
+
+
 def _result(future: "asyncio.Future[T]") -> T:
     return future.result()

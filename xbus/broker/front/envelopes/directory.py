@@ -23,7 +23,7 @@ from xbus.broker.journal.writes import StartEnvelope
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, XbusError
 from xbus.ids import keyed_envelope_id
-from xbus.rpc.deferred import Answer, Deferred
+from xbus.rpc.deferred import Answer, Deferred, awaited
 from xbus.states import EnvelopeState
 
 log = logging.getLogger(__name__)
@@ -182,8 +182,7 @@ class EnvelopeDirectory:
                 return act(envelope_id, known)
 
             try:
-                answer = self.with_envelope(envelope_id, try_to_act)
-                return await answer if isinstance(answer, Deferred) else answer
+                return await awaited(self.with_envelope(envelope_id, try_to_act))
             except _GivenUp as cancelled:
                 envelope = cancelled.envelope
             if isinstance(envelope, OpenEnvelope):

@@ -10,7 +10,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.envelopes import read_open_envelopes
 from xbus.clock import Clock
 from xbus.errors import JournalError, Refused
-from xbus.rpc.deferred import Answer, Deferred
+from xbus.rpc.deferred import Answer, awaited
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +76,7 @@ class OpenTimeouts:
     async def _give_up(self, envelope_id: UUID) -> None:
         reason = f"its emitter made no call for it for {self._seconds:g} s, see open_envelope_timeout"
         try:
-            outcome = self._front.give_up(envelope_id, reason)
-            is_done = await outcome if isinstance(outcome, Deferred) else outcome
+            is_done = await awaited(self._front.give_up(envelope_id, reason))
         except Refused:  # its emitter was just quick enough
             return
         if is_done:
