@@ -17,6 +17,8 @@ T = TypeVar("T")
 WIRE_TYPES: frozenset[type] = frozenset({str, bytes, int, float, bool, list, dict, NoneType})
 """The types of all values that the codec makes, but for msgpack's timestamp."""
 
+_MISSING = object()
+
 
 class Shape:
     """What an annotation accepts.
@@ -68,11 +70,15 @@ class _Fields:
 
     def fault(self, value: Mapping[Any, Value]) -> str | None:
         for name, shape in self._shapes.items():
-            if name in value:
-                if fault := shape.fault(value[name]):
-                    return f"has a field {name} that {fault}"
-            elif name in self._required:
-                return f"has no field {name}"
+            field = value.get(name, _MISSING)
+            # Looked at here first, as nearly all fields fit and hold no map.
+            if type(field) in (shape.kinds or WIRE_TYPES) and shape.fields is None:
+                continue
+            if field is _MISSING:
+                if name in self._required:
+                    return f"has no field {name}"
+            elif fault := shape.fault(cast(Value, field)):
+                return f"has a field {name} that {fault}"
         return None
 
 
