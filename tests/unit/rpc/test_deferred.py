@@ -5,7 +5,7 @@ import asyncio
 from xbus.rpc.deferred import Answer, Deferred, awaited, map_answer
 
 
-def later() -> tuple["asyncio.Future[int]", Deferred[int]]:
+def later() -> tuple["asyncio.Future[int]", Answer[int]]:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     return future, Deferred.of(future)
 
