@@ -13,7 +13,7 @@ from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.ids import numbered_event_id
 
-Writing: TypeAlias = "asyncio.Future[SealReceipt | None]"
+Writing: TypeAlias = asyncio.Future[SealReceipt | None]
 """A write that the journal has not answered yet, or has: with the receipt for a seal, with None for all else."""
 
 
