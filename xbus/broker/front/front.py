@@ -70,7 +70,7 @@ class Front:
             is_new: whether the id was made here and now, so that the journal can't know it.
         """
 
-        def start(known: Known | None) -> Answer[UUID]:
+        def start(known: "Known | None") -> "Answer[UUID]":
             if known is None:
                 self._space.check_new()
                 self._envelopes.open(emitter_id, envelope_id, options)
@@ -185,7 +185,7 @@ class Front:
             Refused: as the single calls would; then nothing of it is kept.
         """
 
-        def put(known: Known | None) -> Answer[SealReceipt]:
+        def put(known: "Known | None") -> "Answer[SealReceipt]":
             if known is not None:
                 _check_owner(known, emitter_id, envelope_id)
                 return Deferred.of(self._envelopes.later(self._put_again(known, events)))
@@ -236,7 +236,8 @@ class Front:
         return self._seal(envelope, len(events))
 
     def _call(self, emitter_id: int, envelope_id: UUID, act: Callable[[Known], Answer[T]]) -> Answer[T]:
-        def act_as_owner(known: Known | None) -> Answer[T]:
+        # In quotes, as annotations of inner functions are worked out at each call.
+        def act_as_owner(known: "Known | None") -> "Answer[T]":
             if known is None:
                 raise envelope_unknown(envelope_id)
             _check_owner(known, emitter_id, envelope_id)
