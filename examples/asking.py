@@ -9,11 +9,15 @@ from xbus.errors import CallError
 def main(item_id: str, url: str = "tcp://127.0.0.1:1984") -> None:
     with Emitter(url, "shop_1", "password") as emitter:
         try:
-            (details,) = emitter.ask("data_clearing", {"action": "get_item_details", "item_id": int(item_id)})
+            reply = emitter.ask("data_clearing", {"action": "get_item_details", "item_id": int(item_id)})
         except CallError as error:
             print("no reply:", error.code, "-", error.cause)
-        else:
-            print("item", details["id"], "is", details["state"])
+            return
+    match reply:
+        case [{"id": number, "state": state}]:
+            print("item", number, "is", state)
+        case _:
+            print("a reply of another form:", reply)
 
 
 if __name__ == "__main__":

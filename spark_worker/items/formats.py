@@ -8,6 +8,7 @@ What does not fit the schema gets its text in the column ``_corrupt``, and the j
 
 from abc import ABC, abstractmethod
 from functools import reduce
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -153,7 +154,8 @@ class Msgpack(Rows):
 
     def explain(self, data: bytes, corrupt: str) -> str:
         if corrupt in ("", data.decode("utf-8", "replace")):
-            return explain_lack(unpack(data), self.schema)
+            row: Any = unpack(data)
+            return explain_lack(row, self.schema)
         return explain_text(data) or corrupt
 
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:

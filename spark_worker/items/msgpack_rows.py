@@ -59,7 +59,7 @@ def rows_of(items: list[bytes], fields: Mapping[str, pa.DataType]) -> pa.StructA
 
 def _map_of(item: bytes) -> tuple[dict[str, Any], str | None]:
     try:
-        row = unpack(item)
+        row: Any = unpack(item)
     except ProtocolError as error:
         return {}, f"it is not msgpack: {error.cause}"
     return (row, None) if isinstance(row, dict) else ({}, f"it is a {type(row).__name__} of msgpack, not a map")

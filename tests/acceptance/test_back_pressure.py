@@ -84,7 +84,7 @@ async def test_an_emitter_that_is_faster_than_the_disk_is_slowed_down(
     client = Client(context, name="emitter")
     client.connect(daemon.front)
     try:
-        token = (await client.call("xbus.login", "emitter_1", PASSWORD, timeout=DEADLINE_SECONDS))["token"]
+        token = await logged_in(client)
         idle = resident_mib(daemon.pid)
         calls = 400
         with closing(
@@ -103,7 +103,12 @@ async def test_an_emitter_that_is_faster_than_the_disk_is_slowed_down(
         context.destroy(linger=0)
 
 
+async def logged_in(client: Client) -> str:
+    told: Any = await client.call("xbus.login", "emitter_1", PASSWORD, timeout=DEADLINE_SECONDS)
+    return str(told["token"])
+
+
 async def put(client: Client, token: str) -> int:
     event = [str(uuid.uuid4()), "test_event", 1, pack_items([bytes(ITEM_BYTES)])]
-    receipt = await client.call("xbus.put_envelope", token, str(uuid.uuid4()), [event], timeout=600)
+    receipt: Any = await client.call("xbus.put_envelope", token, str(uuid.uuid4()), [event], timeout=600)
     return int(receipt["position"])

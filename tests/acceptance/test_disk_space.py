@@ -37,7 +37,8 @@ async def client(daemon: Daemon) -> AsyncIterator[Client]:
 
 
 async def problems(client: Client) -> list[str]:
-    return [problem["code"] for problem in (await client.call("xbus.health", timeout=DEADLINE_SECONDS))["problems"]]
+    report: Any = await client.call("xbus.health", timeout=DEADLINE_SECONDS)
+    return [problem["code"] for problem in report["problems"]]
 
 
 async def is_well(client: Client) -> bool:
@@ -47,7 +48,8 @@ async def is_well(client: Client) -> bool:
 async def test_a_full_journal_takes_nothing_new_and_opens_again_when_recipients_have_got_theirs(
     daemon: Daemon, client: Client
 ) -> None:
-    token = (await client.call("xbus.login", "emitter_1", PASSWORD, timeout=DEADLINE_SECONDS))["token"]
+    told: Any = await client.call("xbus.login", "emitter_1", PASSWORD, timeout=DEADLINE_SECONDS)
+    token = told["token"]
 
     async def put(envelope: list[Any]) -> Any:
         return await client.call("xbus.put_envelope", token, *envelope, timeout=DEADLINE_SECONDS)

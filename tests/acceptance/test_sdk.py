@@ -88,7 +88,8 @@ async def test_a_repeated_batch_gets_its_first_answer(database_url: str, start_d
     context = new_context()
     client = Client(context, name="emitter")
     client.connect(daemon.front)
-    token = (await client.call("xbus.login", "emitter_1", PASSWORD))["token"]
+    told: Any = await client.call("xbus.login", "emitter_1", PASSWORD)
+    token = told["token"]
     envelope_id, event_id = str(uuid.uuid4()), str(uuid.uuid4())
     await client.call("xbus.start_envelope", token, envelope_id)
     await client.call("xbus.start_event", token, envelope_id, event_id, "numbers", 0)

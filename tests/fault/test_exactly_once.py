@@ -17,7 +17,7 @@ from xbus import model
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.log.reading import read_log, read_segments
 from xbus.emitter.outbox import Outbox
-from xbus.rpc.codec import unpack, unpack_items
+from xbus.rpc.codec import Value, unpack, unpack_items
 
 TYPES: dict[str, Nodes] = {"numbers": {"store": []}}
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 ENVELOPES, EVENTS, ITEMS = 12, 2, 60
 
 
-def arrived(url: str) -> Iterator[list[list[int]]]:
+def arrived(url: str) -> Iterator[list[list[Value]]]:
     """The items of the envelopes in the log, by event."""
     with reading(url) as connection:
         for envelope in read_log(connection, 0, 1000):

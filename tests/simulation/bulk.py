@@ -21,7 +21,7 @@ from xbus.broker.journal.log.reading import read_segments
 from xbus.errors import ConnectionLost, Failed, JournalUnavailable, TimedOut, XbusError
 from xbus.recipient.bulk import BulkWorker, Handover, Made
 from xbus.recipient.refusal import Refusal
-from xbus.rpc.codec import pack_items, unpack_items
+from xbus.rpc.codec import Value, pack_items, unpack_items
 
 JOB_SECONDS = (0.0, 0.05, 1.0, 15.0)
 """How long half of a job takes: longer than a lease, too."""
@@ -111,7 +111,7 @@ class ReportLine:
         self._choices = choices
         self._is_stopped = is_stopped
 
-    async def call(self, verb: str, attempt_id: str, told: Any) -> dict[str, bool]:
+    async def call(self, verb: str, attempt_id: str, told: Any) -> Value:
         """As ``Registration.call``."""
         await asyncio.sleep(self._choices.choice(WAY_SECONDS))
         while self._is_stopped():
@@ -125,7 +125,7 @@ class ReportLine:
             raise TimedOut("the answer was lost")
         return answer
 
-    async def _carried_out(self, broker: SimulatedBroker, verb: str, attempt_id: str, told: Any) -> dict[str, bool]:
+    async def _carried_out(self, broker: SimulatedBroker, verb: str, attempt_id: str, told: Any) -> Value:
         reports = broker.back.reports
         if verb == "xbus.renew_output":
             return {"wanted": reports.renew(self._role_id, attempt_id, told)}

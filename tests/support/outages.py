@@ -70,7 +70,7 @@ class Rider:
         await answered(so, f"health is {'good' if healthy else 'bad'} as to {code}")
 
     async def _problems(self) -> set[str]:
-        report = await self._client.call("xbus.health", timeout=CALL_SECONDS)
+        report: Any = await self._client.call("xbus.health", timeout=CALL_SECONDS)
         return {problem["code"] for problem in report["problems"]}
 
     def stop(self) -> None:
@@ -84,7 +84,7 @@ async def riding(daemon: Daemon, item_bytes: int = 10) -> AsyncIterator[Rider]:
     client = Client(context, name="rider")
     client.connect(daemon.front)
     try:
-        told = await client.call("xbus.login", "emitter_1", PASSWORD, timeout=CALL_SECONDS)
+        told: Any = await client.call("xbus.login", "emitter_1", PASSWORD, timeout=CALL_SECONDS)
         rider = Rider(client, told["token"], item_bytes)
         async with OldConsumer(daemon.back, "c_1") as consumer:
             sending = asyncio.create_task(rider.run())

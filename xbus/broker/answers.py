@@ -4,20 +4,21 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import NoReturn, TypeVar, cast
 
 from xbus.errors import CallError, EventIdTaken, Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.rpc.deferred import Deferred
 
 log = logging.getLogger(__name__)
 
-Verb = TypeVar("Verb", bound=Callable[..., Any])
+Verb = TypeVar("Verb", bound=Callable[..., object])
+T = TypeVar("T")
 
 
-def old_answer(refusal: Any) -> Callable[[Verb], Verb]:
+def old_answer(refusal: T) -> Callable[[Verb], Verb]:
     """Have a verb of wire.md answer ``refusal`` where it would raise; why is logged, as its caller can't be told."""
 
-    def refuse(error: XbusError, name: str) -> Any:
+    def refuse(error: XbusError, name: str) -> T:
         log.info("%s refused: %s", name, error, extra={"action": "refused", "verb": name, "code": error.code})
         return refusal
 
@@ -27,7 +28,7 @@ def old_answer(refusal: Any) -> Callable[[Verb], Verb]:
 def coded_answer(verb: Verb) -> Verb:
     """Have a verb of our own raise only what the wire can carry."""
 
-    def recode(error: XbusError, name: str) -> Any:
+    def recode(error: XbusError, name: str) -> NoReturn:
         log.info("%s refused: %s", name, error, extra={"action": "refused", "verb": name, "code": error.code})
         raise on_wire(error)
 
@@ -45,12 +46,12 @@ def on_wire(error: XbusError) -> CallError:
     return Refused(error.cause, error.next_step, code=error.code)
 
 
-def _translated(translate: Callable[[XbusError, str], Any]) -> Callable[[Verb], Verb]:
+def _translated(translate: Callable[[XbusError, str], object]) -> Callable[[Verb], Verb]:
     def decorate(verb: Verb) -> Verb:
         name = verb.__name__
 
         @functools.wraps(verb)
-        def translated(*args: Any) -> Any:
+        def translated(*args: object) -> object:
             try:
                 outcome = verb(*args)
             except XbusError as error:
@@ -66,7 +67,7 @@ def _translated(translate: Callable[[XbusError, str], Any]) -> Callable[[Verb], 
     return decorate
 
 
-def _translated_error(translate: Callable[[XbusError, str], Any], name: str, error: Exception) -> Any:
+def _translated_error(translate: Callable[[XbusError, str], T], name: str, error: Exception) -> T:
     if isinstance(error, XbusError):
         return translate(error, name)
     raise error

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from xbus.broker.daemon import STOPPED, stop_signals, tell_ready
 from xbus.broker.health_verbs import HealthVerbs
@@ -20,6 +19,7 @@ from xbus.broker.parts import PARTS
 from xbus.clock import SystemClock
 from xbus.config import Config
 from xbus.errors import Failed
+from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server
@@ -39,7 +39,7 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 class DrillDispatch(Dispatch):
     """Serves the verbs of the given objects, and tells every other caller that this is a drill."""
 
-    def call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
         if name not in self.verbs:
             raise Failed(CAUSE, "call the live broker", code=PROBLEM)
         return super().call(name, args, kwargs)

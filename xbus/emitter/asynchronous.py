@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Unpack
 
 from xbus.clock import Clock, SystemClock
 from xbus.emitter.batch import check_size
@@ -26,12 +26,18 @@ from xbus.emitter.session import CallTransport, Session
 from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.rpc.client import Client
-from xbus.rpc.codec import pack_items
+from xbus.rpc.codec import Key, Value, pack_items
 from xbus.rpc.context import new_context
 from xbus.rpc.items import cut, item_bytes
+from xbus.rpc.messages import EnvelopeOptionsMap
+from xbus.rpc.shapes import AnswerReader, bad_answer
 
 HEARTBEAT_SECONDS = 5.0
 """How often the front is asked for a sign of life beneath the calls, so that a vanished machine is noticed."""
+
+_CONSUMERS: AnswerReader[list[Value]] = AnswerReader("xbus.get_consumers", list)
+_RETRIED = AnswerReader("xbus.retry_event", str)
+_REPLAYED = AnswerReader("xbus.replay_envelope", str)
 
 
 class AsyncEmitter:
@@ -167,7 +173,7 @@ class AsyncEmitter:
             return await self._put_batches(self.envelope(ordering_key=ordering_key, key=key), type_name, packed)
         return await self._put_at_once(line, type_name, packed, envelope_options(ordering_key, None))
 
-    async def ask(self, type_name: str, *items: object) -> Any:
+    async def ask(self, type_name: str, *items: object) -> Value:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it::
 
             price = await emitter.ask("price_wanted", {"article": 4711})
@@ -200,7 +206,7 @@ class AsyncEmitter:
                 )
             return await event.reply()
 
-    async def consumers(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    async def consumers(self) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
         """What the registered consumers say of themselves.
 
         Returns:
@@ -210,7 +216,7 @@ class AsyncEmitter:
         Raises:
             Failed: the bus did not answer within ``retry_seconds``.
         """
-        return [(metadata, features) for metadata, features in await self._call("xbus.get_consumers")]
+        return [_introduction(told) for told in _CONSUMERS.read(await self._call("xbus.get_consumers"))]
 
     async def retry(self, event_id: str) -> str:
         """Have the envelope of an event delivered again to the consumers that it is parked for: all of it, as new.
@@ -227,7 +233,7 @@ class AsyncEmitter:
             Refused: it is parked for nobody (``nothing_to_retry``), or can't be sent again; ``code`` says why.
             Failed: the bus did not do it within ``retry_seconds``.
         """
-        return str(await self._call("xbus.retry_event", event_id))
+        return _RETRIED.read(await self._call("xbus.retry_event", event_id))
 
     async def replay(self, envelope_id: str) -> str:
         """Have a sealed envelope delivered to everybody again, as a new one, the way that its event types take now.
@@ -243,7 +249,7 @@ class AsyncEmitter:
             Failed: the bus did not do it within ``retry_seconds``.
         """
         # The new envelope's id is made here, so that a call whose answer got lost can be made again.
-        return str(await self._call("xbus.replay_envelope", envelope_id, self._last_line.new_id()))
+        return _REPLAYED.read(await self._call("xbus.replay_envelope", envelope_id, self._last_line.new_id()))
 
     def _check_direct(self) -> None:
         if self._outbox is not None:
@@ -253,7 +259,7 @@ class AsyncEmitter:
                 code="outbox_only",
             )
 
-    async def _call(self, verb: str, *arguments: Any) -> Any:
+    async def _call(self, verb: str, *arguments: object) -> Value:
         self._check_direct()
         line = await self._open_line()
         stream = line.new_stream()
@@ -263,7 +269,7 @@ class AsyncEmitter:
             line.end(stream)
 
     async def _put_at_once(
-        self, line: EmitterContext, type_name: str, items: list[bytes], options: tuple[dict[str, str], ...]
+        self, line: EmitterContext, type_name: str, items: list[bytes], options: tuple[EnvelopeOptionsMap, ...]
     ) -> Receipt:
         data = pack_items(items)
         event = [line.new_id(), type_name, len(items), data]
@@ -325,3 +331,10 @@ class AsyncEmitter:
         if self._line is None:
             raise Refused("the emitter is not open", "use it in a `with` block", code="not_open")
         return self._line
+
+
+def _introduction(told: Value) -> tuple[Mapping[Key, Value], Mapping[Key, Value]]:
+    match told:
+        case [dict(metadata), dict(features)]:
+            return metadata, features
+    raise bad_answer("xbus.get_consumers", "has an entry that is no list of two maps")

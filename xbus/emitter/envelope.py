@@ -12,8 +12,12 @@ from xbus.emitter.receipt import Receipt
 from xbus.emitter.stream import Stream
 from xbus.errors import CallError, Refused
 from xbus.ids import numbered_event_id
+from xbus.rpc.messages import EnvelopeOptionsMap
+from xbus.rpc.shapes import AnswerReader
 
 logger = logging.getLogger(__name__)
+
+_STARTED = AnswerReader("xbus.start_envelope", str)
 
 NOT_OURS = frozenset({"key_reused", "session_superseded", "begun_before_fork"})
 """Refusals that leave nothing to cancel: the envelope is sealed, or another session or process goes on with it."""
@@ -79,7 +83,7 @@ class AsyncEnvelope:
 
     async def _claim(self, start: RepeatableCall) -> None:
         try:
-            self.id = await self._stream.claim(start)
+            self.id = _STARTED.read(await self._stream.claim(start))
         except BaseException:
             self._line.end(self._stream)
             raise
@@ -136,8 +140,11 @@ class AsyncEnvelope:
             )
 
 
-def envelope_options(ordering_key: str | None, key: str | None) -> tuple[dict[str, str], ...]:
+def envelope_options(ordering_key: str | None, key: str | None) -> tuple[EnvelopeOptionsMap, ...]:
     """The options of an envelope as the last argument of the call that begins it; nothing where there are none."""
-    options = {"ordering_key": ordering_key, "key": key}
-    given = {name: value for name, value in options.items() if value is not None}
+    given: EnvelopeOptionsMap = {}
+    if ordering_key is not None:
+        given["ordering_key"] = ordering_key
+    if key is not None:
+        given["key"] = key
     return (given,) if given else ()

@@ -1,16 +1,18 @@
 """One event being sent: items in, batches out."""
 
 import asyncio
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
 
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.stream import Stream
 from xbus.errors import Refused
-from xbus.rpc.codec import pack_items
+from xbus.rpc.codec import Value, pack_items
 from xbus.rpc.items import item_bytes
+from xbus.rpc.messages import EventEnd
+from xbus.rpc.shapes import AnswerReader
+
+_END = AnswerReader("xbus.end_event", EventEnd)
 
 
 class AsyncEvent:
@@ -41,7 +43,7 @@ class AsyncEvent:
         self._sent = 0
         self._open = False
         self._timer: asyncio.TimerHandle | None = None
-        self._end: asyncio.Future[Any] | None = None
+        self._end: asyncio.Future[Value] | None = None
 
     async def __aenter__(self) -> "AsyncEvent":
         self._call("xbus.start_event", self._type_name, self._estimate, durable=False)
@@ -90,7 +92,7 @@ class AsyncEvent:
         await self._stream.room()
         self._send_batch()
 
-    async def reply(self) -> Any:
+    async def reply(self) -> Value:
         """The immediate reply of a consumer, None where the event type has none; after the block only.
 
         Ask inside the envelope's block, and the envelope is sealed once the reply is there.
@@ -104,15 +106,14 @@ class AsyncEvent:
 
     async def has_reply(self) -> bool:
         """Whether the event was answered by an immediate reply, be it None. As for the rest see ``reply``."""
-        return bool((await self._ended()).get("replied", True))
+        return (await self._ended()).get("replied", True)
 
-    async def _ended(self) -> Mapping[str, Any]:
+    async def _ended(self) -> EventEnd:
         if self._end is None:
             raise Refused("the event has not ended", "ask for the reply after its `with` block", code="event_open")
         if self._stream.error is not None and not self._end.done():
             raise self._stream.error  # in a forked process: the answer comes to the parent
-        answer: Mapping[str, Any] = await asyncio.shield(self._end)
-        return answer
+        return _END.read(await asyncio.shield(self._end))
 
     def _arm_timer(self) -> None:
         loop = asyncio.get_running_loop()
@@ -132,8 +133,8 @@ class AsyncEvent:
             self._sent += len(items)
 
     def _call(
-        self, verb: str, *arguments: Any, size: int = 0, durable: bool = True, seconds: float | None = None
-    ) -> asyncio.Future[Any]:
+        self, verb: str, *arguments: object, size: int = 0, durable: bool = True, seconds: float | None = None
+    ) -> asyncio.Future[Value]:
         call = RepeatableCall(
             verb,
             (self._envelope_id, self.id, *arguments),

@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from xbus.errors import CallError
+from xbus.rpc.codec import Value
 
 
 @dataclass(eq=False, slots=True)
@@ -23,7 +23,7 @@ class RepeatableCall:
     """
 
     verb: str
-    arguments: tuple[Any, ...]
+    arguments: tuple[object, ...]
     seconds: float
     size: int = 0
     durable: bool = True
@@ -32,9 +32,9 @@ class RepeatableCall:
 @dataclass(eq=False, slots=True)
 class _PendingEntry:
     call: RepeatableCall
-    settle: Callable[[Any], None]
+    settle: Callable[[Value], None]
     answered: bool = False
-    answer: Any = None
+    answer: Value = None
     refusal: CallError | None = None
 
 
@@ -59,7 +59,7 @@ class PendingCalls:
         """Whether there are answered openings behind which nothing is known to be kept: they may be forgotten."""
         return bool(self._promised_nothing)
 
-    def add(self, call: RepeatableCall, settle: Callable[[Any], None]) -> None:
+    def add(self, call: RepeatableCall, settle: Callable[[Value], None]) -> None:
         """Note a call.
 
         Args:
@@ -70,7 +70,7 @@ class PendingCalls:
         self._entries[call] = entry
         self._waiting.append(entry)
 
-    def answered(self, call: RepeatableCall, answer: Any) -> None:
+    def answered(self, call: RepeatableCall, answer: Value) -> None:
         """The call went well.
 
         Raises:

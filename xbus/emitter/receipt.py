@@ -1,8 +1,12 @@
 """The receipt that an emitter keeps once the bus has taken an envelope."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from xbus.rpc.codec import Value
+from xbus.rpc.messages import EnvelopeReceipt
+from xbus.rpc.shapes import AnswerReader
+
+_RECEIPT = AnswerReader("xbus.end_envelope", EnvelopeReceipt)
 
 
 @dataclass(frozen=True)
@@ -27,13 +31,18 @@ class Receipt:
     queued: bool = False
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> "Receipt":
-        """The receipt in the answer of ``xbus.end_envelope`` or ``xbus.put_envelope``."""
+    def of(cls, answer: Value) -> "Receipt":
+        """The receipt in the answer of ``xbus.end_envelope`` or ``xbus.put_envelope``.
+
+        Raises:
+            Refused: it is none (``bad_answer``).
+        """
+        told = _RECEIPT.read(answer)
         return cls(
-            envelope_id=answer["envelope_id"],
-            position=answer["position"],
-            events=answer["events"],
-            items=answer["items"],
-            hash=answer["hash"],
-            queued=answer.get("queued", False),
+            envelope_id=told["envelope_id"],
+            position=told["position"],
+            events=told["events"],
+            items=told["items"],
+            hash=told["hash"],
+            queued=told.get("queued", False),
         )

@@ -2,19 +2,23 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from xbus.emitter.options import Options
 from xbus.emitter.patience import Patience
 from xbus.errors import CallError, Failed, Refused
 from xbus.rpc.client import Client
+from xbus.rpc.codec import Value
 from xbus.rpc.items import ITEM_HEADER_BYTES
+from xbus.rpc.messages import FrontLogin
+from xbus.rpc.shapes import AnswerReader
 
 logger = logging.getLogger(__name__)
 
 RENEWALS_PER_SESSION = 3
+
+_LOGIN = AnswerReader("xbus.login", FrontLogin)
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class FrontLimits:
     reply_seconds: float
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> "FrontLimits":
+    def of(cls, answer: FrontLogin) -> "FrontLimits":
         """The limits in the answer of ``xbus.login``."""
         max_batch_bytes = answer["max_batch_bytes"]
         max_item_bytes = min(answer["max_item_bytes"], max_batch_bytes - ITEM_HEADER_BYTES)
@@ -53,7 +57,7 @@ class CallTransport(Protocol):
     def logins(self) -> int:
         """How often it logged in: each time it is another session to the front."""
 
-    def call(self, verb: str, *arguments: Any, seconds: float) -> asyncio.Future[Any]:
+    def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
         """Make a call at once; calls arrive in the order made."""
 
     async def restore(self) -> None:
@@ -93,7 +97,7 @@ class Session:
             raise Refused("this emitter is not logged in", "use it as `with Emitter(...) as emitter:`", code="not_open")
         return self._limits
 
-    def call(self, verb: str, *arguments: Any, seconds: float) -> asyncio.Future[Any]:
+    def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
         """Make a call at once; calls arrive in the order made."""
         return self._client.call(verb, self._token, *arguments, timeout=seconds)
 
@@ -146,7 +150,7 @@ class Session:
 
     async def _log_in(self) -> None:
         seconds = self._options.probe_seconds
-        answer = await self._client.call("xbus.login", self._login, self._password, timeout=seconds)
+        answer = _LOGIN.read(await self._client.call("xbus.login", self._login, self._password, timeout=seconds))
         self._token = answer["token"]
         self.logins += 1
         self._limits = FrontLimits.of(answer)

@@ -3,13 +3,13 @@
 import asyncio
 import logging
 from functools import partial
-from typing import Any
 
 from xbus.emitter.patience import Patience
 from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
 from xbus.emitter.session import CallTransport
 from xbus.emitter.window import SendWindow
 from xbus.errors import CallError, Failed, Refused
+from xbus.rpc.codec import Value
 
 logger = logging.getLogger(__name__)
 
@@ -42,19 +42,19 @@ class Stream:
         self._window = window
         self._patience = patience
         self._ledger = PendingCalls()
-        self._results: set[asyncio.Future[Any]] = set()
+        self._results: set[asyncio.Future[Value]] = set()
         self._recovery: asyncio.Task[None] | None = None
         self._attempt = 1
         self._claim: RepeatableCall | None = None
         self._claimed_at_login = 0
 
-    def submit(self, call: RepeatableCall) -> asyncio.Future[Any]:
+    def submit(self, call: RepeatableCall) -> asyncio.Future[Value]:
         """Make a call.
 
         Returns:
             A future of its answer, which comes after those of all earlier calls. It need not be awaited.
         """
-        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
         if self.error is not None:
             _fail(result, self.error)
             return result
@@ -68,7 +68,7 @@ class Stream:
                 self._recovery = asyncio.create_task(self._repeat(None), name="xbus emitter claims its envelope anew")
         return result
 
-    def claim(self, call: RepeatableCall) -> asyncio.Future[Any]:
+    def claim(self, call: RepeatableCall) -> asyncio.Future[Value]:
         """Make the call by which this session, and no other, may send the envelope. A later session of this emitter
         makes it again, before it sends anything."""
         self._claim = call
@@ -102,7 +102,7 @@ class Stream:
         future = self._session.call(call.verb, *call.arguments, seconds=call.seconds)
         future.add_done_callback(partial(self._answered, call, self._attempt))
 
-    def _answered(self, call: RepeatableCall, attempt: int, future: asyncio.Future[Any]) -> None:
+    def _answered(self, call: RepeatableCall, attempt: int, future: asyncio.Future[Value]) -> None:
         error = None if future.cancelled() else future.exception()
         if future.cancelled() or self.error is not None:
             return
@@ -113,7 +113,7 @@ class Stream:
         else:
             self._succeeded(call, future.result())
 
-    def _succeeded(self, call: RepeatableCall, answer: Any) -> None:
+    def _succeeded(self, call: RepeatableCall, answer: Value) -> None:
         if call.durable:
             self._patience.succeeded()
         try:
@@ -132,7 +132,7 @@ class Stream:
             except CallError as standing:
                 self.abandon(standing)
 
-    def _settle(self, call: RepeatableCall, result: asyncio.Future[Any], answer: Any) -> None:
+    def _settle(self, call: RepeatableCall, result: asyncio.Future[Value], answer: Value) -> None:
         self._window.give(call.size)
         self._results.discard(result)
         if not result.done():
@@ -184,7 +184,7 @@ class Stream:
             self._claimed_at_login = login
 
 
-def _fail(result: asyncio.Future[Any], error: CallError) -> None:
+def _fail(result: asyncio.Future[Value], error: CallError) -> None:
     if not result.done():
         result.set_exception(error)
         result.exception()  # marks it as seen: who does not await it learns of it from the stream

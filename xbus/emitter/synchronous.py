@@ -1,9 +1,9 @@
 """The emitter for ordinary, blocking programs: a thin face over the asynchronous one."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Unpack
 
 from xbus.clock import Clock
 from xbus.emitter.asynchronous import AsyncEmitter
@@ -14,6 +14,7 @@ from xbus.emitter.options import OptionKeywords
 from xbus.emitter.receipt import Receipt
 from xbus.errors import Refused
 from xbus.ids import Ids
+from xbus.rpc.codec import Key, Value
 
 
 class Emitter:
@@ -104,7 +105,7 @@ class Emitter:
         """
         return self._running.run(self._emitter.put(type_name, items, ordering_key=ordering_key, key=key))
 
-    def ask(self, type_name: str, *items: object) -> Any:
+    def ask(self, type_name: str, *items: object) -> Value:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it::
 
             price = emitter.ask("price_wanted", {"article": 4711})
@@ -126,7 +127,7 @@ class Emitter:
         """
         return self._running.run(self._emitter.ask(type_name, *items))
 
-    def consumers(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    def consumers(self) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
         """What the registered consumers say of themselves.
 
         Returns:
@@ -269,7 +270,7 @@ class Event:
         """
         self._background.run(self._event.flush())
 
-    def reply(self) -> Any:
+    def reply(self) -> Value:
         """The immediate reply of a consumer, None where the event type has none; after the block only.
 
         Ask inside the envelope's block, and the envelope is sealed once the reply is there.

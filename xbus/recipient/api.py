@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from xbus.clock import Clock
 from xbus.errors import Failed, Refused
@@ -20,8 +20,10 @@ from xbus.recipient.connections import Connections
 from xbus.recipient.delivery import EnvelopeDelivery, failure_of
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.jobs import BulkJobs
-from xbus.recipient.outputs import wire_batches
+from xbus.recipient.outputs import WireBatch, wire_batches
+from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
+from xbus.rpc.messages import EnvelopeWork, OutputWork, RecipientAbilities, RecipientMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +33,8 @@ API_VERSION = 0.2
 MAX_BATCH_BYTES = 16_777_216
 """The largest batch of items out, until the broker tells its own limit."""
 
-Answer: TypeAlias = "asyncio.Future[tuple[Any, ...]]"
+StepAnswer: TypeAlias = "asyncio.Future[tuple[object, ...]]"
+"""The answer to a call that became a job: whether the author's code took it, and what it said."""
 
 
 class RecipientApi:
@@ -79,24 +82,25 @@ class RecipientApi:
         self._stopping: set[EnvelopeDelivery] = set()
         self._steps_of_old = 0
 
-    def work(self) -> list[dict[str, Any]]:
+    def work(self) -> list[EnvelopeWork | OutputWork]:
         """What is under way, for a heartbeat: one map for each envelope that is open, or about to be rolled back, and
         for each output that is being made."""
         deliveries = [*self._deliveries.values(), *self._stopping]
         steps = self._desk.steps + self._steps_of_old + sum(delivery.steps for delivery in deliveries)
         outputs = [] if self._jobs is None else self._jobs.work()
-        return [delivery.work(steps) for delivery in deliveries] + outputs
+        return [*(delivery.work(steps) for delivery in deliveries), *outputs]
 
     @verb("get_metadata")
-    def get_metadata(self) -> dict[str, Any]:
+    def get_metadata(self) -> RecipientMetadata:
         """Who this is, and that it takes batches. The broker asks this first by each of its connections.
 
         Raises:
             Failed: not_asked_for, of a broker at which this recipient has not registered.
         """
         self._connections.introduce(self._caller())
-        abilities: dict[str, Any] = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
-        abilities |= _kind(self._recipient)
+        abilities: RecipientAbilities = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
+        if kind := _kind(self._recipient):
+            abilities["kind"] = kind
         if isinstance(self._recipient, BulkWorker) and self._jobs is not None:
             abilities["bulk"] = {"min_items": self._recipient.min_bulk_items, "attempts": self._jobs.attempts}
         return {
@@ -127,7 +131,7 @@ class RecipientApi:
         return bool(types), types
 
     @verb("start_event")
-    def start_event(self, envelope_id: str, event_id: str, type_name: str) -> Answer:
+    def start_event(self, envelope_id: str, event_id: str, type_name: str) -> StepAnswer:
         """An event begins, and with the first one its envelope."""
         delivery = self._open(envelope_id)
         event = delivery.add_event(event_id, type_name)
@@ -140,27 +144,29 @@ class RecipientApi:
 
     @verb("xbus.send_items")
     def send_items(
-        self, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes, indices: list[Any] | None
-    ) -> Answer:
+        self, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes, indices: list[Value] | None
+    ) -> StepAnswer:
         """A batch of items; a worker answers batches."""
         delivery = self._delivery(envelope_id)
         event = delivery.event(event_id)
         batch = Batch.unpacked(first_index, items, data, indices)
 
-        def step() -> tuple[list[list[Any]] | None]:
+        def step() -> tuple[list[WireBatch] | None]:
             out = self._calls.batch(event, batch)
             return (None if out is None else self._wire(out),)
 
         return self._attempt(delivery, step)
 
     @verb("xbus.take_event")
-    def take_event(self, envelope_id: str, event_id: str, type_name: str, batches: list[Any], commit: bool) -> Answer:
+    def take_event(
+        self, envelope_id: str, event_id: str, type_name: str, batches: list[Value], commit: bool
+    ) -> StepAnswer:
         """A whole small event in one call; with ``commit`` it ends the envelope too."""
         unpacked = [Batch.of_wire(batch) for batch in batches]
         delivery = self._open(envelope_id)
         event = delivery.add_event(event_id, type_name)
 
-        def step() -> tuple[Any, list[list[Any]]]:
+        def step() -> tuple[object, list[WireBatch]]:
             self._calls.start_event(event)
             out = [item for batch in unpacked for item in self._calls.batch(event, batch) or ()]
             reply, last = self._calls.end_event(event)
@@ -174,7 +180,7 @@ class RecipientApi:
         return answer
 
     @verb("xbus.take_output")
-    def take_output(self, envelope_id: str, event_id: str, type_name: str, handover: Any) -> tuple[bool]:
+    def take_output(self, envelope_id: str, event_id: str, type_name: str, handover: Value) -> tuple[bool]:
         """A bulk worker is to make the output for an event by itself; it tells when it is made."""
         self._check_caller()
         if self._jobs is None:
@@ -190,11 +196,11 @@ class RecipientApi:
         return self._jobs is not None and self._jobs.forget(attempt_id)
 
     @verb("send_item")
-    def send_item(self, envelope_id: str, event_id: str, indices: list[Any], data: bytes) -> Answer:
+    def send_item(self, envelope_id: str, event_id: str, indices: list[Value], data: bytes) -> StepAnswer:
         """The same for one item, from a broker that does not send batches."""
         delivery = self._delivery(envelope_id)
         event = delivery.event(event_id)
-        batch = Batch([data], 0, [indices])
+        batch = Batch.of_item(data, indices)
 
         def step() -> tuple[list[tuple[list[int], bytes]] | None]:
             out = self._calls.batch(event, batch)
@@ -203,24 +209,24 @@ class RecipientApi:
         return self._attempt(delivery, step)
 
     @verb("xbus.end_event")
-    def end_event_batches(self, envelope_id: str, event_id: str) -> Answer:
+    def end_event_batches(self, envelope_id: str, event_id: str) -> StepAnswer:
         """An event is complete; a consumer may answer a reply, a worker further batches."""
         delivery = self._delivery(envelope_id)
         event = delivery.event(event_id)
 
-        def step() -> tuple[Any, list[list[Any]]]:
+        def step() -> tuple[object, list[WireBatch]]:
             reply, out = self._calls.end_event(event)
             return reply, self._wire(out)
 
         return self._attempt(delivery, step)
 
     @verb("end_event")
-    def end_event(self, envelope_id: str, event_id: str) -> Answer:
+    def end_event(self, envelope_id: str, event_id: str) -> StepAnswer:
         """The same from a broker that does not send batches, and can't take items here."""
         delivery = self._delivery(envelope_id)
         event = delivery.event(event_id)
 
-        def step() -> tuple[Any]:
+        def step() -> tuple[object]:
             reply, out = self._calls.end_event(event)
             if out:
                 raise Failed("this broker takes no items at the end of an event", code="recipient_failed")
@@ -232,7 +238,7 @@ class RecipientApi:
         return answer
 
     @verb("end_envelope")
-    def end_envelope(self, envelope_id: str) -> Answer:
+    def end_envelope(self, envelope_id: str) -> StepAnswer:
         """Every recipient took all of the envelope: commit."""
         delivery = self._delivery(envelope_id)
 
@@ -298,10 +304,10 @@ class RecipientApi:
             for envelope_id in list(self._deliveries):
                 self._stop(envelope_id).add_done_callback(lambda stopped: stopped.cancelled() or stopped.exception())
 
-    def _attempt(self, delivery: EnvelopeDelivery, step: Callable[[], tuple[Any, ...]]) -> Answer:
+    def _attempt(self, delivery: EnvelopeDelivery, step: Callable[[], tuple[object, ...]]) -> StepAnswer:
         return self._desk.give(lambda: delivery.attempt(step))
 
-    def _wire(self, items: list[Item]) -> list[list[Any]]:
+    def _wire(self, items: list[Item]) -> list[WireBatch]:
         return wire_batches(items, self.max_batch_bytes)
 
     def _open(self, envelope_id: str) -> EnvelopeDelivery:
@@ -320,7 +326,7 @@ class RecipientApi:
             raise Refused("the envelope is not open here", "start an event of it first", code="envelope_unknown")
         return self._deliveries[envelope_id]
 
-    def _close_if_committed(self, envelope_id: str, done: "asyncio.Future[tuple[Any, ...]]") -> None:
+    def _close_if_committed(self, envelope_id: str, done: StepAnswer) -> None:
         if not done.cancelled() and done.exception() is None and done.result()[0]:
             delivery = self._close(envelope_id)
             if delivery is not None:
@@ -333,13 +339,13 @@ class RecipientApi:
         return delivery
 
 
-def _kind(recipient: Recipient) -> dict[str, str]:
-    """Which kind of service the author's class is for; nothing where the class does not say that clearly."""
+def _kind(recipient: Recipient) -> str:
+    """Which kind of service the author's class is for; empty where the class does not say that clearly."""
     kinds = [name for name, base in (("worker", Worker), ("consumer", Consumer)) if isinstance(recipient, base)]
-    return {"kind": kinds[0]} if len(kinds) == 1 else {}
+    return kinds[0] if len(kinds) == 1 else ""
 
 
-def _lease(handover: Any) -> float:
+def _lease(handover: Value) -> float:
     match handover:
         case {"lease": (int() | float()) as seconds} if seconds > 0:
             return float(seconds)

@@ -5,11 +5,11 @@ import inspect
 import queue
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
 from xbus.errors import Failed
 
-Job: TypeAlias = Callable[[], Any]
+T = TypeVar("T")
 
 
 class AuthorThread:
@@ -23,20 +23,20 @@ class AuthorThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._jobs: queue.SimpleQueue[tuple[Job, asyncio.Future[Any]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None] = queue.SimpleQueue()
         # A daemon: author's code that never returns must not keep the program from ending.
         self.steps = 0
         """Grows with each job that begins or ends."""
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def give(self, job: Job) -> "asyncio.Future[Any]":
+    def give(self, job: Callable[[], T]) -> "asyncio.Future[T]":
         """Put a job behind those given before; the future gets what it returns or raises."""
-        future = self._loop.create_future()
+        future: asyncio.Future[T] = self._loop.create_future()
         self._jobs.put((job, future))
         return future
 
-    def finished(self, answer: Any) -> Any:
+    def finished(self, answer: object) -> object:
         """Inside a job: what the author's method answered, after the loop has run it where it is asynchronous."""
         if not inspect.isawaitable(answer):
             return answer
@@ -57,7 +57,7 @@ class AuthorThread:
             self._loop.call_soon_threadsafe(_report, future, result, error)
 
 
-def _outcome(job: Job) -> tuple[Any, Exception | None]:
+def _outcome(job: Callable[[], T]) -> tuple[T | None, Exception | None]:
     try:
         return job(), None
     except Exception as error:
@@ -75,5 +75,5 @@ def _report(future: "asyncio.Future[Any]", result: Any, error: Exception | None)
         future.set_result(result)
 
 
-async def _awaited(answer: Awaitable[Any]) -> Any:
+async def _awaited(answer: Awaitable[T]) -> T:
     return await answer

@@ -14,7 +14,7 @@ loop, one after another too.
 """
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeAlias
 
 from xbus.recipient.envelope import Envelope, Event
@@ -93,7 +93,7 @@ class Consumer(Recipient):
             raise _about(refusal, item) from refusal.__cause__
         return None
 
-    def on_event_end(self, event: Event) -> Any:
+    def on_event_end(self, event: Event) -> object:
         """The event is complete.
 
         Returns:
@@ -122,7 +122,7 @@ class Worker(Recipient):
     anything else is one item: bytes as they are, an ``Item``, or any value that msgpack can pack.
     """
 
-    def on_item(self, event: Event, item: Item) -> Any:
+    def on_item(self, event: Event, item: Item) -> object:
         """Transform one item; passes it on as it is where it is not overridden.
 
         Returns:
@@ -130,7 +130,7 @@ class Worker(Recipient):
         """
         return item
 
-    def on_batch(self, event: Event, batch: Batch) -> Any:
+    def on_batch(self, event: Event, batch: Batch) -> object:
         """Transform many items at once; hands each to ``on_item`` where it is not overridden.
 
         Returns:
@@ -149,7 +149,7 @@ class Worker(Recipient):
             raise _about(refusal, item) from refusal.__cause__
         return out
 
-    def on_event_end(self, event: Event) -> Any:
+    def on_event_end(self, event: Event) -> object:
         """The event is complete.
 
         Returns:
@@ -157,11 +157,13 @@ class Worker(Recipient):
         """
 
     async def _each_awaited(self, event: Event, batch: Batch) -> list[Item]:
+        # The author's, and asynchronous.
+        on_item: Callable[[Event, Item], Any] = self.on_item
         out: list[Item] = []
         item: Item | None = None
         try:
             for item in batch:
-                answer = self.on_item(event, item)
+                answer = on_item(event, item)
                 values = [v async for v in answer] if inspect.isasyncgen(answer) else values_of(await answer)
                 out += made_of(item, values)
                 event.taken += 1

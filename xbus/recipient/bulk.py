@@ -6,11 +6,11 @@ items: it reads them from the journal by itself, writes what it makes of them be
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from xbus.errors import Refused
 from xbus.recipient.base import Worker
+from xbus.rpc.codec import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Handover:
     items: int
 
     @classmethod
-    def of_wire(cls, envelope_id: str, event_id: str, type_name: str, handover: Any) -> "Handover":
+    def of_wire(cls, envelope_id: str, event_id: str, type_name: str, handover: Value) -> "Handover":
         """The hand-over in the arguments of ``xbus.take_output``.
 
         Raises:

@@ -47,7 +47,7 @@ class Calls:
         event.taken = taken
         return made_of_batch(batch, answer) if self._is_worker else None
 
-    def end_event(self, event: Event) -> tuple[Any, list[Item]]:
+    def end_event(self, event: Event) -> tuple[object, list[Item]]:
         """An event is complete: the immediate reply of a consumer, and the items that a worker adds.
 
         Raises:
@@ -70,7 +70,7 @@ class Calls:
         self._finished(self._recipient.rollback(envelope))
 
 
-def _check_reply(event: Event, reply: Any) -> None:
+def _check_reply(event: Event, reply: object) -> None:
     """Let a reply pass that can be sent. Asked again the author's code would answer the same, so it refuses for good.
 
     Raises:

@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from xbus.errors import CallError, Failed, Refused
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.refusal import Refusal
+from xbus.rpc.messages import EnvelopeWork
 
 logger = logging.getLogger(__name__)
 
@@ -50,14 +50,14 @@ class EnvelopeDelivery:
             raise Refused("the event is not open here", "start it first", code="event_unknown")
         return self._events[event_id]
 
-    def work(self, steps: int) -> dict[str, Any]:
+    def work(self, steps: int) -> EnvelopeWork:
         """What a heartbeat tells of the envelope.
 
         Args:
             steps: what grows with the work on all envelopes: they have one thread, so what waits for it gets nearer
                 to its turn with each step of another.
         """
-        work: dict[str, Any] = {"envelope_id": self.envelope.id, "progress": steps}
+        work: EnvelopeWork = {"envelope_id": self.envelope.id, "progress": steps}
         for event in self._events.values():
             done, of = event.told
             work |= {"event_id": event.id, "done": done, "of": of}
@@ -73,7 +73,7 @@ class EnvelopeDelivery:
         self.envelope.is_stopped = True
         self._error = Failed("the envelope was stopped", code="envelope_stopped")
 
-    def attempt(self, step: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    def attempt(self, step: Callable[[], tuple[object, ...]]) -> tuple[object, ...]:
         """Take one step through the author's code; to be called in the desk's thread.
 
         Returns:

@@ -6,7 +6,7 @@ from a new one. For databases that SQLAlchemy speaks to; nothing else of this pa
 
 import uuid
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -16,10 +16,17 @@ TIDY_HOURS = 1.0
 """How often what is old is removed, at the most."""
 
 
+class Found(Protocol):
+    """What an inbox needs of a result of SQLAlchemy."""
+
+    def first(self) -> object:
+        """The first row; None where there is none."""
+
+
 class Transaction(Protocol):
     """What an inbox needs of a connection or a session of SQLAlchemy."""
 
-    def execute(self, statement: Any, /) -> Any:
+    def execute(self, statement: sa.Executable, /) -> Found:
         """Execute a statement in the transaction."""
 
 

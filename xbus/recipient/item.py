@@ -1,11 +1,11 @@
 """Items as the author of a recipient sees them."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from xbus.errors import ProtocolError, Refused
 from xbus.recipient.refusal import Refusal
-from xbus.rpc.codec import unpack, unpack_items
+from xbus.rpc.codec import Value, unpack, unpack_items
 from xbus.rpc.items import item_bytes
 
 NO_INDEX = -1
@@ -91,7 +91,7 @@ class Batch:
         self._indices = indices
 
     @classmethod
-    def unpacked(cls, first_index: int, items: int, data: bytes, indices: list[Any] | None) -> "Batch":
+    def unpacked(cls, first_index: int, items: int, data: bytes, indices: list[Value] | None) -> "Batch":
         """The batch in the arguments of ``xbus.send_items``.
 
         Raises:
@@ -105,7 +105,19 @@ class Batch:
             raise Refused(error.cause, error.next_step, code="bad_items") from error
 
     @classmethod
-    def of_wire(cls, batch: Any) -> "Batch":
+    def of_item(cls, data: bytes, indices: list[Value]) -> "Batch":
+        """The batch in the arguments of ``send_item``, which brings one item.
+
+        Raises:
+            Refused: its indices are no numbers (``bad_items``).
+        """
+        of_items: list[Value] = [indices]
+        if not _are_indices(of_items, 1):
+            raise Refused("the indices of an item are not a list of numbers", code="bad_items")
+        return cls([data], 0, of_items)
+
+    @classmethod
+    def of_wire(cls, batch: Value) -> "Batch":
         """The batch in ``[first_index, items, data, indices]``.
 
         Raises:
@@ -126,7 +138,7 @@ class Batch:
         return map(Item, self.data, first_ones, self._indices)
 
 
-def _are_indices(indices: list[Any], items: int) -> bool:
+def _are_indices(indices: list[Value], items: int) -> TypeGuard[list[list[int]]]:
     return len(indices) == items and all(
         type(of_item) is list and all(type(index) is int for index in of_item) for of_item in indices
     )

@@ -4,13 +4,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 from uuid import UUID
 
 from xbus.backoff import Backoff
 from xbus.errors import CallError, Failed, JournalUnavailable, Refused
 from xbus.recipient.bulk import BulkWorker, Handover, Made
 from xbus.recipient.refusal import REFUSED, Refusal
+from xbus.rpc.codec import Value
+from xbus.rpc.messages import FailedOutput, MadeOutput, OutputAccepted, OutputWanted, OutputWork
+from xbus.rpc.shapes import AnswerReader
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +37,12 @@ MESSAGE_CHARACTERS = 1_000
 MOST_TOLD = 100_000
 """So many characters and indices all reasons may have together: the broker reads messages up to a megabyte."""
 
-Told = dict[str, Any]
+Told: TypeAlias = MadeOutput | FailedOutput
 
-Call = Callable[..., Awaitable[Any]]
+_WANTED = AnswerReader("xbus.renew_output", OutputWanted)
+_ACCEPTED = AnswerReader("xbus.output_ready", OutputAccepted)
+
+Call: TypeAlias = Callable[..., Awaitable[Value]]
 """Calls a verb of the back, with the token and these arguments."""
 
 
@@ -87,7 +93,7 @@ class BulkJobs:
         """The ids of the attempts that go on."""
         return [str(attempt_id) for attempt_id in self._jobs]
 
-    def work(self) -> list[dict[str, Any]]:
+    def work(self) -> list[OutputWork]:
         """What a heartbeat tells of them."""
         return [
             {
@@ -186,7 +192,7 @@ class BulkJobs:
         while True:
             await asyncio.sleep(seconds)
             try:
-                answer = await self._call("xbus.renew_output", str(job.handover.attempt_id), job.fraction)
+                answer = _WANTED.read(await self._call("xbus.renew_output", str(job.handover.attempt_id), job.fraction))
             except CallError as error:
                 # The broker is away, or does not know our new token yet: it is for it to say when the lease is over.
                 logger.info("lease not renewed: %s", error, extra=_extra("lease_not_renewed", job))
@@ -203,7 +209,7 @@ class BulkJobs:
         backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
         while True:
             try:
-                answer = await self._call(verb, str(job.handover.attempt_id), told)
+                answer = _ACCEPTED.read(await self._call(verb, str(job.handover.attempt_id), told))
             except CallError as error:
                 if isinstance(error, Refused) and error.code != "session_unknown":
                     logger.error("the broker refuses what is told: %s", error, extra=_extra("output_untold", job))
@@ -216,7 +222,7 @@ class BulkJobs:
             return
 
 
-def _told(made: object) -> Told:
+def _told(made: object) -> MadeOutput:
     """What the broker is told of an output that is made.
 
     Raises:
@@ -228,11 +234,11 @@ def _told(made: object) -> Told:
     raise TypeError(f"make_output returned {made!r:.200}, not a Made of two numbers and bytes")
 
 
-def _fault(error: Exception) -> Told:
+def _fault(error: Exception) -> FailedOutput:
     return _failure("permanent", "recipient_failed", f"{type(error).__name__}: {error}")
 
 
-def _failure(kind: str, code: str, message: str, errors: Sequence[tuple[list[int], str]] = ()) -> Told:
+def _failure(kind: str, code: str, message: str, errors: Sequence[tuple[list[int], str]] = ()) -> FailedOutput:
     told: list[tuple[list[int], str]] = []
     room = MOST_TOLD
     for indices, said in errors:

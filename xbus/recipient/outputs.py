@@ -1,18 +1,21 @@
 """Turns a worker's answers into items, and these into the batches of the wire. Pure."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import TypeAlias, cast
 
 from xbus.recipient.item import Batch, Item
 from xbus.rpc.codec import pack_items
 from xbus.rpc.items import cut
 
+WireBatch: TypeAlias = tuple[int, int, bytes, list[list[int]] | None]
+"""A batch as it goes on the wire: first index, number of items, data, and the indices of each item or None."""
 
-def values_of(answer: Any) -> Iterable[Any]:
+
+def values_of(answer: object) -> Iterable[object]:
     """A list, a tuple or a generator is that many values, None is none, anything else is one value."""
     kind = type(answer)
     if kind is list or kind is tuple:  # decided first, as it is asked for each item
-        return cast("Iterable[Any]", answer)
+        return cast("Iterable[object]", answer)
     if answer is None:
         return ()
     if kind is Item or kind is bytes or kind is dict:
@@ -20,12 +23,12 @@ def values_of(answer: Any) -> Iterable[Any]:
     return answer if isinstance(answer, (list, tuple, Iterator)) else (answer,)
 
 
-def made_of(source: Item, values: Iterable[Any]) -> list[Item]:
+def made_of(source: Item, values: Iterable[object]) -> list[Item]:
     """The values as items that bear the indices of ``source``, unless they say otherwise."""
     return [value if type(value) is Item else source.with_value(value) for value in values]
 
 
-def made_of_batch(batch: Batch, answer: Any) -> list[Item]:
+def made_of_batch(batch: Batch, answer: object) -> list[Item]:
     """What ``Worker.on_batch`` answered, as items.
 
     Raises:
@@ -33,7 +36,7 @@ def made_of_batch(batch: Batch, answer: Any) -> list[Item]:
     """
     values = list(values_of(answer))
     if all(type(value) is Item for value in values):
-        return values
+        return cast("list[Item]", values)
     if len(values) != len(batch):
         raise TypeError(
             f"on_batch answered {len(values)} values to {len(batch)} items: "
@@ -42,19 +45,19 @@ def made_of_batch(batch: Batch, answer: Any) -> list[Item]:
     return [item for source, value in zip(batch, values, strict=True) for item in made_of(source, [value])]
 
 
-def made_of_event(answer: Any) -> list[Item]:
+def made_of_event(answer: object) -> list[Item]:
     """What ``Worker.on_event_end`` answered, as items; without indices unless they say otherwise."""
     return [value if type(value) is Item else Item.of(value) for value in values_of(answer)]
 
 
-def wire_batches(items: list[Item], max_batch_bytes: int) -> list[list[Any]]:
-    """The items as ``[first_index, items, data, indices or None]``, each batch small enough for the bus."""
-    batches = []
+def wire_batches(items: list[Item], max_batch_bytes: int) -> list[WireBatch]:
+    """The items as batches, each small enough for the bus."""
+    batches: list[WireBatch] = []
     start = 0
     for datas in cut([item.data for item in items], max_batch_bytes):
         piece = items[start : start + len(datas)]
         start += len(datas)
-        batches.append([max(piece[0].index, 0), len(piece), pack_items(datas), _indices(piece)])
+        batches.append((max(piece[0].index, 0), len(piece), pack_items(datas), _indices(piece)))
     return batches
 
 

@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from xbus.backoff import Backoff
 from xbus.clock import Clock
 from xbus.errors import CallError, Failed, Refused
 from xbus.recipient.api import RecipientApi
 from xbus.rpc.client import Client
+from xbus.rpc.codec import Value
 from xbus.rpc.context import Context
+from xbus.rpc.messages import BackLogin, Registered
+from xbus.rpc.shapes import AnswerReader
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +27,9 @@ FINAL = ("login_refused", "displaced", "wrong_kind")
 
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
+
+_LOGIN = AnswerReader("xbus.login", BackLogin)
+_HEARTBEAT = AnswerReader("xbus.heartbeat", Registered)
 
 
 class Registration:
@@ -98,7 +104,8 @@ class Registration:
         self._client.close()
 
     async def _register(self, uri: str, api: RecipientApi) -> None:
-        answer = await self._client.call("xbus.login", self._login, self._password, timeout=ANSWER_SECONDS)
+        called = self._client.call("xbus.login", self._login, self._password, timeout=ANSWER_SECONDS)
+        answer = _LOGIN.read(await called)
         self._token = answer["token"]
         api.max_batch_bytes = answer["max_batch_bytes"]
         self._wanted_seconds = answer.get("heartbeat", 0)
@@ -112,7 +119,7 @@ class Registration:
         while is_registered:
             await self._pause()
             try:
-                is_registered = (await self._heartbeat(api))["registered"]
+                is_registered = _HEARTBEAT.read(await self._heartbeat(api))["registered"]
             except Refused as refusal:
                 if refusal.code in FINAL:
                     raise
@@ -121,7 +128,7 @@ class Registration:
                 # Whether the broker forgot us is not known yet; the next heartbeat will tell.
                 logger.info("no answer to heartbeat", extra={"action": "heartbeat_unanswered", "code": failure.code})
 
-    def _heartbeat(self, api: RecipientApi) -> "asyncio.Future[Any]":
+    def _heartbeat(self, api: RecipientApi) -> "asyncio.Future[Value]":
         # A broker of before takes no second argument; it does not say either that it wants heartbeats.
         return self.call("xbus.heartbeat", api.work()) if self._wanted_seconds else self.call("xbus.heartbeat")
 
@@ -134,12 +141,12 @@ class Registration:
             pass  # nothing happened; ask all the same
         self._doubt.clear()
 
-    def call(self, name: str, *arguments: Any) -> "asyncio.Future[Any]":
+    def call(self, name: str, *arguments: object) -> "asyncio.Future[Value]":
         """Call the back with the token that we have now."""
         return self._client.call(name, self._token, *arguments, timeout=ANSWER_SECONDS)
 
 
-def _log_failure(call: "asyncio.Future[Any]") -> None:
+def _log_failure(call: "asyncio.Future[Value]") -> None:
     error = None if call.cancelled() else call.exception()
     if isinstance(error, CallError):
         extra = {"action": "recipient_call_failed", "code": error.code, "cause": error.cause}

@@ -7,13 +7,13 @@ import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from xbus.clock import Clock, SystemClock
 from xbus.errors import CallError, ConfigurationError, ConnectionLost, ProtocolError, TimedOut
+from xbus.rpc.codec import Value
 from xbus.rpc.context import Context
 from xbus.rpc.drain import Drain, can_write
 from xbus.rpc.frames import decode_reply, encode_request, sender_prefix
@@ -105,10 +105,10 @@ class Client:
     def call(
         self,
         method: str,
-        *args: Any,
+        *args: object,
         timeout: float | None = None,
         renewed: Callable[[], float | None] | None = None,
-    ) -> "asyncio.Future[Any]":
+    ) -> "asyncio.Future[Value]":
         """Call a verb; the request is sent before this returns.
 
         Args:
@@ -250,10 +250,10 @@ class _AwaitedCall:
     """A call that is owed an answer."""
 
     method: str
-    future: "asyncio.Future[Any]"
+    future: "asyncio.Future[Value]"
     timer: asyncio.TimerHandle | None = None
 
-    def finish(self, answer: Any, error: CallError | None) -> None:
+    def finish(self, answer: Value, error: CallError | None) -> None:
         """Give the answer to whoever still waits for it."""
         if self.timer is not None:
             self.timer.cancel()

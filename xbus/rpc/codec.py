@@ -8,7 +8,7 @@ longer than the bytes it has.
 
 import struct
 from collections.abc import Sequence
-from typing import Any, NoReturn, cast
+from typing import NoReturn, TypeAlias, cast
 
 import msgpack  # type: ignore[import-untyped]
 
@@ -17,11 +17,18 @@ from xbus.errors import ProtocolError
 EXTENSION_REFUSED = "extension_refused"
 BAD_ITEMS = "bad_items"
 
+Key: TypeAlias = bool | int | float | str | bytes | None
+Value: TypeAlias = bool | int | float | str | bytes | list["Value"] | dict[Key, "Value"] | None
+"""A value of the wire as ``unpack`` makes it. msgpack's own timestamp, which nothing of the bus reads, is left out.
+
+Values that go out are typed ``object``, as callers bring what they like: ``pack`` checks them.
+"""
+
 _ARRAY_32 = struct.Struct(">BI")
 _ARRAY_32_MARK = 0xDD
 
 
-def pack(value: Any) -> bytes:
+def pack(value: object) -> bytes:
     """Encode None, bool, int, float, str, bytes, and lists, tuples and dicts of these.
 
     Raises:
@@ -33,14 +40,15 @@ def pack(value: Any) -> bytes:
         raise ProtocolError(f"a value can't be sent: {error}", code="bad_value") from error
 
 
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes) -> Value:
     """Decode one value; arrays become lists.
 
     Raises:
         ProtocolError: ``data`` is not one msgpack value; its code is ``EXTENSION_REFUSED`` where it holds an extension.
     """
     try:
-        return msgpack.unpackb(data, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
+        value: Value = msgpack.unpackb(data, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
+        return value
     except (ValueError, TypeError, RecursionError) as error:
         raise ProtocolError(f"{len(data)} bytes are not a msgpack value: {error!r}") from error
 

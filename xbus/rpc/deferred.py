@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -96,10 +96,24 @@ class Deferred(Generic[T]):
         except Exception as error:
             self._error = error
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[object, None, T]:
         if not self._future.done():
             yield from asyncio.wait([self._future]).__await__()
         return self.result()
+
+
+Answer: TypeAlias = T | Deferred[T]
+"""What a call is answered: the value itself, or the value later."""
+
+
+def map_answer(answer: Answer[T], make: Callable[[T], U]) -> Answer[U]:
+    """Go on from an answer: at once where it is a value, else when it is there."""
+    return answer.map(make) if isinstance(answer, Deferred) else make(answer)
+
+
+async def awaited(answer: Answer[T]) -> T:
+    """Wait for an answer, where it is not there yet."""
+    return await answer if isinstance(answer, Deferred) else answer
 
 
 def _result(future: "asyncio.Future[T]") -> T:

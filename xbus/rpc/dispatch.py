@@ -2,24 +2,24 @@
 
 A method is marked with the verb it serves, ``Dispatch`` collects the marked methods of its objects into one table. What
 a method's annotations say of its parameters is compiled once and checked at each call, so that a handler never sees a
-number where it expects bytes. Elements of lists and maps are the handler's own business.
+number where it expects bytes. Elements of lists are the handler's own business, and so are maps without named fields.
 
 A second method may undo an answer of a verb that reached nobody; it is marked with ``undoes``.
 """
 
 import inspect
 from collections.abc import Callable
-from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from xbus.errors import ConfigurationError, Refused
+from xbus.rpc.codec import Key, Value
 from xbus.rpc.frames import UNKNOWN_METHOD, WRONG_ARGUMENTS
+from xbus.rpc.shapes import Shape
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _VERB = "__verb__"
 _UNDONE = "__undone__"
-_WIRE_TYPES = frozenset({str, bytes, int, float, bool, list, dict, NoneType})
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -47,8 +47,7 @@ class Dispatch:
     """The table of all verbs that the given objects serve.
 
     Args:
-        objects: instances with methods marked by ``verb``. Parameters may be annotated with str, bytes, int, float,
-            bool, list, dict, unions of these with None, or Any.
+        objects: instances with methods marked by ``verb``. ``Shape`` says how parameters may be annotated.
 
     Raises:
         ConfigurationError: two methods serve one verb, or a parameter can't be checked.
@@ -72,7 +71,7 @@ class Dispatch:
         """The names of all verbs in the table."""
         return frozenset(self._handlers)
 
-    def call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def call(self, name: str, args: list[Value], kwargs: dict[Key, Value]) -> object:
         """Carry out a call: what the method returns, be it the answer, a future of it or a coroutine.
 
         Raises:
@@ -89,7 +88,7 @@ class Dispatch:
             self._undo[name](answer)
 
 
-def _marked_methods(served: object, mark: str) -> list[Callable[..., Any]]:
+def _marked_methods(served: object, mark: str) -> list[Callable[..., object]]:
     names = [name for name in dir(type(served)) if hasattr(inspect.getattr_static(served, name, None), mark)]
     return [getattr(served, name) for name in names]
 
@@ -97,17 +96,19 @@ def _marked_methods(served: object, mark: str) -> list[Callable[..., Any]]:
 class _Handler:
     """A method with what its parameters accept, in order; None where a parameter accepts anything."""
 
-    def __init__(self, verb: str, method: Callable[..., Any]) -> None:
+    def __init__(self, verb: str, method: Callable[..., object]) -> None:
         self.verb = verb
         self._method = method
         self._signature = inspect.signature(method)
         hints = get_type_hints(method)
         parameters = self._signature.parameters.values()
         self._names = [parameter.name for parameter in parameters]
-        self._accepted = [_accepted_types(verb, parameter, hints.get(parameter.name, Any)) for parameter in parameters]
+        self._shapes = [_shape_of(verb, parameter, hints.get(parameter.name, Any)) for parameter in parameters]
+        self._accepted = [shape.kinds for shape in self._shapes]
+        self._has_fields = any(shape.fields is not None for shape in self._shapes)
         self._required = sum(parameter.default is parameter.empty for parameter in parameters)
 
-    def __call__(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, args: list[Value], kwargs: dict[Key, Value]) -> object:
         if kwargs:
             args = self._positional(args, kwargs)
         if not self._required <= len(args) <= len(self._accepted):
@@ -115,12 +116,20 @@ class _Handler:
         for position, (value, accepted) in enumerate(zip(args, self._accepted, strict=False)):
             # Exact types, so that a bool is no int; the codec makes no others.
             if accepted is not None and type(value) not in accepted:
-                raise self._wrong_type(position, value, accepted)
+                raise self._wrong_value(position, value)
+        if self._has_fields:
+            self._check_fields(args)
         return self._method(*args)
 
-    def _positional(self, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    def _check_fields(self, args: list[Value]) -> None:
+        for position, (value, shape) in enumerate(zip(args, self._shapes, strict=False)):
+            if shape.fields is not None and shape.fault(value):
+                raise self._wrong_value(position, value)
+
+    def _positional(self, args: list[Value], kwargs: dict[Key, Value]) -> list[Value]:
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            # A name that is no text is an error of the caller too, and raises TypeError.
+            bound = self._signature.bind(*args, **cast("dict[str, Value]", kwargs))
         except TypeError as error:
             raise self._wrong_arguments(str(error)) from None
         bound.apply_defaults()
@@ -130,19 +139,18 @@ class _Handler:
         most = len(self._accepted)
         return str(most) if self._required == most else f"{self._required} to {most}"
 
-    def _wrong_type(self, position: int, value: Any, accepted: frozenset[type]) -> Refused:
-        wanted = " or ".join(sorted(kind.__name__ for kind in accepted))
-        return self._wrong_arguments(f"{self._names[position]} is {type(value).__name__} where {wanted} is expected")
+    def _wrong_value(self, position: int, value: Value) -> Refused:
+        return self._wrong_arguments(f"{self._names[position]} {self._shapes[position].fault(value)}")
 
     def _wrong_arguments(self, cause: str) -> Refused:
         return Refused(f"{self.verb}: {cause}", f"call {self.verb}{self._signature}", code=WRONG_ARGUMENTS)
 
 
-def _accepted_types(verb: str, parameter: inspect.Parameter, annotation: Any) -> frozenset[type] | None:
-    if annotation is Any:
-        return None
-    members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    kinds = frozenset(get_origin(member) or member for member in members)
-    if parameter.kind not in _POSITIONAL or not kinds <= _WIRE_TYPES:
-        raise ConfigurationError(f"{verb}: parameter {parameter} can't be checked", "use a plain parameter and type")
-    return kinds
+def _shape_of(verb: str, parameter: inspect.Parameter, annotation: object) -> Shape:
+    try:
+        if parameter.kind not in _POSITIONAL:
+            raise TypeError(f"{parameter} is no plain parameter")
+        return Shape(annotation)
+    except TypeError:
+        cause = f"{verb}: parameter {parameter} can't be checked"
+        raise ConfigurationError(cause, "use a plain parameter and type") from None

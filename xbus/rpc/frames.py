@@ -10,10 +10,10 @@ reply is matched by its id alone. The answer of an error reply is ``[type name, 
 """
 
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, Refused, TimedOut
-from xbus.rpc.codec import EXTENSION_REFUSED, pack, unpack
+from xbus.rpc.codec import EXTENSION_REFUSED, Key, Value, pack, unpack
 
 UNKNOWN_METHOD = "unknown_method"
 WRONG_ARGUMENTS = "wrong_arguments"
@@ -47,8 +47,8 @@ class Request(NamedTuple):
     route: list[bytes]
     id: int
     method: str
-    args: list[Any]
-    kwargs: dict[str, Any]
+    args: list[Value]
+    kwargs: dict[Key, Value]
     refusal: Refused | None = None
 
 
@@ -56,7 +56,7 @@ class Reply(NamedTuple):
     """An answer as it arrived: ``error`` where it is one, else ``answer``."""
 
     id: int
-    answer: Any
+    answer: Value
     error: CallError | None
 
 
@@ -65,7 +65,9 @@ def sender_prefix(pid: int, random: int) -> bytes:
     return _SENDER.pack(pid % 0x10000, random % 0x10000)
 
 
-def encode_request(sender: bytes, request_id: int, sent_at: float, method: str, args: tuple[Any, ...]) -> list[bytes]:
+def encode_request(
+    sender: bytes, request_id: int, sent_at: float, method: str, args: tuple[object, ...]
+) -> list[bytes]:
     """The frames of a call.
 
     Args:
@@ -104,7 +106,7 @@ def decode_request(frames: list[bytes]) -> Request:
     return Request(route, request_id, method, args, kwargs)
 
 
-def encode_reply(sender: bytes, request: Request, sent_at: float, answer: Any) -> list[bytes]:
+def encode_reply(sender: bytes, request: Request, sent_at: float, answer: object) -> list[bytes]:
     """The frames of an answer, the route back in front.
 
     Raises:
@@ -152,7 +154,7 @@ def decode_reply(frames: list[bytes]) -> Reply:
     return Reply(request_id, answer, None)
 
 
-def _error_of(answer: Any) -> CallError:
+def _error_of(answer: Value) -> CallError:
     match answer:
         case [str(type_name), [str(cause), str(next_step), str(code)], _] if type_name.startswith(_ERROR_PREFIX):
             kind = Refused if type_name == _ERROR_PREFIX + Refused.__name__ else Failed

@@ -212,7 +212,7 @@ class Server:
             self._answer(request, answer.result())
         self._drain.check()
 
-    def _answer(self, request: Request, answer: Any) -> None:
+    def _answer(self, request: Request, answer: object) -> None:
         try:
             frames = encode_reply(self._sender, request, self._clock.now().timestamp(), answer)
         except ProtocolError as error:

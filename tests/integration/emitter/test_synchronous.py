@@ -11,6 +11,7 @@ from tests.integration.emitter.front_double import FrontDouble
 from tests.support.waiting import wait_until
 from xbus.emitter import Emitter, Receipt
 from xbus.errors import Failed, Refused
+from xbus.rpc.codec import Value
 
 
 def emitter(front: FrontDouble, **options: Any) -> Emitter:
@@ -40,7 +41,7 @@ async def test_an_envelope_arrives_as_sent(front: FrontDouble) -> None:
 
 
 async def test_put_and_reply_and_flush(front: FrontDouble) -> None:
-    def work() -> tuple[int, str]:
+    def work() -> tuple[int, Value]:
         with emitter(front, linger_seconds=60) as sender:
             receipt = sender.put("test_event", [{"a": 1}, b"b"])
             with sender.envelope() as envelope:

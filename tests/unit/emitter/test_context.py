@@ -1,7 +1,7 @@
 """What the envelopes of one emitter share."""
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -10,11 +10,12 @@ from xbus.emitter.context import EmitterContext
 from xbus.emitter.options import Options
 from xbus.emitter.session import FrontLimits, Session
 from xbus.ids import Ids
+from xbus.rpc.messages import FrontLogin
 
-TOLD = {"token": "t", "session_seconds": 3600, "max_item_bytes": 1000, "max_batch_bytes": 5000}
+TOLD: FrontLogin = {"token": "t", "session_seconds": 3600, "max_item_bytes": 1000, "max_batch_bytes": 5000}
 
 
-def line(told: dict[str, Any], **options: float) -> EmitterContext:
+def line(told: FrontLogin, **options: float) -> EmitterContext:
     clock = SystemClock()
     session = cast(Session, SimpleNamespace(limits=FrontLimits.of(told)))
     return EmitterContext(session, Options(**options), clock, Ids(clock))  # type: ignore[arg-type]
@@ -26,7 +27,7 @@ def line(told: dict[str, Any], **options: float) -> EmitterContext:
 def test_the_front_gives_a_reply_up_before_the_emitter_does(
     front_seconds: float, reply_seconds: float, expected: float
 ) -> None:
-    told = {**TOLD, "immediate_reply_timeout": front_seconds}
+    told: FrontLogin = {**TOLD, "immediate_reply_timeout": front_seconds}
     assert line(told, reply_seconds=reply_seconds, answer_seconds=10.0).reply_seconds == expected
 
 

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -60,7 +61,7 @@ def deliver(*recipients: FlightStore | DelayCounter, times: int = 1) -> None:
             ):
                 worker.on_event_start(event)
                 batch = Batch([Item.of(item).data for item in items], 0)
-                out = worker.on_batch(event, batch)
+                out = cast("list[Item]", worker.on_batch(event, batch))
                 consumer.on_event_start(event)
                 consumer.on_batch(event, Batch([item.data for item in out], 0, [item.indices for item in out]))
             consumer.commit(envelope)

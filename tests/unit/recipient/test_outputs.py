@@ -57,7 +57,7 @@ def test_values_of_an_event_have_no_indices() -> None:
 
 
 def test_items_in_a_row_need_no_indices_on_the_wire() -> None:
-    assert wire_batches([Item(b"a", 4), Item(b"b", 5)], 100) == [[4, 2, b"\xc4\x01a\xc4\x01b", None]]
+    assert wire_batches([Item(b"a", 4), Item(b"b", 5)], 100) == [(4, 2, b"\xc4\x01a\xc4\x01b", None)]
     assert wire_batches([], 100) == []
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from xbus.errors import ConfigurationError, Refused
+from xbus.rpc.codec import Key, Value
 from xbus.rpc.dispatch import Dispatch, undoes, verb
 
 
@@ -87,14 +88,15 @@ UNFITTING: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), FITTING)
-def test_a_fitting_argument_reaches_the_method(dispatch: Dispatch, name: str, value: object) -> None:
+def test_a_fitting_argument_reaches_the_method(dispatch: Dispatch, name: str, value: Value) -> None:
     assert dispatch.call(name, [value], {}) == value
     assert dispatch.call(name, [], {"value": value}) == value
 
 
 @pytest.mark.parametrize(("name", "value"), UNFITTING)
-def test_another_type_is_refused(dispatch: Dispatch, name: str, value: object) -> None:
-    for args, kwargs in (([value], {}), ([], {"value": value})):
+def test_another_type_is_refused(dispatch: Dispatch, name: str, value: Value) -> None:
+    named: dict[Key, Value] = {"value": value}
+    for args, kwargs in (([value], {}), ([], named)):
         with pytest.raises(Refused, match=f"{name}: value is") as caught:
             dispatch.call(name, args, kwargs)
         assert caught.value.code == "wrong_arguments"

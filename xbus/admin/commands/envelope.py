@@ -8,7 +8,7 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.commands.failure import FAILURE_HEADS, failure_row
+from xbus.admin.failure_rows import FAILURE_HEADS, failure_row
 from xbus.admin.output import block, counted, facts, moment, one_json
 from xbus.admin.program import config_option, database_url
 from xbus.admin.table import table

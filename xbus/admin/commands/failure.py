@@ -7,13 +7,13 @@ from uuid import UUID
 
 import click
 
-from xbus.admin.output import block, facts, moment, one_json, some
+from xbus.admin.failure_rows import FAILURE_HEADS, failure_row
+from xbus.admin.output import block, facts, moment, one_json
 from xbus.admin.program import config_option, database_url
 from xbus.admin.table import table
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.failures import (
     FailureDetail,
-    FailureSummary,
     list_failures,
     show_failure,
     track_failure,
@@ -23,8 +23,6 @@ from xbus.clock import SystemClock
 from xbus.states import TrackingState
 
 FAILURE_ID = click.IntRange(1, 2**63 - 1)
-
-FAILURE_HEADS = ("ID", "AT", "TRACKING", "ROLE", "NODE", "VERB", "CODE", "ITEMS", "MESSAGE")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each failure.")
 
@@ -96,21 +94,6 @@ def track(config_path: Path | None, failure_id: int, state: str, comment: str) -
     with writing(database_url(config_path)) as connection:
         track_failure(connection, failure_id, TrackingState(state), comment, SystemClock().now())
     click.echo(f"Failure {failure_id} is {state}.")
-
-
-def failure_row(summary: FailureSummary) -> tuple[object, ...]:
-    """A failure below :data:`FAILURE_HEADS`."""
-    return (
-        str(summary.id),
-        moment(summary.at),
-        summary.tracking,
-        summary.role,
-        summary.node,
-        summary.verb,
-        summary.code,
-        some(summary.indices),
-        summary.message,
-    )
 
 
 def _show(detail: FailureDetail) -> Iterator[str]:

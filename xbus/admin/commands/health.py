@@ -66,7 +66,7 @@ async def _ask(addresses: list[str]) -> list[dict[str, Any] | CallError]:
 async def _ask_one(client: Client, address: str) -> dict[str, Any] | CallError:
     try:
         client.connect(address)
-        answer = await client.call("xbus.health", timeout=ANSWER_SECONDS)
+        answer: Any = await client.call("xbus.health", timeout=ANSWER_SECONDS)
     except CallError as error:
         return error
     finally:

@@ -12,8 +12,8 @@ from xbus.admin.address import broker_address
 from xbus.admin.output import block, facts, moment, one_json
 from xbus.admin.program import config_option
 from xbus.admin.secret import password_file_option, password_of
+from xbus.emitter.flushing import flush_outbox
 from xbus.emitter.outbox import Outbox, OutboxStatus
-from xbus.emitter.outbox.flushing import flush_outbox
 from xbus.errors import Refused
 
 HEADS = ("PLACE", "QUEUED", "BYTES", "KEY", "CODE", "CAUSE")

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from xbus.admin.commands.failure import FAILURE_HEADS, failure_row
+from xbus.admin.failure_rows import FAILURE_HEADS, failure_row
 from xbus.admin.output import block, facts, moment
 from xbus.admin.repair.payload import Payload
 from xbus.admin.repair.places import check_index, find_event, read_items

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 from uuid import UUID
 
 from xbus.broker.front.envelopes.checks import Checks, NewEvent
@@ -12,7 +12,7 @@ from xbus.broker.front.envelopes.futures import ignore
 from xbus.broker.front.envelopes.open import OpenEnvelope
 from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
 from xbus.broker.front.envelopes.replies import ReplyRequests
-from xbus.broker.front.envelopes.state import envelope_unknown
+from xbus.broker.front.envelopes.state import EndedEvent, envelope_unknown
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import SealReceipt
@@ -20,13 +20,15 @@ from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.ids import numbered_event_id, token_hash
 from xbus.rpc.codec import pack_items
-from xbus.rpc.deferred import Deferred
+from xbus.rpc.deferred import Answer, Deferred
+
+T = TypeVar("T")
 
 
 class Front:
     """What emitters can do, whichever verbs they speak.
 
-    Each call answers its outcome, a future or a ``Deferred`` of it; what it raises may also come out of that.
+    Each call gives its answer at once or later; what it raises may also come out of the later one.
 
     Args:
         replies: gets immediate replies.
@@ -58,7 +60,7 @@ class Front:
 
     def start_envelope(
         self, emitter_id: int, envelope_id: UUID, *, is_new: bool, options: EnvelopeOptions = NO_OPTIONS
-    ) -> Any:
+    ) -> Answer[UUID]:
         """Open an envelope; it promises nothing and need not be waited for. A repeat changes nothing.
 
         Args:
@@ -66,7 +68,7 @@ class Front:
             is_new: whether the id was made here and now, so that the journal can't know it.
         """
 
-        def start(known: Known | None) -> UUID:
+        def start(known: "Known | None") -> "Answer[UUID]":
             if known is None:
                 self._space.check_new()
                 self._envelopes.open(emitter_id, envelope_id, options)
@@ -76,7 +78,7 @@ class Front:
 
         return start(None) if is_new else self._envelopes.with_envelope(envelope_id, start)
 
-    def start_keyed(self, emitter_id: int, session: bytes, options: EnvelopeOptions) -> Any:
+    def start_keyed(self, emitter_id: int, session: bytes, options: EnvelopeOptions) -> Deferred[UUID]:
         """Open the envelope that the emitter's key stands for, go on with it, or begin to repeat it; answered with its
         id. From then on this session alone may send it.
 
@@ -88,7 +90,7 @@ class Front:
             Refused: key_reused, where an envelope that has not this key has the id that it leads to.
         """
 
-        def start(envelope_id: UUID, known: Known | None) -> UUID:
+        def start(envelope_id: UUID, known: Known | None) -> Answer[UUID]:
             if known is None:
                 self._space.check_new()
                 known = self._envelopes.open(emitter_id, envelope_id, options)
@@ -111,7 +113,9 @@ class Front:
                 code="session_superseded",
             )
 
-    def start_event(self, emitter_id: int, envelope_id: UUID, event_id: UUID, type_name: str, estimate: int) -> Any:
+    def start_event(
+        self, emitter_id: int, envelope_id: UUID, event_id: UUID, type_name: str, estimate: int
+    ) -> Answer[UUID]:
         """Begin an event; it promises nothing and need not be waited for.
 
         Raises:
@@ -121,7 +125,7 @@ class Front:
 
     def append(
         self, emitter_id: int, envelope_id: UUID, event_id: UUID, first_index: int | None, items: int, data: bytes
-    ) -> Any:
+    ) -> Answer[int]:
         """Take items; answered with how many the event holds up to these, durably. See ``OpenEnvelope.append``.
 
         Raises:
@@ -131,7 +135,7 @@ class Front:
         self._space.check_more()
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, first_index, items, data))
 
-    def append_item(self, emitter_id: int, envelope_id: UUID, event_id: UUID, item: bytes) -> Any:
+    def append_item(self, emitter_id: int, envelope_id: UUID, event_id: UUID, item: bytes) -> Answer[int]:
         """Take one item, behind all others. See ``OpenEnvelope.append``.
 
         Raises:
@@ -142,15 +146,15 @@ class Front:
         packed = pack_items([item])
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
 
-    def end_event(self, emitter_id: int, envelope_id: UUID, event_id: UUID, items: int | None) -> Any:
+    def end_event(self, emitter_id: int, envelope_id: UUID, event_id: UUID, items: int | None) -> Answer[EndedEvent]:
         """End an event; answered with its ``Ended``, durably. See ``OpenEnvelope.end_event``."""
         return self._call(emitter_id, envelope_id, lambda known: known.end_event(event_id, items))
 
-    def end_envelope(self, emitter_id: int, envelope_id: UUID, events: int | None) -> Any:
+    def end_envelope(self, emitter_id: int, envelope_id: UUID, events: int | None) -> Answer[SealReceipt]:
         """Seal an envelope; answered with its receipt. See ``OpenEnvelope.seal``."""
         return self._call(emitter_id, envelope_id, lambda known: self._seal(known, events))
 
-    def cancel_envelope(self, emitter_id: int, envelope_id: UUID) -> Any:
+    def cancel_envelope(self, emitter_id: int, envelope_id: UUID) -> Answer[bool]:
         """Give an envelope up; answered with True. See ``OpenEnvelope.cancel``."""
         return self._call(emitter_id, envelope_id, self._cancel)
 
@@ -159,17 +163,17 @@ class Front:
         called, self._envelopes.called = self._envelopes.called, set()
         return called
 
-    def give_up(self, envelope_id: UUID, reason: str) -> Any:
+    def give_up(self, envelope_id: UUID, reason: str) -> Answer[bool]:
         """Cancel an envelope whose emitter has left it; answered with whether that was still to be done."""
 
-        def cancel(known: Known | None) -> Any:
+        def cancel(known: Known | None) -> Answer[bool]:
             return known.cancel(reason).map(self._cancelled) if isinstance(known, OpenEnvelope) else False
 
         return self._envelopes.with_envelope(envelope_id, cancel)
 
     def put_envelope(
         self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], options: EnvelopeOptions = NO_OPTIONS
-    ) -> Any:
+    ) -> Answer[SealReceipt]:
         """Take a whole envelope in one call; answered with its receipt, and so is a repeat.
 
         Args:
@@ -179,15 +183,17 @@ class Front:
             Refused: as the single calls would; then nothing of it is kept.
         """
 
-        def put(known: Known | None) -> Any:
+        def put(known: "Known | None") -> "Answer[SealReceipt]":
             if known is not None:
                 _check_owner(known, emitter_id, envelope_id)
-                return self._envelopes.later(self._put_again(known, events))
+                return Deferred.of(self._envelopes.later(self._put_again(known, events)))
             return self._put_new(emitter_id, envelope_id, events, options)
 
         return self._envelopes.with_envelope(envelope_id, put)
 
-    def put_keyed(self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeOptions) -> Any:
+    def put_keyed(
+        self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeOptions
+    ) -> Deferred[SealReceipt]:
         """Take the whole envelope that the emitter's key stands for; answered with its receipt, and so is a repeat.
 
         Args:
@@ -199,7 +205,7 @@ class Front:
             Refused: as ``put_envelope`` and ``start_keyed``.
         """
 
-        def put(envelope_id: UUID, known: Known | None) -> Any:
+        def put(envelope_id: UUID, known: Known | None) -> Answer[SealReceipt]:
             numbered = [
                 replace(event, event_id=numbered_event_id(envelope_id, number))
                 for number, event in enumerate(events, start=1)
@@ -207,7 +213,7 @@ class Front:
             if known is None:
                 return self._put_new(emitter_id, envelope_id, numbered, options, session)
             known.hold(session)
-            return self._envelopes.later(self._put_again(known, numbered))
+            return Deferred.of(self._envelopes.later(self._put_again(known, numbered)))
 
         return self._envelopes.with_key(emitter_id, options, put)
 
@@ -227,8 +233,9 @@ class Front:
         ignore(self._fill(envelope, events))
         return self._seal(envelope, len(events))
 
-    def _call(self, emitter_id: int, envelope_id: UUID, act: Callable[[Known], Any]) -> Any:
-        def act_as_owner(known: Known | None) -> Any:
+    def _call(self, emitter_id: int, envelope_id: UUID, act: Callable[[Known], Answer[T]]) -> Answer[T]:
+        # In quotes, as annotations of inner functions are worked out at each call.
+        def act_as_owner(known: "Known | None") -> "Answer[T]":
             if known is None:
                 raise envelope_unknown(envelope_id)
             _check_owner(known, emitter_id, envelope_id)
@@ -251,8 +258,8 @@ class Front:
         return receipt
 
     @staticmethod
-    def _fill(known: Known, events: Sequence[NewEvent]) -> list[Deferred[Any]]:
-        answers: list[Deferred[Any]] = []
+    def _fill(known: Known, events: Sequence[NewEvent]) -> list[Deferred[int] | Deferred[EndedEvent]]:
+        answers: list[Deferred[int] | Deferred[EndedEvent]] = []
         for event in events:
             known.start_event(event.event_id, event.type_name, event.items)
             if event.items:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from xbus.emitter.outbox.file import OutboxFile
 from xbus.errors import Failed, Refused
@@ -57,7 +58,37 @@ class OutboxStatus:
     waiting_bytes: int
     oldest: str | None
     refused: Sequence[QueuedEnvelope]
-    trouble: tuple[str, str, str] | None
+    trouble: "Trouble | None"
+
+
+class StoredBatch(NamedTuple):
+    """A batch of an event: how many items it holds, and these as in a segment."""
+
+    items: int
+    data: bytes
+
+
+class Contents(NamedTuple):
+    """How many events and items an envelope holds."""
+
+    events: int
+    items: int
+
+
+class Trouble(NamedTuple):
+    """A cause for which nothing is sent, and since when."""
+
+    code: str
+    cause: str
+    since: str
+
+
+class _Line(NamedTuple):
+    """The envelopes that wait: how many, what they take, and when the first of them was queued."""
+
+    waiting: int
+    waiting_bytes: int
+    oldest: str | None
 
 
 class Outbox:
@@ -136,7 +167,7 @@ class Outbox:
             more = (added * len(data), envelope_id)
             connection.execute("UPDATE envelope SET bytes = bytes + ? WHERE id = ?", more)
 
-    def end_envelope(self, envelope_id: str, at: datetime, wanted: tuple[int, int] | None = None) -> tuple[int, int]:
+    def end_envelope(self, envelope_id: str, at: datetime, wanted: tuple[int, int] | None = None) -> Contents:
         """Put an envelope into the line, durably. A repeat changes nothing.
 
         Args:
@@ -159,13 +190,13 @@ class Outbox:
             )
         return held
 
-    def _held(self, envelope_id: str) -> tuple[int, int]:
-        events, items = self._file.row(
+    def _held(self, envelope_id: str) -> Contents:
+        return self._file.row(
+            Contents,
             "SELECT count(DISTINCT event.id), coalesce(sum(items), 0) FROM event"
             " LEFT JOIN batch ON event_id = event.id WHERE envelope_id = ?",
             envelope_id,
         )
-        return events, items
 
     # -- sent ----------------------------------------------------------------------------------------------------------
 
@@ -176,19 +207,18 @@ class Outbox:
 
     def events(self, envelope_id: str) -> list[QueuedEvent]:
         """The events of an envelope, in order."""
-        rows = self._file.rows(
+        return self._file.rows(
+            QueuedEvent,
             "SELECT id, type_name, estimate, (SELECT coalesce(sum(items), 0) FROM batch WHERE event_id = event.id)"
             " FROM event WHERE envelope_id = ? ORDER BY number",
             envelope_id,
         )
-        return [QueuedEvent(*row) for row in rows]
 
-    def batch(self, event_id: str, first_index: int) -> tuple[int, bytes] | None:
+    def batch(self, event_id: str, first_index: int) -> StoredBatch | None:
         """The batch of an event that begins at an index: number of items and data; None at the event's end."""
-        rows = self._file.rows(
-            "SELECT items, data FROM batch WHERE event_id = ? AND first_index = ?", event_id, first_index
-        )
-        return rows[0] if rows else None
+        wanted = "SELECT items, data FROM batch WHERE event_id = ? AND first_index = ?"
+        found = self._file.rows(StoredBatch, wanted, event_id, first_index)
+        return found[0] if found else None
 
     def remove(self, envelope_id: str) -> None:
         """Remove an envelope that the bus has, or that was given up."""
@@ -221,12 +251,12 @@ class Outbox:
 
     def status(self) -> OutboxStatus:
         """What it holds."""
-        waiting, size, oldest = self._file.row(
-            "SELECT count(*), coalesce(sum(bytes), 0), min(queued_at) FROM envelope WHERE state = 'waiting'"
+        line = self._file.row(
+            _Line, "SELECT count(*), coalesce(sum(bytes), 0), min(queued_at) FROM envelope WHERE state = 'waiting'"
         )
-        trouble = self._file.rows("SELECT code, cause, since FROM trouble")
+        trouble = self._file.rows(Trouble, "SELECT code, cause, since FROM trouble")
         refused = self._envelopes("WHERE state = 'refused' ORDER BY place")
-        return OutboxStatus(waiting, size, oldest, refused, trouble[0] if trouble else None)
+        return OutboxStatus(*line, refused, trouble[0] if trouble else None)
 
     def retry(self, places: Sequence[int]) -> int:
         """Let refused envelopes into the line again, at their old places; all of them where none is named.
@@ -277,8 +307,8 @@ class Outbox:
         self._bytes += size
 
     def _stored_bytes(self) -> int:
-        return int(self._file.row("SELECT coalesce(sum(bytes), 0) FROM envelope")[0])
+        return self._file.row(int, "SELECT coalesce(sum(bytes), 0) FROM envelope")
 
     def _envelopes(self, which: str) -> list[QueuedEnvelope]:
         wanted = "id, place, key, ordering_key, queued_at, bytes, code, cause"
-        return [QueuedEnvelope(*row) for row in self._file.rows(f"SELECT {wanted} FROM envelope {which}")]
+        return self._file.rows(QueuedEnvelope, f"SELECT {wanted} FROM envelope {which}")

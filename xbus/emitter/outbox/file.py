@@ -3,10 +3,10 @@
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 from xbus.emitter.forks import leave_to_parent, tell_of_forks
 from xbus.errors import Failed, Refused
@@ -61,6 +61,12 @@ thread of its parent had inside SQLite."""
 os.register_at_fork(before=_in_sqlite.acquire, after_in_parent=_in_sqlite.release, after_in_child=_in_sqlite.release)
 
 
+T = TypeVar("T")
+
+Column: TypeAlias = int | float | str | bytes | None
+"""What SQLite keeps in a column."""
+
+
 class OutboxFile:
     """The file, opened. To be used by one thread at a time.
 
@@ -93,14 +99,18 @@ class OutboxFile:
         with _in_sqlite:
             self._connection.close()
 
-    def row(self, statement: str, *values: Any) -> Any:
-        """The one row that a query finds."""
-        return self.rows(statement, *values)[0]
+    def row(self, make: Callable[..., T], statement: str, *values: Column) -> T:
+        """The one row that a query finds; see ``rows``."""
+        return self.rows(make, statement, *values)[0]
 
-    def rows(self, statement: str, *values: Any) -> list[Any]:
-        """All rows that a query finds."""
+    def rows(self, make: Callable[..., T], statement: str, *values: Column) -> list[T]:
+        """All rows that a query finds.
+
+        Args:
+            make: makes a row of its columns, which are the arguments.
+        """
         with self._told():
-            return self._connection.execute(statement, values).fetchall()
+            return [make(*row) for row in self._connection.execute(statement, values)]
 
     @contextmanager
     def durable_transaction(self) -> Iterator[sqlite3.Connection]:

@@ -5,12 +5,14 @@ import functools
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from xbus.clock import Clock
 from xbus.emitter.outbox.box import Outbox
 from xbus.emitter.session import FrontLimits
 from xbus.ids import Ids
+from xbus.rpc.codec import Value
+from xbus.rpc.messages import EnvelopeOptionsMap
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,7 +61,7 @@ class QueueSession:
         self._ids = ids
         self._on_queued = on_queued
         self._items: dict[str, dict[str, int]] = {}
-        self._verbs: dict[str, Callable[..., Any]] = {
+        self._verbs: dict[str, Callable[..., Value]] = {
             "xbus.start_envelope": self._start_envelope,
             "xbus.start_event": self._start_event,
             "xbus.send_items": self._send_items,
@@ -73,7 +75,7 @@ class QueueSession:
         """What the file takes."""
         return FrontLimits(math.inf, LARGEST_ITEM_BYTES, LARGEST_ITEM_BYTES + 5, 0.0)
 
-    def call(self, verb: str, *arguments: Any, seconds: float) -> "asyncio.Future[Any]":
+    def call(self, verb: str, *arguments: object, seconds: float) -> "asyncio.Future[Value]":
         """Do what a call to the front would, in the file."""
         answer = self._thread.run(self._verbs[verb], *arguments)
         if verb == "xbus.end_envelope":
@@ -83,12 +85,12 @@ class QueueSession:
     async def restore(self) -> None:
         """The file is there, or the next call says why not."""
 
-    def _ended(self, answer: "asyncio.Future[Any]") -> None:
+    def _ended(self, answer: "asyncio.Future[Value]") -> None:
         if not answer.cancelled() and answer.exception() is None:
             self._on_queued()
 
-    def _start_envelope(self, envelope_id: str, options: dict[str, str] | None = None) -> str:
-        given = options or {}
+    def _start_envelope(self, envelope_id: str, options: EnvelopeOptionsMap | None = None) -> str:
+        given: EnvelopeOptionsMap = options or {}
         made_id = envelope_id or str(self._ids.new())
         self._outbox.start_envelope(made_id, given.get("key") or str(self._ids.new()), given.get("ordering_key"))
         return made_id
@@ -101,11 +103,11 @@ class QueueSession:
         self._outbox.append(envelope_id, event_id, first_index, items, data)
         return first_index + items
 
-    def _end_event(self, envelope_id: str, event_id: str, items: int) -> dict[str, Any]:
+    def _end_event(self, envelope_id: str, event_id: str, items: int) -> Value:
         self._items.setdefault(envelope_id, {})[event_id] = items
         return {"items": items, "reply": None, "replied": False}
 
-    def _end_envelope(self, envelope_id: str, events: int) -> dict[str, Any]:
+    def _end_envelope(self, envelope_id: str, events: int) -> Value:
         # Calls come without waiting for those before them, of which one may have failed.
         wanted = (events, sum(self._items.get(envelope_id, {}).values()))
         held, items = self._outbox.end_envelope(envelope_id, self._clock.now(), wanted)

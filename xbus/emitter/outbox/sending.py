@@ -4,17 +4,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from xbus.backoff import Backoff
 from xbus.clock import Clock
+from xbus.emitter.envelope import AsyncEnvelope
 from xbus.emitter.outbox.box import QueuedEnvelope, QueuedEvent
 from xbus.emitter.outbox.queueing import OutboxThread
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.rpc.codec import unpack_items
-
-if TYPE_CHECKING:
-    from xbus.emitter.asynchronous import AsyncEmitter
 
 logger = logging.getLogger(__name__)
 
@@ -33,19 +31,26 @@ NO_REPLY = frozenset({"reply_failed", "reply_timed_out"})
 """Failures that trying again does not help against: nobody waits for the reply."""
 
 
+class EnvelopeOpener(Protocol):
+    """Begins envelopes at the bus, as an open ``AsyncEmitter`` does."""
+
+    def envelope(self, *, ordering_key: str | None = None, key: str | None = None) -> AsyncEnvelope:
+        """Begin an envelope, to be used in ``async with``."""
+
+
 class OutboxSender:
     """Sends what waits.
 
     Args:
         thread: where the outbox is used.
-        connect: gives an emitter to be opened.
+        connect: gives an emitter to be opened, one without an outbox.
         clock: dates trouble.
     """
 
     def __init__(
         self,
         thread: OutboxThread,
-        connect: "Callable[[], AbstractAsyncContextManager[AsyncEmitter]]",
+        connect: Callable[[], AbstractAsyncContextManager[EnvelopeOpener]],
         clock: Clock,
     ) -> None:
         self._thread = thread
@@ -91,7 +96,7 @@ class OutboxSender:
                 await self._note(error)
                 await asyncio.sleep(self._backoff.next())
 
-    async def flush(self, emitter: "AsyncEmitter") -> None:
+    async def flush(self, emitter: EnvelopeOpener) -> None:
         """Send all that waits.
 
         Raises:
@@ -120,7 +125,7 @@ class OutboxSender:
             except TimeoutError:
                 continue
 
-    async def _send_or_set_aside(self, emitter: "AsyncEmitter", envelope: QueuedEnvelope) -> None:
+    async def _send_or_set_aside(self, emitter: EnvelopeOpener, envelope: QueuedEnvelope) -> None:
         try:
             await self._send(emitter, envelope)
         except CallError as error:
@@ -138,7 +143,7 @@ class OutboxSender:
             await self._thread.run(self._outbox.remove, envelope.envelope_id)
             self.sent += 1
 
-    async def _send(self, emitter: "AsyncEmitter", queued: QueuedEnvelope) -> None:
+    async def _send(self, emitter: EnvelopeOpener, queued: QueuedEnvelope) -> None:
         async with emitter.envelope(key=queued.key, ordering_key=queued.ordering_key) as envelope:
             for queued_event in await self._thread.run(self._outbox.events, queued.envelope_id):
                 async with envelope.event(queued_event.type_name, queued_event.estimate) as event:

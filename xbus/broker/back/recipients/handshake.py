@@ -65,7 +65,7 @@ async def introduce(client: Client, seconds: float) -> Handshake:
     """
     try:
         async with asyncio.timeout(seconds):
-            metadata = await client.call("get_metadata")
+            metadata: Any = await client.call("get_metadata")
             clearing = await client.call("has_clearing")
             immediate_reply = await client.call("has_immediate_reply")
     except TimeoutError:

@@ -1,13 +1,13 @@
 """The back's added verbs, for recipients of our own SDK: errors with a code, and a sign of life."""
 
-from typing import Any
-
 from xbus.broker.answers import coded_answer
 from xbus.broker.back.back import Back
 from xbus.broker.back.verbs.recipients import is_ready, log_out
 from xbus.broker.sessions import Sessions
 from xbus.ids import token_hash
+from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import undoes, verb
+from xbus.rpc.messages import BackLogin, Registered
 
 
 class BackBatchVerbs:
@@ -32,7 +32,7 @@ class BackBatchVerbs:
 
     @verb("xbus.login")
     @coded_answer
-    async def login(self, login: str, password: str) -> dict[str, Any]:
+    async def login(self, login: str, password: str) -> BackLogin:
         token = await self._sessions.login(login, password)
         return {
             "token": token,
@@ -42,7 +42,7 @@ class BackBatchVerbs:
         }
 
     @undoes("xbus.login")
-    def undo_login(self, answer: dict[str, Any]) -> None:
+    def undo_login(self, answer: BackLogin) -> None:
         self._sessions.take_back(answer["token"])
 
     @verb("xbus.logout")
@@ -63,7 +63,7 @@ class BackBatchVerbs:
 
     @verb("xbus.heartbeat")
     @coded_answer
-    def heartbeat(self, token: str, work: Any = None) -> dict[str, bool]:
+    def heartbeat(self, token: str, work: Value = None) -> Registered:
         # First, as the session of one that was lost has ended.
         self._back.check_in_place(token_hash(token))
         return {"registered": self._back.heartbeat(self._sessions.owner(token), token_hash(token), work)}

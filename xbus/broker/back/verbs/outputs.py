@@ -1,11 +1,11 @@
 """The back's verbs for bulk workers, which make outputs by themselves and tell how far they are."""
 
-from typing import Any
-
 from xbus.broker.answers import coded_answer
 from xbus.broker.back.bulk.reports import OutputReports
 from xbus.broker.sessions import Sessions
+from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
+from xbus.rpc.messages import OutputAccepted, OutputWanted
 
 
 class OutputVerbs:
@@ -23,15 +23,15 @@ class OutputVerbs:
 
     @verb("xbus.renew_output")
     @coded_answer
-    def renew_output(self, token: str, attempt_id: str, progress: Any) -> dict[str, bool]:
+    def renew_output(self, token: str, attempt_id: str, progress: Value) -> OutputWanted:
         return {"wanted": self._reports.renew(self._sessions.owner(token), attempt_id, progress)}
 
     @verb("xbus.output_ready")
     @coded_answer
-    async def output_ready(self, token: str, attempt_id: str, told: Any) -> dict[str, bool]:
+    async def output_ready(self, token: str, attempt_id: str, told: Value) -> OutputAccepted:
         return {"accepted": await self._reports.ready(self._sessions.owner(token), attempt_id, told)}
 
     @verb("xbus.output_failed")
     @coded_answer
-    async def output_failed(self, token: str, attempt_id: str, told: Any) -> dict[str, bool]:
+    async def output_failed(self, token: str, attempt_id: str, told: Value) -> OutputAccepted:
         return {"accepted": await self._reports.failed(self._sessions.owner(token), attempt_id, told)}

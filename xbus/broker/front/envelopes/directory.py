@@ -5,7 +5,7 @@ import functools
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 from xbus.broker.front.envelopes.closed import ClosedEnvelope
@@ -23,7 +23,7 @@ from xbus.broker.journal.writes import StartEnvelope
 from xbus.clock import Clock
 from xbus.errors import JournalUnavailable, XbusError
 from xbus.ids import keyed_envelope_id
-from xbus.rpc.deferred import Deferred
+from xbus.rpc.deferred import Answer, Deferred, awaited
 from xbus.states import EnvelopeState
 
 log = logging.getLogger(__name__)
@@ -35,15 +35,53 @@ COMPARED = 256
 """How many envelopes whose content was removed may be compared at a time; one more, and the oldest begins anew."""
 
 Known: TypeAlias = OpenEnvelope | ClosedEnvelope | SealedKeyedEnvelope | PrunedKeyedEnvelope
-Act: TypeAlias = Callable[[Known | None], Any]
+T = TypeVar("T")
+
+Act: TypeAlias = Callable[[Known | None], Answer[T]]
 """What a call does with its envelope; None stands for one that there is not."""
+
+
+class _GivenUp(XbusError):
+    """The envelope that a key leads to was cancelled: the key stands for the next one. It never leaves this module.
+
+    Args:
+        envelope: the one that was cancelled, or is being cancelled.
+    """
+
+    def __init__(self, envelope: Known) -> None:
+        super().__init__("the envelope was cancelled")
+        self.envelope = envelope
+
+
+@dataclass(slots=True)
+class _WaitingCall(Generic[T]):
+    """A call that waits until it is known what there is of its envelope."""
+
+    act: Act[T]
+    answer: "asyncio.Future[T]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def go_on(self, known: Known | None) -> None:
+        """Do it now, unless nobody waits for it any longer."""
+        if self.answer.done():
+            return
+        try:
+            outcome = self.act(known)
+        except XbusError as refusal:
+            self.answer.set_exception(refusal)
+        else:
+            pass_on(outcome, self.answer)
+
+    def fail(self, error: XbusError) -> None:
+        """Do it never."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
 
 
 @dataclass(slots=True)
 class _Lookup:
     """Calls that wait, in order of arrival, until the journal has told what it knows of their envelope."""
 
-    waiting: list[tuple[Act, "asyncio.Future[Any]"]] = field(default_factory=list)
+    waiting: list[_WaitingCall[Any]] = field(default_factory=list)
 
 
 class EnvelopeDirectory:
@@ -101,7 +139,7 @@ class EnvelopeDirectory:
         envelope.write(StartEnvelope(envelope_id, emitter_id, now, options.ordering_key, options.key))
         return envelope
 
-    def with_envelope(self, envelope_id: UUID, act: Act) -> Any:
+    def with_envelope(self, envelope_id: UUID, act: Act[T]) -> Answer[T]:
         """Do ``act`` with an envelope: at once where it is in memory, else in order when the journal has been asked."""
         self.called.add(envelope_id)
         lookup = self._lookups.get(envelope_id)
@@ -111,11 +149,13 @@ class EnvelopeDirectory:
                 return act(known)
             lookup = self._lookups[envelope_id] = _Lookup()
             self._spawn(self._look_up(envelope_id, lookup))
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        lookup.waiting.append((act, answer))
-        return answer
+        call = _WaitingCall(act)
+        lookup.waiting.append(call)
+        return Deferred.of(call.answer)
 
-    def with_key(self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Any]) -> Any:
+    def with_key(
+        self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Answer[T]]
+    ) -> Deferred[T]:
         """Do ``act`` with the envelope that an emitter's key stands for: the first under it that was not cancelled.
 
         Args:
@@ -124,32 +164,30 @@ class EnvelopeDirectory:
         Raises:
             Refused: key_reused, where the id that the key leads to is that of an envelope without it.
         """
-        return self.later(self._act_with_key(emitter_id, options, act))
+        return Deferred.of(self.later(self._act_with_key(emitter_id, options, act)))
 
     async def _act_with_key(
-        self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Any]
-    ) -> Any:
+        self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Answer[T]]
+    ) -> T:
         assert options.key is not None
         generation = 0
         while True:
             envelope_id = keyed_envelope_id(emitter_id, options.key, generation)
-            given_up: list[Known] = []
 
-            def try_to_act(known: Known | None, envelope_id: UUID = envelope_id, found: list[Known] = given_up) -> Any:
+            def try_to_act(known: Known | None, envelope_id: UUID = envelope_id) -> Answer[T]:
                 if known is not None and (known.emitter_id, known.key) != (emitter_id, options.key):
                     raise key_reused(f"envelope {envelope_id} is there without the key {options.key!r:.80}")
                 if known is not None and known.is_given_up:
-                    return found.append(known)
+                    raise _GivenUp(known)
                 return act(envelope_id, known)
 
-            outcome = self.with_envelope(envelope_id, try_to_act)
-            if isinstance(outcome, asyncio.Future | Deferred):
-                outcome = await outcome
-            if not given_up:
-                return outcome
-            if isinstance(given_up[0], OpenEnvelope):
+            try:
+                return await awaited(self.with_envelope(envelope_id, try_to_act))
+            except _GivenUp as cancelled:
+                envelope = cancelled.envelope
+            if isinstance(envelope, OpenEnvelope):
                 # A cancel may fail, and leave the envelope open: only what the journal says of it counts.
-                await given_up[0].settled()
+                await envelope.settled()
             else:
                 generation += 1
 
@@ -167,18 +205,11 @@ class EnvelopeDirectory:
     def _answer_waiting(self, envelope_id: UUID, lookup: _Lookup, known: Known | None, error: XbusError | None) -> None:
         """Act for all who waited for a look at the journal, in one go: a later call finds the envelope in memory."""
         del self._lookups[envelope_id]
-        for act, answer in lookup.waiting:
-            if answer.done():
-                continue
+        for call in lookup.waiting:
             if error is not None:
-                answer.set_exception(error)
-                continue
-            try:
-                outcome = act(self._live.get(envelope_id, known))
-            except XbusError as refusal:
-                answer.set_exception(refusal)
-                continue
-            pass_on(outcome, answer)
+                call.fail(error)
+            else:
+                call.go_on(self._live.get(envelope_id, known))
 
     async def _settle(self, envelope_id: UUID) -> None:
         """Wait until the journal has answered all that was written of an envelope before it was forgotten.
@@ -242,9 +273,9 @@ class EnvelopeDirectory:
             # The broker is ending, and answers nobody any more.
             work.close()
 
-    def later(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Future[Any]":
+    def later(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
         """The answer that ``work`` will give; its error is the caller's, and no death of a task."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def give() -> None:
             try:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from xbus.rpc.deferred import Deferred
+from xbus.rpc.deferred import Answer, Deferred
 
 T = TypeVar("T")
 
@@ -16,13 +16,13 @@ def done(value: T) -> "asyncio.Future[T]":
     return future
 
 
-def pass_on(outcome: Any, answer: "asyncio.Future[Any]") -> None:
+def pass_on(outcome: Answer[T], answer: "asyncio.Future[T]") -> None:
     """Give ``answer`` an outcome, at once or when it is there."""
-    if not isinstance(outcome, Deferred | asyncio.Future):
+    if not isinstance(outcome, Deferred):
         answer.set_result(outcome)
         return
 
-    def give(outcome: Any) -> None:
+    def give(outcome: Deferred[T]) -> None:
         if answer.done():
             return
         if outcome.cancelled():

@@ -3,7 +3,7 @@ told that the key is taken; and the digests that tell the one from the other."""
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import NoReturn, TypeVar
 from uuid import UUID
 
 from xbus.broker.front.envelopes.closed import PAGE_BYTES, ClosedEnvelope
@@ -71,7 +71,7 @@ class SealedKeyedEnvelope:
         except Refused as refusal:
             raise self._in_terms_of_key(refusal) from refusal
 
-    def _retell(self, error: Exception) -> Any:
+    def _retell(self, error: Exception) -> NoReturn:
         raise self._in_terms_of_key(error) if isinstance(error, Refused) else error
 
     def _in_terms_of_key(self, refusal: Refused) -> Refused:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from xbus.broker.front.envelopes.closed import check_same_items, content_differs
@@ -19,10 +19,19 @@ from xbus.errors import Refused
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.rpc.deferred import Deferred
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 LARGEST_ESTIMATE = 2**63 - 1
 """What the journal can keep; an estimate is a hint, and is cut rather than refused."""
+
+
+class AnswerLater(Protocol):
+    """Gives the answer that a coroutine will have; its error is the caller's."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], /) -> "asyncio.Future[T]":
+        """Begin the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,7 @@ class SlowAnswers:
         wants_reply: whether the event type of a name wants one.
     """
 
-    later: Callable[[Coroutine[Any, Any, Any]], "asyncio.Future[Any]"]
+    later: AnswerLater
     replies: ReplyRequests
     wants_reply: Callable[[str], bool]
 

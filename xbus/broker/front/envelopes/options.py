@@ -1,9 +1,9 @@
 """The options of an envelope, as its emitter gives them at the start: the map of ``wire.md``."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from xbus.errors import Refused
+from xbus.rpc.messages import EnvelopeOptionsMap
 
 LONGEST = {"ordering_key": 255, "key": 1024}
 """How many characters each option may have."""
@@ -22,7 +22,7 @@ class EnvelopeOptions:
     key: str | None = None
 
     @classmethod
-    def of(cls, options: dict[Any, Any] | None) -> "EnvelopeOptions":
+    def of(cls, options: EnvelopeOptionsMap | None) -> "EnvelopeOptions":
         """The options that a caller wrote.
 
         Raises:

@@ -4,16 +4,17 @@ import asyncio
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from xbus.broker.journal.log.envelopes import StoredEnvelope
 from xbus.broker.journal.log.segments import content_hash
+from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.ids import numbered_event_id
 
-Writing: TypeAlias = asyncio.Future[Any]
-"""A write that the journal has not answered yet, or has."""
+Writing: TypeAlias = asyncio.Future[SealReceipt | None]
+"""A write that the journal has not answered yet, or has: with the receipt for a seal, with None for all else."""
 
 
 @dataclass(frozen=True, slots=True)

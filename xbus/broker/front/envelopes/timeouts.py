@@ -1,8 +1,8 @@
 """Open envelopes that their emitters have left are cancelled, so that what they hold does not stay for ever."""
 
 import logging
-from collections.abc import Awaitable, Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Protocol
 from uuid import UUID
 
 from xbus.broker.journal.journal import Journal
@@ -10,6 +10,7 @@ from xbus.broker.journal.log.envelopes import read_open_envelopes
 from xbus.clock import Clock
 from xbus.errors import JournalError, Refused
 from xbus.periodic import every
+from xbus.rpc.deferred import Answer, awaited
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ class Openings(Protocol):
     def called(self) -> Iterable[UUID]:
         """The envelopes that calls were made for since this was asked last."""
 
-    def give_up(self, envelope_id: UUID, reason: str) -> Any:
+    def give_up(self, envelope_id: UUID, reason: str) -> Answer[bool]:
         """Cancel an envelope; answered, maybe later, with whether that was still to be done."""
 
 
@@ -76,13 +77,12 @@ class OpenTimeouts:
     async def _give_up(self, envelope_id: UUID) -> None:
         reason = f"its emitter made no call for it for {self._seconds:g} s, see open_envelope_timeout"
         try:
-            outcome = self._front.give_up(envelope_id, reason)
-            is_done = await outcome if isinstance(outcome, Awaitable) else outcome
+            is_done = await awaited(self._front.give_up(envelope_id, reason))
         except Refused:  # its emitter was just quick enough
             return
         if is_done:
             log.warning("an open envelope is cancelled: %s", reason, extra=_extra(envelope_id))
 
 
-def _extra(envelope_id: UUID) -> dict[str, Any]:
+def _extra(envelope_id: UUID) -> dict[str, object]:
     return {"action": "open_envelope_timed_out", "envelope_id": envelope_id}

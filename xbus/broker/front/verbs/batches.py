@@ -3,8 +3,6 @@
 Ids are made by the caller, so that it can send call after call without waiting for an answer, and any of them again.
 """
 
-import asyncio
-from typing import Any
 from uuid import UUID
 
 from xbus.broker.answers import coded_answer
@@ -17,8 +15,10 @@ from xbus.broker.journal.writes import SealReceipt
 from xbus.broker.sessions import Sessions
 from xbus.errors import Refused
 from xbus.ids import token_hash
-from xbus.rpc.deferred import Deferred
+from xbus.rpc.codec import Value
+from xbus.rpc.deferred import Answer, map_answer
 from xbus.rpc.dispatch import undoes, verb
+from xbus.rpc.messages import EnvelopeOptionsMap, EnvelopeReceipt, EventEnd, FrontLogin
 
 
 class FrontBatchVerbs:
@@ -43,7 +43,7 @@ class FrontBatchVerbs:
 
     @verb("xbus.login")
     @coded_answer
-    async def login(self, login: str, password: str) -> dict[str, Any]:
+    async def login(self, login: str, password: str) -> FrontLogin:
         token = await self._sessions.login(login, password)
         return {
             "token": token,
@@ -56,7 +56,7 @@ class FrontBatchVerbs:
         }
 
     @undoes("xbus.login")
-    def undo_login(self, answer: dict[str, Any]) -> None:
+    def undo_login(self, answer: FrontLogin) -> None:
         self._sessions.take_back(answer["token"])
 
     @verb("xbus.logout")
@@ -73,25 +73,27 @@ class FrontBatchVerbs:
 
     @verb("xbus.start_envelope")
     @coded_answer
-    def start_envelope(self, token: str, envelope_id: str, options: dict[str, Any] | None = None) -> Any:
+    def start_envelope(self, token: str, envelope_id: str, options: EnvelopeOptionsMap | None = None) -> Answer[str]:
         emitter_id = self._sessions.owner(token)
         said = EnvelopeOptions.of(options)
         if said.key is not None:
-            return _as_text(self._front.start_keyed(emitter_id, token_hash(token), said))
+            return map_answer(self._front.start_keyed(emitter_id, token_hash(token), said), str)
         made_id = new_id(envelope_id, "envelope_id")
-        return _as_text(self._front.start_envelope(emitter_id, made_id, is_new=False, options=said))
+        return map_answer(self._front.start_envelope(emitter_id, made_id, is_new=False, options=said), str)
 
     @verb("xbus.start_event")
     @coded_answer
-    def start_event(self, token: str, envelope_id: str, event_id: str, type_name: str, estimate: int) -> Any:
+    def start_event(self, token: str, envelope_id: str, event_id: str, type_name: str, estimate: int) -> Answer[str]:
         emitter_id = self._sessions.owner(token)
         made_id = new_id(event_id, "event_id")
         in_envelope = self._held(token, known_envelope(envelope_id))
-        return _as_text(self._front.start_event(emitter_id, in_envelope, made_id, type_name, estimate))
+        return map_answer(self._front.start_event(emitter_id, in_envelope, made_id, type_name, estimate), str)
 
     @verb("xbus.send_items")
     @coded_answer
-    def send_items(self, token: str, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes) -> Any:
+    def send_items(
+        self, token: str, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes
+    ) -> Answer[int]:
         emitter_id = self._sessions.owner(token)
         if first_index < 0:
             raise Refused(f"first_index {first_index} is below 0", "count items from 0", code="wrong_arguments")
@@ -100,38 +102,38 @@ class FrontBatchVerbs:
 
     @verb("xbus.end_event")
     @coded_answer
-    def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Any:
+    def end_event(self, token: str, envelope_id: str, event_id: str, items: int) -> Answer[EventEnd]:
         emitter_id = self._sessions.owner(token)
         of_envelope, event = known_event(envelope_id, event_id)
         ended = self._front.end_event(emitter_id, self._held(token, of_envelope), event, items)
-        return Deferred.of(ended).map(_end_map)
+        return map_answer(ended, _end_map)
 
     @verb("xbus.end_envelope")
     @coded_answer
-    def end_envelope(self, token: str, envelope_id: str, events: int) -> Any:
+    def end_envelope(self, token: str, envelope_id: str, events: int) -> Answer[EnvelopeReceipt]:
         emitter_id = self._sessions.owner(token)
         held = self._held(token, known_envelope(envelope_id))
-        return Deferred.of(self._front.end_envelope(emitter_id, held, events)).map(_receipt_map)
+        return map_answer(self._front.end_envelope(emitter_id, held, events), _receipt_map)
 
     @verb("xbus.cancel_envelope")
     @coded_answer
-    def cancel_envelope(self, token: str, envelope_id: str) -> Any:
+    def cancel_envelope(self, token: str, envelope_id: str) -> Answer[bool]:
         emitter_id = self._sessions.owner(token)
         return self._front.cancel_envelope(emitter_id, self._held(token, known_envelope(envelope_id)))
 
     @verb("xbus.put_envelope")
     @coded_answer
     def put_envelope(
-        self, token: str, envelope_id: str, events: list[Any], options: dict[str, Any] | None = None
-    ) -> Any:
+        self, token: str, envelope_id: str, events: list[Value], options: EnvelopeOptionsMap | None = None
+    ) -> Answer[EnvelopeReceipt]:
         emitter_id = self._sessions.owner(token)
         said = EnvelopeOptions.of(options)
         if said.key is not None:
-            put = self._front.put_keyed(emitter_id, token_hash(token), [_new_event(event) for event in events], said)
-        else:
-            made_id = new_id(envelope_id, "envelope_id")
-            put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events], said)
-        return Deferred.of(put).map(_receipt_map)
+            new_events = [_new_event(event) for event in events]
+            return self._front.put_keyed(emitter_id, token_hash(token), new_events, said).map(_receipt_map)
+        made_id = new_id(envelope_id, "envelope_id")
+        put = self._front.put_envelope(emitter_id, made_id, [_new_event(event) for event in events], said)
+        return map_answer(put, _receipt_map)
 
     def _held(self, token: str, envelope_id: UUID) -> UUID:
         """The envelope, where no other session has taken it over."""
@@ -139,15 +141,11 @@ class FrontBatchVerbs:
         return envelope_id
 
 
-def _end_map(end: EndedEvent) -> dict[str, Any]:
+def _end_map(end: EndedEvent) -> EventEnd:
     return {"items": end.items, "reply": reply_value(end), "replied": end.reply is not None}
 
 
-def _as_text(started: Any) -> Any:
-    return Deferred.of(started).map(str) if isinstance(started, asyncio.Future) else str(started)
-
-
-def _new_event(event: Any) -> NewEvent:
+def _new_event(event: Value) -> NewEvent:
     match event:
         case [str(event_id), str(type_name), int(items), bytes(data)] if items >= 0 and not isinstance(items, bool):
             return NewEvent(new_id(event_id, "event_id"), type_name, items, data)
@@ -158,7 +156,7 @@ def _new_event(event: Any) -> NewEvent:
     )
 
 
-def _receipt_map(receipt: SealReceipt) -> dict[str, Any]:
+def _receipt_map(receipt: SealReceipt) -> EnvelopeReceipt:
     return {
         "envelope_id": str(receipt.envelope_id),
         "position": receipt.position,

@@ -1,7 +1,5 @@
 """The front's verbs of wire.md, as emitters of xbus.broker 0.2.0 call them; a refusal is answered, never raised."""
 
-import asyncio
-from typing import Any
 from uuid import UUID
 
 from xbus.broker.answers import old_answer
@@ -10,8 +8,8 @@ from xbus.broker.front.front import Front
 from xbus.broker.sessions import OLD_LOGIN_SECONDS, Sessions
 from xbus.errors import Refused
 from xbus.ids import Ids, parse_uuid
-from xbus.rpc.codec import unpack
-from xbus.rpc.deferred import Deferred
+from xbus.rpc.codec import Value, unpack
+from xbus.rpc.deferred import Answer, map_answer
 from xbus.rpc.dispatch import undoes, verb
 
 
@@ -46,45 +44,45 @@ class FrontVerbs:
 
     @verb("start_envelope")
     @old_answer("")
-    def start_envelope(self, token: str) -> Any:
+    def start_envelope(self, token: str) -> Answer[str]:
         emitter_id = self._sessions.owner(token)
-        return str(self._front.start_envelope(emitter_id, self._ids.new(), is_new=True))
+        return map_answer(self._front.start_envelope(emitter_id, self._ids.new(), is_new=True), str)
 
     @verb("start_event")
     @old_answer("")
-    def start_event(self, token: str, envelope_id: str, event_name: str, estimate: int) -> Any:
+    def start_event(self, token: str, envelope_id: str, event_name: str, estimate: int) -> Answer[str]:
         emitter_id = self._sessions.owner(token)
         event_id = self._ids.new()
         in_envelope = self._held(token, known_envelope(envelope_id))
         started = self._front.start_event(emitter_id, in_envelope, event_id, event_name, estimate)
-        return Deferred.of(started).map(str) if isinstance(started, asyncio.Future) else str(started)
+        return map_answer(started, str)
 
     @verb("send_item")
     @old_answer(False)
-    def send_item(self, token: str, envelope_id: str, event_id: str, data: bytes) -> Any:
+    def send_item(self, token: str, envelope_id: str, event_id: str, data: bytes) -> Answer[bool]:
         emitter_id = self._sessions.owner(token)
         of_envelope, event = known_event(envelope_id, event_id)
         appended = self._front.append_item(emitter_id, self._held(token, of_envelope), event, data)
-        return Deferred.of(appended).map(lambda _: True)
+        return map_answer(appended, lambda _: True)
 
     @verb("end_event")
     @old_answer((False, None))
-    def end_event(self, token: str, envelope_id: str, event_id: str) -> Any:
+    def end_event(self, token: str, envelope_id: str, event_id: str) -> Answer[tuple[bool, Value]]:
         emitter_id = self._sessions.owner(token)
         of_envelope, event = known_event(envelope_id, event_id)
         ended = self._front.end_event(emitter_id, self._held(token, of_envelope), event, None)
-        return Deferred.of(ended).map(lambda ended: (True, reply_value(ended)))
+        return map_answer(ended, lambda ended: (True, reply_value(ended)))
 
     @verb("end_envelope")
     @old_answer(False)
-    def end_envelope(self, token: str, envelope_id: str) -> Any:
+    def end_envelope(self, token: str, envelope_id: str) -> Answer[bool]:
         emitter_id = self._sessions.owner(token)
         held = self._held(token, known_envelope(envelope_id))
-        return Deferred.of(self._front.end_envelope(emitter_id, held, None)).map(lambda _: True)
+        return map_answer(self._front.end_envelope(emitter_id, held, None), lambda _: True)
 
     @verb("cancel_envelope")
     @old_answer(False)
-    def cancel_envelope(self, token: str, envelope_id: str) -> Any:
+    def cancel_envelope(self, token: str, envelope_id: str) -> Answer[bool]:
         emitter_id = self._sessions.owner(token)
         return self._front.cancel_envelope(emitter_id, self._held(token, known_envelope(envelope_id)))
 
@@ -94,7 +92,7 @@ class FrontVerbs:
         return envelope_id
 
 
-def reply_value(ended: EndedEvent) -> Any:
+def reply_value(ended: EndedEvent) -> Value:
     """The immediate reply as it goes on the wire; None where there is none."""
     return None if ended.reply is None else unpack(ended.reply)
 

@@ -1,6 +1,7 @@
 """The front's verbs for what is sealed, and for those who get it: as xbus.broker 0.2.0 had them, and with a code."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 from uuid import UUID
 
 from xbus.broker.answers import coded_answer, old_answer
@@ -9,6 +10,9 @@ from xbus.broker.front.verbs.emitters import known_envelope, new_id
 from xbus.broker.sessions import Sessions
 from xbus.ids import parse_uuid
 from xbus.rpc.dispatch import verb
+
+Introduction: TypeAlias = tuple[Mapping[str, object], Mapping[str, Sequence[object]]]
+"""The metadata and the features of a consumer."""
 
 
 class RepeatVerbs:
@@ -25,7 +29,7 @@ class RepeatVerbs:
 
     @verb("get_consumers")
     @old_answer([])
-    async def get_consumers(self, token: str) -> list[Any]:
+    async def get_consumers(self, token: str) -> list[Introduction]:
         self._sessions.owner(token)
         return await introductions(self._repeating)
 
@@ -56,7 +60,7 @@ class RepeatBatchVerbs:
 
     @verb("xbus.get_consumers")
     @coded_answer
-    async def get_consumers(self, token: str) -> list[Any]:
+    async def get_consumers(self, token: str) -> list[Introduction]:
         self._sessions.owner(token)
         return await introductions(self._repeating)
 
@@ -74,7 +78,7 @@ class RepeatBatchVerbs:
         return str(await self._repeating.replay(emitter_id, known_envelope(envelope_id), made_id))
 
 
-async def introductions(repeating: Replay) -> list[Any]:
+async def introductions(repeating: Replay) -> list[Introduction]:
     """What the consumers say of themselves, as it goes on the wire."""
     return [(consumer.metadata, consumer.features) for consumer in await repeating.consumers()]
 

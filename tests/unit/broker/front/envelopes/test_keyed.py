@@ -28,7 +28,8 @@ from xbus.broker.sessions import Sessions
 from xbus.clock import SystemClock
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused
 from xbus.ids import Ids, keyed_envelope_id, numbered_event_id
-from xbus.rpc.codec import pack_items
+from xbus.rpc.codec import Value, pack_items
+from xbus.rpc.messages import EnvelopeOptionsMap
 
 KEY = "invoice 2026-17"
 LATER = NOW + timedelta(days=31)
@@ -50,7 +51,7 @@ class Sender:
     def __init__(self, verbs: FrontBatchVerbs, token: str, key: str = KEY) -> None:
         self.verbs = verbs
         self.token = token
-        self.options = {"key": key}
+        self.options: EnvelopeOptionsMap = {"key": key}
         self.envelope_id = ""
 
     async def start(self) -> str:
@@ -92,7 +93,9 @@ class Sender:
         return await self.finish(index)
 
     async def put(self, *events: Sequence[bytes]) -> dict[str, Any]:
-        listed = [[str(uuid.uuid4()), "notes", len(items), pack_items(items) if items else b""] for items in events]
+        listed: list[Value] = [
+            [str(uuid.uuid4()), "notes", len(items), pack_items(items) if items else b""] for items in events
+        ]
         receipt: dict[str, Any] = await answered(self.verbs.put_envelope(self.token, "", listed, self.options))
         return receipt
 

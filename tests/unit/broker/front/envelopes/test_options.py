@@ -1,31 +1,37 @@
 """What may be said of an envelope when it begins."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from xbus.broker.front.envelopes.options import LONGEST, NO_OPTIONS, EnvelopeOptions
 from xbus.errors import Refused
+from xbus.rpc.messages import EnvelopeOptionsMap
+
+
+def read(options: dict[Any, Any] | None) -> EnvelopeOptions:
+    """What a caller wrote, which may be anything."""
+    return EnvelopeOptions.of(cast("EnvelopeOptionsMap | None", options))
 
 
 @pytest.mark.parametrize("options", [None, {}, {"ordering_key": None}])
 def test_nothing_need_be_said(options: dict[Any, Any] | None) -> None:
-    assert EnvelopeOptions.of(options) == NO_OPTIONS
+    assert read(options) == NO_OPTIONS
 
 
 @pytest.mark.parametrize("name", LONGEST)
 def test_each_option_takes_a_text_up_to_its_length(name: str) -> None:
     longest = "é" * LONGEST[name]
-    assert EnvelopeOptions.of({name: longest}) == EnvelopeOptions(**{name: longest})
+    assert read({name: longest}) == EnvelopeOptions(**{name: longest})
     wrongs: list[Any] = ["", longest + "é", "zero\0", b"bytes", 7, True, []]
     for wrong in wrongs:
         with pytest.raises(Refused, match=name) as refusal:
-            EnvelopeOptions.of({name: wrong})
+            read({name: wrong})
         assert refusal.value.code == "wrong_arguments"
 
 
 @pytest.mark.parametrize("name", ["colour", 7, None, b"ordering_key"])
 def test_others_are_refused(name: Any) -> None:
     with pytest.raises(Refused, match="no option") as refusal:
-        EnvelopeOptions.of({name: "x"})
+        read({name: "x"})
     assert refusal.value.code == "wrong_arguments"

@@ -17,6 +17,7 @@ from xbus.broker.journal.log.replies import read_asks
 from xbus.broker.journal.writes import MoveReply
 from xbus.errors import Failed, Refused
 from xbus.rpc.codec import pack, pack_items
+from xbus.rpc.deferred import awaited
 from xbus.states import EnvelopeState, ReplyState
 
 
@@ -60,8 +61,7 @@ async def wish(north: Desk, *items: bytes) -> tuple[uuid.UUID, uuid.UUID]:
 
 def end_soon(north: Desk, envelope_id: uuid.UUID, event_id: uuid.UUID) -> "asyncio.Future[EndedEvent]":
     async def answer() -> EndedEvent:
-        ended: EndedEvent = await north.front.end_event(north.emitter_id, envelope_id, event_id, None)
-        return ended
+        return await awaited(north.front.end_event(north.emitter_id, envelope_id, event_id, None))
 
     return asyncio.ensure_future(answer())
 

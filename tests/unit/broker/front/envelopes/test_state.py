@@ -11,6 +11,7 @@ from xbus.broker.journal.log.segments import content_hash
 from xbus.broker.journal.writes import SealReceipt
 from xbus.errors import Refused
 from xbus.rpc.codec import pack_items
+from xbus.rpc.deferred import awaited
 from xbus.states import EnvelopeState
 
 
@@ -287,7 +288,7 @@ async def test_data_that_is_no_items(north: Desk, items: int, data: bytes) -> No
     envelope_id, event_id = await sent(north)
 
     async def append() -> None:
-        await north.front.append(north.emitter_id, envelope_id, event_id, 0, items, data)
+        await awaited(north.front.append(north.emitter_id, envelope_id, event_id, 0, items, data))
 
     await refused(append(), "bad_items")
 

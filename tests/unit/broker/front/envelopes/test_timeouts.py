@@ -1,6 +1,5 @@
 """Open envelopes that their emitters have left."""
 
-import asyncio
 import uuid
 
 import pytest
@@ -11,6 +10,7 @@ from xbus.broker.front.envelopes.timeouts import OpenTimeouts
 from xbus.broker.front.front import Front
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Refused
+from xbus.rpc.deferred import awaited
 
 
 @pytest.fixture
@@ -34,13 +34,11 @@ async def test_an_envelope_without_calls_is_cancelled_and_its_emitter_told_why(
     for _ in range(3):
         await timeouts.look()
         clock.go_on(40)
-        started_event = front.start_event(scribe.emitter_id(), busy, uuid.uuid4(), "notes", 0)
-        if isinstance(started_event, asyncio.Future):
-            await started_event
+        await awaited(front.start_event(scribe.emitter_id(), busy, uuid.uuid4(), "notes", 0))
     await timeouts.look()
     with pytest.raises(Refused, match=r"cancelled: its emitter made no call for it for 100 s") as refusal:
-        await front.start_event(scribe.emitter_id(), left, uuid.uuid4(), "notes", 0)
+        await awaited(front.start_event(scribe.emitter_id(), left, uuid.uuid4(), "notes", 0))
     assert refusal.value.code == "envelope_closed"
-    assert await front.cancel_envelope(scribe.emitter_id(), busy) is True
+    assert await awaited(front.cancel_envelope(scribe.emitter_id(), busy)) is True
     clock.go_on(100)
     await timeouts.look()
