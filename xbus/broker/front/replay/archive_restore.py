@@ -88,28 +88,38 @@ class ArchiveRestore:
 
     async def _run(self, *command: str) -> str:
         """Run a command to its end; why it failed, or nothing where it did not."""
-        self._running = running = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
         )
-        if self._given_up:
-            self._interrupt()
         try:
+            # Shielded: asyncio kills a command whose start is cancelled, and this one may be at work already.
+            self._running = running = await asyncio.shield(starting)
+            if self._given_up:
+                self._interrupt()
             _, complaint = await running.communicate()
         except asyncio.CancelledError:
-            self._interrupt()
-            try:
-                await running.communicate()
-            finally:
-                # Cancelled once more, it is not waited for: nothing may outlive the broker and keep its place.
-                _kill(running)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(KILLED_SECONDS):
-                        await running.communicate()
+            with suppress(OSError):  # it could not be started
+                self._running = await starting
+                await self._end(self._running)
             raise
         return _failure(running.returncode or 0, complaint.decode(errors="replace").strip())
+
+    async def _end(self, running: asyncio.subprocess.Process) -> None:
+        """Have a command end in order; cancelled once more, it is killed."""
+        self._interrupt()
+        try:
+            await running.communicate()
+        finally:
+            # Nothing may outlive the broker and keep its place.
+            _kill(running)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KILLED_SECONDS):
+                    await running.communicate()
 
     def _interrupt(self) -> None:
         """Tell what is at work to end in order; what does not, as its storage hangs, is killed."""
