@@ -40,8 +40,8 @@ class Variant:
         if self.own:
             connection.execute(sa.update(model.service).where(service.name == "store").values(failures="own"))
         if self.isolates:
-            isolating = sa.update(model.event_type).where(event_type.name.in_(ISOLATING))
-            connection.execute(isolating.values(bad_items="isolate", max_isolated=MAX_ISOLATED))
+            bad_items = sa.update(model.event_type).where(event_type.name.in_(ISOLATING))
+            connection.execute(bad_items.values(bad_items="isolate", max_isolated=MAX_ISOLATED))
 
 
 def toggle_order(connection: sa.Connection, login: str) -> None:

@@ -81,7 +81,7 @@ class Around:
     async def graph(self, graph_id: int) -> Graph:
         return self._envelope.graphs[graph_id]
 
-    def course(self, event: LogEvent, graph: Graph) -> EventPlan:
+    def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
         return EventPlan.behind(graph, self.outputs)
 
     async def output(self, attempt_id: uuid.UUID) -> AsyncIterator[RunBatch]:
@@ -95,12 +95,12 @@ class Around:
                 yield batch
             index += len(items)
 
-    async def hire(self, services: Sequence[str]) -> list[RecipientProxy]:
+    async def acquire(self, services: Sequence[str]) -> list[RecipientProxy]:
         for service in services:
             if service not in self._workers:
                 raise Absent(AnyOf(service))
         self.hired += services
         return [self._workers[service] for service in services]
 
-    def dismiss(self, worker: RecipientProxy) -> None:
+    def release(self, worker: RecipientProxy) -> None:
         self.dismissed.append(worker.role.service)

@@ -139,7 +139,7 @@ class DeliveryAssembly:
         self._holds = OpenReplies(self._records.note_given)
         schedule = RetrySchedule(settings.retry, self.registry, runtime.clock, runtime.random)
         bad_items = BadItems(self._log, catalog)
-        self._outcomes = RunResults(self.ledger, self._holds, self.probing, schedule, bad_items)
+        self._results = RunResults(self.ledger, self._holds, self.probing, schedule, bad_items)
 
         self._build_bulk()
         self._build_dispatch()
@@ -153,11 +153,11 @@ class DeliveryAssembly:
             self._journal, self._log, clock, self._runtime.random, self._settings.bulk_lease
         )
         self._needs = OutputRequirements(self._attempts, self._log, self._slots, self._catalog)
-        self._awaiting = WaitingDeliveries(self.ledger, self.registry, self._outcomes, self._catalog, events)
+        self._waiting = WaitingDeliveries(self.ledger, self.registry, self._results, self._catalog, events)
         workers = BulkWorkerPool(self._slots, clock, self._settings.register_timeout)
         jobs = BulkJobSender(self._attempts, self._log)
-        self.outputs = BulkOutputs(self._attempts, self._awaiting, workers, jobs, self._log, self.registry, self._tasks)
-        self._leases = Leases(self._attempts, self._awaiting, self.outputs, clock)
+        self.outputs = BulkOutputs(self._attempts, self._waiting, workers, jobs, self._log, self.registry, self._tasks)
+        self._leases = Leases(self._attempts, self._waiting, self.outputs, clock)
         self.reports = OutputReports(self._journal, self._attempts, self.outputs, self._output_ready)
 
     def _build_dispatch(self) -> None:
@@ -165,17 +165,17 @@ class DeliveryAssembly:
         clock, tasks, events = self._runtime.clock, self._tasks, self.events
         log, ledger, roles, probing = self._log, self.ledger, self._roles, self.probing
         self._gathering = ConsumerGathering(self._slots, Pace(self._settings.behind_after), clock, events)
-        self._supplies = BackRunContext(log, self._slots, self._needs, tasks, self._settings.window_bytes)
-        self._runs = RunExecutor(ledger, self._supplies, self._gathering, self._outcomes, roles, tasks, events)
+        self._context = BackRunContext(log, self._slots, self._needs, tasks, self._settings.window_bytes)
+        self._runs = RunExecutor(ledger, self._context, self._gathering, self._results, roles, tasks, events)
         self._launcher = RunLauncher(ledger, roles, self._gathering, self._holds, self._runs)
         workers = WorkerAvailability(log, self.registry, self._needs, probing, self._settings.worker_grace)
         dispatcher = Dispatcher(
             ledger,
             Eligibility(roles, self.registry),
             workers,
-            BulkStep(self._log, self._needs, self.outputs, self._awaiting),
+            BulkStep(self._log, self._needs, self.outputs, self._waiting),
             self._launcher,
-            self._supplies,
+            self._context,
             probing,
         )
         self.lanes = Lanes(log, ledger, dispatcher, roles, tasks, events)
@@ -190,7 +190,7 @@ class DeliveryAssembly:
         early = EarlyDelivery(
             self._log,
             self.registry,
-            self._supplies,
+            self._context,
             self.ledger,
             self._holds,
             self._records,
@@ -221,11 +221,11 @@ class DeliveryAssembly:
         events.tripped.subscribe(self.lanes.left)
         events.recovered.subscribe(self.lanes.arrived, self._rows.recovered)
         events.rows_due.subscribe(self._rows.wake)
-        events.row_moved.subscribe(self._awaiting.note)
+        events.row_moved.subscribe(self._waiting.note)
 
     def _output_ready(self, attempt: OutputAttempt) -> None:
         self.probing.went_well(attempt.role_id)
-        self._awaiting.wake(attempt.output)
+        self._waiting.wake(attempt.output)
 
     async def recover(self) -> None:
         """Take up what the last run of the broker left: what recipients may hold open, and what is not delivered.
@@ -242,7 +242,7 @@ class DeliveryAssembly:
         await self._follow_order()
         await self._recovery.carry_out(self._catalog().roles)
         await self._attempts.load()
-        await self._awaiting.recover(self._log, self._attempts)
+        await self._waiting.recover(self._log, self._attempts)
 
     def start(self) -> None:
         """Begin to deliver."""
@@ -273,7 +273,7 @@ class DeliveryAssembly:
             except JournalUnavailable as error:
                 log.warning("order not followed: %s", error, extra={"action": "order_not_followed"})
                 await asyncio.sleep(RETRY_SECONDS)
-        self._awaiting.retain([role.id for role in self._catalog().roles.values() if not role.detached])
+        self._waiting.retain([role.id for role in self._catalog().roles.values() if not role.detached])
         self._decisions.wake()
 
     async def _follow_order(self) -> None:

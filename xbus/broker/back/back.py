@@ -118,7 +118,7 @@ class Back:
             # 1. Another broker calls the recipient. 2. It turns our calls away for those. 3. It says here that it is
             # well, as it knows of nothing: only a new registration, and so a new connection, brings it back.
             return False
-        recipient.vitals.heartbeat(work)
+        recipient.heartbeats.heartbeat(work)
         return True
 
     async def recover(self) -> None:

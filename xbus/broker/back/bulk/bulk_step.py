@@ -22,16 +22,16 @@ class BulkStep:
         log: where it is read which items are brought otherwise than they were sent.
         needs: which outputs are to be ready before consumers are started.
         outputs: has bulk workers make them.
-        awaiting: the deliveries that wait for that.
+        waiting: the deliveries that wait for that.
     """
 
     def __init__(
-        self, log: LogReader, needs: OutputRequirements, outputs: BulkOutputs, awaiting: WaitingDeliveries
+        self, log: LogReader, needs: OutputRequirements, outputs: BulkOutputs, waiting: WaitingDeliveries
     ) -> None:
         self._log = log
         self._needs = needs
         self._outputs = outputs
-        self._awaiting = awaiting
+        self._waiting = waiting
 
     async def missing(
         self, envelope: LogEnvelope, recipient: RecipientProxy, *, on_its_own: bool = False
@@ -53,5 +53,5 @@ class BulkStep:
             old: its row; None where it has none yet.
             new: the same, or the row that it gets.
         """
-        self._awaiting.set_aside(envelope, old, new, [output for _, output in missing])
+        self._waiting.set_aside(envelope, old, new, [output for _, output in missing])
         self._outputs.make(envelope, missing)

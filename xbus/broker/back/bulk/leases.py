@@ -24,16 +24,16 @@ class Leases:
 
     Args:
         attempts: those that count.
-        awaiting: the deliveries that wait for outputs.
+        waiting: the deliveries that wait for outputs.
         outputs: where attempts are failed and given up.
         clock: measures leases.
     """
 
     def __init__(
-        self, attempts: OutputAttempts, awaiting: WaitingDeliveries, outputs: BulkOutputs, clock: Clock
+        self, attempts: OutputAttempts, waiting: WaitingDeliveries, outputs: BulkOutputs, clock: Clock
     ) -> None:
         self._attempts = attempts
-        self._awaiting = awaiting
+        self._waiting = waiting
         self._outputs = outputs
         self._clock = clock
         self._unwanted: dict[WantedOutput, float] = {}
@@ -66,9 +66,9 @@ class Leases:
                 self._outputs.spawn(self._outputs.fail(attempt, failure), "end of a lease")
 
     async def _give_up_unwanted(self, now: float) -> None:
-        unwanted = [output for output in self._outputs.unfinished() if not self._awaiting.is_wanted(output)]
+        unwanted = [output for output in self._outputs.unfinished() if not self._waiting.is_wanted(output)]
         self._unwanted = {output: self._unwanted.get(output, now) for output in unwanted}
         for output in [output for output, since in self._unwanted.items() if now - since >= UNWANTED_SECONDS]:
             # Ending another one may have taken a while: it may be wanted, ready or over by now.
-            if not self._awaiting.is_wanted(output):
+            if not self._waiting.is_wanted(output):
                 await self._outputs.give_up(output)

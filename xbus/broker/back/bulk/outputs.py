@@ -28,9 +28,9 @@ class BulkOutputs:
 
     Args:
         attempts: those that count.
-        awaiting: the deliveries that wait for them.
-        makers: who makes them.
-        handing_over: asks them.
+        waiting: the deliveries that wait for them.
+        pool: who makes them.
+        job_sender: asks them.
         log: where graphs are read.
         registry: who is there.
         tasks: where it is waited for workers.
@@ -39,17 +39,17 @@ class BulkOutputs:
     def __init__(
         self,
         attempts: OutputAttempts,
-        awaiting: WaitingDeliveries,
-        makers: BulkWorkerPool,
-        handing_over: BulkJobSender,
+        waiting: WaitingDeliveries,
+        pool: BulkWorkerPool,
+        job_sender: BulkJobSender,
         log: LogReader,
         registry: Registry,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._attempts = attempts
-        self._awaiting = awaiting
-        self._makers = makers
-        self._handing_over = handing_over
+        self._waiting = waiting
+        self._pool = pool
+        self._job_sender = job_sender
         self._log = log
         self._registry = registry
         self._tasks = tasks
@@ -61,21 +61,21 @@ class BulkOutputs:
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """A bulk worker goes on with what it makes; what it has forgotten is to be made anew."""
-        if not self._makers.add(recipient):
+        if not self._pool.add(recipient):
             return
         for attempt in self._attempts.in_hand():
             if attempt.role_id != recipient.role.id:
                 continue
-            if self._makers.has_forgotten(recipient, attempt):
+            if self._pool.has_forgotten(recipient, attempt):
                 cause = "its worker has started anew and does not make it any more"
                 failure = no_output(attempt.role_id, attempt.output.event_id, LOST, cause)
                 self.spawn(self.fail(attempt, failure), "lost output")
             else:
-                self.spawn(self._makers.hold(recipient, attempt), "slot of an output")
+                self.spawn(self._pool.hold(recipient, attempt), "slot of an output")
 
     def left(self, recipient: RecipientProxy) -> None:
         """It may come back and go on: what it makes is lost only when its lease is over."""
-        self._makers.remove(recipient)
+        self._pool.remove(recipient)
 
     def made_by(self, recipient: RecipientProxy) -> list[OutputAttempt]:
         """What a recipient makes just now."""
@@ -88,7 +88,7 @@ class BulkOutputs:
         for event, output in wanted:
             attempt = self._attempts.get(output)
             if attempt is not None and attempt.state is AttemptState.READY:
-                self._awaiting.wake(output)
+                self._waiting.wake(output)
             elif attempt is None and output not in self._making:
                 task = self.spawn(self._make(envelope, event, output), f"output {output.node}")
                 self._making[output] = task
@@ -97,26 +97,26 @@ class BulkOutputs:
     async def _make(self, envelope: LogEnvelope, event: LogEvent, output: WantedOutput) -> None:
         try:
             graph = await self._log.graph(output.graph_id)
-            worker = await self._makers.take(event, graph.nodes[output.node].service)
+            worker = await self._pool.take(event, graph.nodes[output.node].service)
         except Absent:
-            self._awaiting.wake(output)
+            self._waiting.wake(output)
             return
         try:
             attempt = await self._attempts.begin(output, envelope.envelope_id, worker.role.id, event.items)
             if attempt is None:
-                self._awaiting.wake(output)
+                self._waiting.wake(output)
                 return
             try:
-                await self._handing_over.hand_over(worker, envelope, event, attempt, graph)
+                await self._job_sender.hand_over(worker, envelope, event, attempt, graph)
             except RecipientFailed as failure:
                 await self.fail(attempt, failure)
             await attempt.over.wait()
         except Exception as error:
             # A fault of ours with this envelope: it is parked, and all others go on.
             log.exception("an output was not asked for", extra={"action": "output_died"})
-            await self._awaiting.failed(output, own_fault(error))
+            await self._waiting.failed(output, own_fault(error))
         finally:
-            self._makers.free(worker)
+            self._pool.free(worker)
 
     def _made(self, output: WantedOutput, task: "asyncio.Task[None]") -> None:
         """Nobody sees to an output any more; who has come to wait for it meanwhile is looked at anew."""
@@ -157,7 +157,7 @@ class BulkOutputs:
         if failure.failure_class is not FailureClass.PERMANENT:
             # What it refused it knows of.
             self._stop_worker(attempt)
-        await self._awaiting.failed(attempt.output, failure)
+        await self._waiting.failed(attempt.output, failure)
         return True
 
     def unfinished(self) -> set[WantedOutput]:
@@ -187,7 +187,7 @@ class BulkOutputs:
     def _look_again(self, output: WantedOutput) -> None:
         """Let go on who has come to wait for an output just when nobody was to make it any more."""
         if output not in self._failing and output not in self._making and self._attempts.get(output) is None:
-            self._awaiting.wake(output)
+            self._waiting.wake(output)
 
     # -- what goes on beside ---------------------------------------------------------------------------------------
 

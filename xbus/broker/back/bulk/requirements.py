@@ -89,7 +89,7 @@ class OutputRequirements:
         known = self._attempts.get(WantedOutput(event.event_id, event.graph_id, node.name))
         return known is not None or self._slots.is_present(worker_for(event, node.service))
 
-    def course(self, event: LogEvent, graph: Graph) -> EventPlan:
+    def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
         """What is left of a part of an event's graph behind the outputs that are ready."""
         return self._behind(event, graph, AttemptState.READY)
 

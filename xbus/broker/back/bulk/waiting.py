@@ -40,7 +40,7 @@ class WaitingDeliveries:
     Args:
         ledger: where their rows are moved.
         registry: who is there.
-        outcomes: decides what becomes of those whose output can't be made.
+        results: decides what becomes of those whose output can't be made.
         catalog: the configuration as it is now.
         events: told of each role for which there is a row that may go on.
     """
@@ -49,13 +49,13 @@ class WaitingDeliveries:
         self,
         ledger: DeliveryLedger,
         registry: Registry,
-        outcomes: RunResults,
+        results: RunResults,
         catalog: Callable[[], Catalog],
         events: RoleEvents,
     ) -> None:
         self._ledger = ledger
         self._registry = registry
-        self._outcomes = outcomes
+        self._results = results
         self._catalog = catalog
         self._events = events
         self._waiting: dict[tuple[int, UUID], _WaitingDelivery] = {}
@@ -130,7 +130,7 @@ class WaitingDeliveries:
         envelope = found[0].envelope
         consumers = self._consumers(found)
         why = dict.fromkeys((consumer.role.id for consumer in consumers), failure)
-        bad_items = await self._outcomes.bad_items(envelope, consumers, why)
+        bad_items = await self._results.bad_items(envelope, consumers, why)
         self._note_failed(output, found, consumers, why, bad_items)
 
     def _note_failed(
@@ -151,7 +151,7 @@ class WaitingDeliveries:
         rows = {waiting.row.role_id: waiting.row for waiting in self._for(output) if waiting in found}
         consumers = [consumer for consumer in consumers if consumer.role.id in rows]
         attempts = {role_id: replace(row, attempts=row.attempts + 1) for role_id, row in rows.items()}
-        for role_id in self._outcomes.failed(envelope, consumers, attempts, why, bad_items):
+        for role_id in self._results.failed(envelope, consumers, attempts, why, bad_items):
             self._events.rows_due.publish(role_id)
 
     def _for(self, output: WantedOutput) -> list[_WaitingDelivery]:

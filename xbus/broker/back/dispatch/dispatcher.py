@@ -26,7 +26,7 @@ class Dispatcher:
         workers: which workers an envelope needs.
         bulk: what is to be made before consumers are started.
         launcher: begins the runs.
-        supplies: what runs live on.
+        context: what runs live on.
         probing: who is in trouble, and gets less.
     """
 
@@ -37,7 +37,7 @@ class Dispatcher:
         workers: WorkerAvailability,
         bulk: BulkStep,
         launcher: RunLauncher,
-        supplies: BackRunContext,
+        context: BackRunContext,
         probing: BreakerProbes,
     ) -> None:
         self._ledger = ledger
@@ -45,7 +45,7 @@ class Dispatcher:
         self._workers = workers
         self._bulk = bulk
         self._launcher = launcher
-        self._supplies = supplies
+        self._context = context
         self._probing = probing
 
     async def deliver(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> Sequence[RecipientProxy]:
@@ -88,7 +88,7 @@ class Dispatcher:
         )
         self._hold_behind(envelope, recipients)
         if present:
-            self._launcher.begin(envelope, present, {}, self._supplies)
+            self._launcher.begin(envelope, present, {}, self._context)
 
     async def bring(
         self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow
@@ -104,7 +104,7 @@ class Dispatcher:
         """
         role_id = recipient.role.id
         was_held = row.state is DeliveryState.HELD
-        supplies = self._supplies if was_held else self._supplies.for_role(role_id)
+        context = self._context if was_held else self._context.for_role(role_id)
         outputs = await self._bulk.missing(envelope, recipient, on_its_own=not was_held)
         if outputs:
             if self._eligibility.is_current(recipient, envelope):
@@ -122,7 +122,7 @@ class Dispatcher:
             attempt = transitions.probe(row) if is_probe else transitions.next_attempt(row)
             await self._count(row, attempt, recipient)
         again = is_probe or transitions.may_have_begun(attempt)
-        return self._launcher.begin(envelope, [recipient], {role_id: attempt}, supplies, again=again)
+        return self._launcher.begin(envelope, [recipient], {role_id: attempt}, context, again=again)
 
     async def _count(self, row: DeliveryRow, attempt: DeliveryRow, recipient: RecipientProxy) -> None:
         """Have it durable that a recipient whose slot is taken is about to get an envelope."""
@@ -130,7 +130,7 @@ class Dispatcher:
         try:
             await self._ledger.written()
         except BaseException:
-            self._supplies.give_back(recipient)
+            self._context.release_slot(recipient)
             raise
 
     def _hold_behind(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> None:

@@ -27,9 +27,9 @@ class RunExecutor:
 
     Args:
         ledger: where it is noted.
-        supplies: where slots are given back.
-        muster: told how long each consumer took.
-        outcomes: decides what becomes of what went wrong.
+        context: where slots are given back.
+        gathering: told how long each consumer took.
+        results: decides what becomes of what went wrong.
         roles: what is being brought to whom.
         tasks: where runs run.
         events: told of a role for which an envelope was set aside that comes again.
@@ -38,17 +38,17 @@ class RunExecutor:
     def __init__(
         self,
         ledger: DeliveryLedger,
-        supplies: BackRunContext,
-        muster: ConsumerGathering,
-        outcomes: RunResults,
+        context: BackRunContext,
+        gathering: ConsumerGathering,
+        results: RunResults,
         roles: ConsumerRoles,
         tasks: asyncio.TaskGroup,
         events: RoleEvents,
     ) -> None:
         self._ledger = ledger
-        self._supplies = supplies
-        self._muster = muster
-        self._outcomes = outcomes
+        self._context = context
+        self._gathering = gathering
+        self._results = results
         self._roles = roles
         self._tasks = tasks
         self._events = events
@@ -90,7 +90,7 @@ class RunExecutor:
         self, envelope: LogEnvelope, recipients: Sequence[RecipientProxy], rows: Mapping[int, DeliveryRow], run: Run
     ) -> None:
         def settled(recipient: RecipientProxy) -> None:
-            self._outcomes.settled(envelope, recipient, rows.get(recipient.role.id))
+            self._results.settled(envelope, recipient, rows.get(recipient.role.id))
 
         in_turn = [recipient.role.id for recipient in recipients if recipient.role.id not in rows]
         # Runs of one envelope for several roles may need the same worker, which would get its events mixed.
@@ -102,10 +102,10 @@ class RunExecutor:
                 await self._ledger.reserve(in_turn, envelope.position)
                 before = {recipient: recipient.busy_seconds for recipient in recipients}
                 await run.carry_out(envelope, settled)
-                self._muster.note_run({each: each.busy_seconds - busy for each, busy in before.items()})
+                self._gathering.note_run({each: each.busy_seconds - busy for each, busy in before.items()})
             finally:
                 self._end_turn(turn, run)
-            bad_items = await self._outcomes.bad_items(envelope, recipients, run.failures)
+            bad_items = await self._results.bad_items(envelope, recipients, run.failures)
         except Exception as error:
             # A fault of ours with this envelope: it is parked, and all others go on.
             log.exception("a run died", extra={"action": "run_died", "envelope_id": envelope.envelope_id})
@@ -136,17 +136,17 @@ class RunExecutor:
             The ids of the roles for which it comes again.
         """
         for recipient in recipients:
-            self._supplies.give_back(recipient)
+            self._context.release_slot(recipient)
         for worker in run.workers_done:
-            self._outcomes.worked(worker)
-        return self._outcomes.failed(envelope, recipients, rows, run.failures, bad_items)
+            self._results.worked(worker)
+        return self._results.failed(envelope, recipients, rows, run.failures, bad_items)
 
     def _end_turn(self, turn: asyncio.Lock, run: Run) -> None:
         """Let the next run of the same envelope begin, as soon as nobody rolls back what this one has left."""
         if run.is_stopped:
             turn.release()
         else:
-            self._supplies.spawn(self._end_turn_when_stopped(turn, run))
+            self._context.spawn(self._end_turn_when_stopped(turn, run))
 
     @staticmethod
     async def _end_turn_when_stopped(turn: asyncio.Lock, run: Run) -> None:

@@ -90,7 +90,7 @@ class RunLauncher:
         envelope: LogEnvelope,
         consumers: Sequence[RecipientProxy],
         rows: Mapping[int, DeliveryRow],
-        supplies: BackRunContext,
+        context: BackRunContext,
         *,
         again: bool = False,
     ) -> "asyncio.Task[None]":
@@ -99,12 +99,12 @@ class RunLauncher:
         Args:
             consumers: those that it is for; their slots are taken.
             rows: the delivery rows of those that don't get it in its turn, by role id, with this attempt counted.
-            supplies: what it lives on.
+            context: what it lives on.
             again: whether some of them may have got it before; it is seen to here that they hold nothing open of it.
 
         Returns:
             The task that is done when all that came of it is noted.
         """
         again = again or self._holds.is_doubtful(envelope.envelope_id, consumers)
-        run = Run(envelope.envelope_id, consumers, supplies, again=again)
+        run = Run(envelope.envelope_id, consumers, context, again=again)
         return self._runs.begin(envelope, consumers, rows, run)

@@ -192,7 +192,7 @@ def _work(recipient: RecipientProxy, now: datetime) -> list[dict[str, Any]]:
             "verb": bringing.verb,
             "since": (now - timedelta(seconds=recipient.seconds_since(bringing.since))).isoformat(timespec="seconds"),
         }
-        told = recipient.vitals.work(envelope_id)
+        told = recipient.heartbeats.work(envelope_id)
         if told is not None:
             work |= {"progress": told.progress, "done": told.done, "of": told.of}
         works.append(work)
@@ -202,7 +202,7 @@ def _work(recipient: RecipientProxy, now: datetime) -> list[dict[str, Any]]:
 def _made(recipient: RecipientProxy, attempts: Iterable[OutputAttempt]) -> Iterator[dict[str, Any]]:
     """The outputs that a recipient makes, and how far it is."""
     for attempt in attempts:
-        told = recipient.vitals.work(attempt.id)
+        told = recipient.heartbeats.work(attempt.id)
         done = int(100 * attempt.progress) if told is None else told.done
         steps = 0 if told is None else told.progress
         yield {

@@ -28,7 +28,7 @@ class RunResults:
         holds: what consumers may hold open.
         probing: takes notice of what fails and what goes well; of a role in trouble no attempts are counted.
         schedule: says when there is another attempt.
-        isolating: finds the bad items that are parked alone.
+        bad_items: finds the bad items that are parked alone.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class RunResults:
         holds: OpenReplies,
         probing: BreakerProbes,
         schedule: RetrySchedule,
-        isolating: BadItems,
+        bad_items: BadItems,
     ) -> None:
         self._ledger = ledger
         self._holds = holds
         self._probing = probing
         self._schedule = schedule
-        self._isolating = isolating
+        self._bad_items = bad_items
 
     def settled(self, envelope: LogEnvelope, recipient: RecipientProxy, row: DeliveryRow | None) -> None:
         """Note that a consumer has committed.
@@ -73,7 +73,7 @@ class RunResults:
         failures: Mapping[int, RecipientFailed | Absent],
     ) -> Mapping[int, Sequence[IsolatedItem]]:
         """What ``failed`` has to know before it decides; see ``BadItems.bad_items``."""
-        return await self._isolating.bad_items(envelope, recipients, failures)
+        return await self._bad_items.bad_items(envelope, recipients, failures)
 
     def failed(
         self,

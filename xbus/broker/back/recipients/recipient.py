@@ -123,7 +123,7 @@ class RecipientProxy:
         self._now = asyncio.get_running_loop().time
         self.since = self._now()
         """Since when it is here, on the loop's clock."""
-        self.vitals = Heartbeats(self._now)
+        self.heartbeats = Heartbeats(self._now)
         self._unanswered = 0
         self._busy_since = 0.0
         self._was_busy = 0.0
@@ -321,7 +321,7 @@ class RecipientProxy:
     @property
     def heard_at(self) -> float:
         """When it last gave a sign of life, on the loop's clock: by an answer, a heartbeat, or by coming here."""
-        return max(self.since, self._client.heard_at or 0.0, self.vitals.heard_at or 0.0)
+        return max(self.since, self._client.heard_at or 0.0, self.heartbeats.heard_at or 0.0)
 
     def silent_for(self) -> float:
         """For how many seconds it has given none."""
@@ -358,7 +358,7 @@ class RecipientProxy:
         bringing = self._open.get(envelope_id)
         if bringing is not None:
             bringing.verb = verb
-        renewed = partial(self.vitals.renewed, envelope_id) if self.abilities.heartbeats else None
+        renewed = partial(self.heartbeats.renewed, envelope_id) if self.abilities.heartbeats else None
         if not self._unanswered:
             self._busy_since = self._now()
         self._unanswered += 1

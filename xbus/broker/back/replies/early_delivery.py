@@ -27,7 +27,7 @@ class EarlyDelivery:
     Args:
         log: where graphs are read.
         registry: who is there.
-        supplies: what runs live on.
+        context: what runs live on.
         ledger: where failures are noted.
         holds: what is held open.
         records: where replies are made durable.
@@ -38,7 +38,7 @@ class EarlyDelivery:
         self,
         log: LogReader,
         registry: Registry,
-        supplies: BackRunContext,
+        context: BackRunContext,
         ledger: DeliveryLedger,
         holds: OpenReplies,
         records: ReplyRecords,
@@ -46,7 +46,7 @@ class EarlyDelivery:
     ) -> None:
         self._log = log
         self._registry = registry
-        self._supplies = supplies
+        self._context = context
         self._ledger = ledger
         self.holds = holds
         self._records = records
@@ -82,7 +82,7 @@ class EarlyDelivery:
         """Have forgotten what is held open, unless it has ended already."""
         if self.holds.take(hold.envelope_id, hold.recipient) is hold:
             hold.run.stop()
-            self._supplies.give_back(hold.recipient)
+            self._context.release_slot(hold.recipient)
 
     def _is_open(self, hold: OpenReply) -> bool:
         return self.holds.get(hold.envelope_id, hold.recipient) is hold
@@ -96,12 +96,12 @@ class EarlyDelivery:
             if known is not None:
                 return known
             try:
-                await self._supplies.engage(recipient)
+                await self._context.acquire_slot(recipient)
             except Absent:
                 # It has gone before it had a slot free: whoever comes in its place is asked.
                 continue
             again = self.holds.is_doubtful(ask.envelope_id, [recipient])
-            hold = OpenReply(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._supplies, again=again))
+            hold = OpenReply(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._context, again=again))
             self.holds.add(hold)
             return hold
 

@@ -59,7 +59,7 @@ class ReplyService:
         self._clock = clock
         self._tasks = tasks
         self._expects = expects
-        self._under_way: dict[UUID, asyncio.Task[None]] = {}
+        self._in_progress: dict[UUID, asyncio.Task[None]] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
         self._wake = asyncio.Event()
         # What the last run of the broker was asked for is looked for at once.
@@ -69,7 +69,7 @@ class ReplyService:
 
     def wake(self) -> None:
         """There may be something new."""
-        if self._under_way or self._holds or self._expects():
+        if self._in_progress or self._holds or self._expects():
             self._wake.set()
 
     async def watch(self) -> None:
@@ -81,7 +81,7 @@ class ReplyService:
 
     def stop(self) -> None:
         """Answer nothing more, and have all that is held open forgotten."""
-        for task in self._under_way.values():
+        for task in self._in_progress.values():
             task.cancel()
         for hold in self._holds.all():
             if not hold.asking:
@@ -90,33 +90,33 @@ class ReplyService:
     async def _look(self) -> None:
         # What is answered while the asks are read may be found as one, though it is none any more. Its end wakes, so
         # whoever asks again meanwhile is found by the next look.
-        being_answered = set(self._under_way)
+        being_answered = set(self._in_progress)
         for ask in await self._log.read(read_asks):
-            if ask.event.event_id in being_answered and ask.event.event_id not in self._under_way:
+            if ask.event.event_id in being_answered and ask.event.event_id not in self._in_progress:
                 continue
             if ask.cancelled:
                 self._call_off(ask)
-            elif ask.event.event_id not in self._under_way:
+            elif ask.event.event_id not in self._in_progress:
                 turn = self._turns.setdefault(ask.envelope_id, asyncio.Lock())
                 self._spawn(ask.event.event_id, self._answer(ask, turn))
         await self._look_for_ends()
 
     def _call_off(self, ask: Ask) -> None:
-        under_way = self._under_way.get(ask.event.event_id)
-        if under_way is None:
+        in_progress = self._in_progress.get(ask.event.event_id)
+        if in_progress is None:
             self._spawn(
                 ask.event.event_id, self._records.fail(ask, NoReply("envelope_closed", "its envelope was cancelled"))
             )
         else:
             # Another look follows when it has ended.
-            under_way.cancel()
+            in_progress.cancel()
 
     def _spawn(self, event_id: UUID, work: Coroutine[Any, Any, None]) -> None:
         def ended(_: object) -> None:
-            del self._under_way[event_id]
+            del self._in_progress[event_id]
             self._wake.set()
 
-        task = self._under_way[event_id] = self._tasks.create_task(work, name=f"reply to {event_id}")
+        task = self._in_progress[event_id] = self._tasks.create_task(work, name=f"reply to {event_id}")
         task.add_done_callback(ended)
 
     async def _look_for_ends(self) -> None:

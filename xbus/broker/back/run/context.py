@@ -21,7 +21,7 @@ from xbus.graph import Graph
 class ReadyOutputs(Protocol):
     """The outputs that bulk workers have made."""
 
-    def course(self, event: LogEvent, graph: Graph) -> EventPlan:
+    def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
         """What is left of a part of an event's graph behind the outputs that are ready."""
 
     async def lost(self, attempt_id: UUID, cause: str) -> RecipientFailed:
@@ -57,27 +57,27 @@ class BackRunContext:
 
     def for_role(self, role_id: int) -> "BackRunContext":
         """The same for a run that brings one role an envelope on its own."""
-        supplies = copy(self)
-        supplies._role_id = role_id
-        return supplies
+        context = copy(self)
+        context._role_id = role_id
+        return context
 
     async def with_overlays(self, envelope: LogEnvelope) -> "BackRunContext":
         """The same, with what an envelope's items are replaced by as it is known now."""
         overlays = await self._log.overlays(envelope, self._role_id)
         if not overlays:
             return self
-        supplies = copy(self)
-        supplies._overlays = overlays
-        return supplies
+        context = copy(self)
+        context._overlays = overlays
+        return context
 
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""
         return await self._log.graph(graph_id)
 
-    def course(self, event: LogEvent, graph: Graph) -> EventPlan:
+    def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
         """What is to be carried out of a part of an event's graph: what is brought otherwise than it was sent takes the
         whole of it."""
-        return EventPlan.whole(graph) if event.event_id in self._overlays else self._outputs.course(event, graph)
+        return EventPlan.whole(graph) if event.event_id in self._overlays else self._outputs.plan(event, graph)
 
     async def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
         """What a bulk worker made of an event, in its order.
@@ -97,7 +97,7 @@ class BackRunContext:
         items = self._log.items(event)
         return items if overlay is None else overlaid(items, overlay)
 
-    async def hire(self, services: Sequence[str]) -> list[RecipientProxy]:
+    async def acquire(self, services: Sequence[str]) -> list[RecipientProxy]:
         """A free worker of each service, all at once.
 
         Raises:
@@ -105,12 +105,12 @@ class BackRunContext:
         """
         return await self._slots.take([AnyOf(service) for service in services])
 
-    def dismiss(self, worker: RecipientProxy) -> None:
+    def release(self, worker: RecipientProxy) -> None:
         """Give a hired worker back, as soon as it is ready for another event."""
         worker.end_work()
         self.spawn(self._free_when_ready(worker))
 
-    async def engage(self, consumer: RecipientProxy) -> None:
+    async def acquire_slot(self, consumer: RecipientProxy) -> None:
         """Take a slot of a consumer, as soon as one is free.
 
         Raises:
@@ -118,7 +118,7 @@ class BackRunContext:
         """
         await self._slots.take([This(consumer)])
 
-    def give_back(self, consumer: RecipientProxy) -> None:
+    def release_slot(self, consumer: RecipientProxy) -> None:
         """Give a consumer's slot back."""
         self.spawn(self._free(consumer))
 

@@ -32,7 +32,7 @@ class RunContext(Protocol):
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""
 
-    def course(self, event: LogEvent, graph: Graph) -> EventPlan:
+    def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
         """What is to be carried out of a part of an event's graph: without what is made already."""
 
     def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
@@ -41,10 +41,10 @@ class RunContext(Protocol):
     def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
         """What a bulk worker made of an event, in its order."""
 
-    async def hire(self, services: Sequence[str]) -> Sequence[RecipientProxy]:
+    async def acquire(self, services: Sequence[str]) -> Sequence[RecipientProxy]:
         """A free worker of each service, all at once. Raises Absent."""
 
-    def dismiss(self, worker: RecipientProxy) -> None:
+    def release(self, worker: RecipientProxy) -> None:
         """Give a hired worker back."""
 
 
@@ -151,8 +151,8 @@ class Run:
         graph = graph.leading_to(services & graph.consumer_services)
         if not graph.nodes:
             return None
-        course = self._around.course(event, graph)
-        hired = await self._hire(event, sorted(course.graph.worker_services))
+        course = self._around.plan(event, graph)
+        hired = await self._acquire(event, sorted(course.graph.worker_services))
         try:
             await self._greet(hired)
             members = Members(
@@ -164,10 +164,10 @@ class Run:
             await stream.run(self._envelope_id, event, self._around.items(event), self._drop, self._around.output)
         finally:
             for worker in hired:
-                self._around.dismiss(worker)
+                self._around.release(worker)
         return stream
 
-    async def _hire(self, event: LogEvent, services: Sequence[str]) -> Sequence[RecipientProxy]:
+    async def _acquire(self, event: LogEvent, services: Sequence[str]) -> Sequence[RecipientProxy]:
         """Workers for an event, though not for ever for those that this run itself keeps from being ready.
 
         One that says so at the end of the envelope only would have the run wait for itself, and hold its consumers.
@@ -179,7 +179,7 @@ class Run:
         }
         try:
             async with asyncio.timeout(max(unready.values(), default=None)):
-                return await self._around.hire(services)
+                return await self._around.acquire(services)
         except TimeoutError:
             raise next(iter(unready)).failed_to_be_ready(event.event_id) from None
 

@@ -352,7 +352,7 @@ async def test_what_nobody_waits_for_is_broken_off(journal: Journal) -> None:
         await begin(broker)
         attempt_id = await asked(broker)
         await broker.until_rows({"store_1": ("waiting", 0, "output_not_ready")})
-        broker.back._delivering._awaiting.retain([])
+        broker.back._delivering._waiting.retain([])
         await broker.until(lambda: broker.back._delivering._leases._unwanted)
         broker.pass_time(4)
         await broker.until(lambda: "xbus.stop_output" in broker.script.verbs("names_1"))
@@ -369,7 +369,7 @@ async def test_who_comes_to_wait_while_it_is_broken_off_has_it_made_anew(
     async with running(journal) as broker:
         await broker.register("names_1", BULK)
         await broker.register("store_1")
-        awaiting, attempts = broker.back._delivering._awaiting, broker.back.outputs._attempts
+        awaiting, attempts = broker.back._delivering._waiting, broker.back.outputs._attempts
         waiting, write = dict(awaiting._waiting), attempts._write
         begun, may_end = asyncio.Event(), asyncio.Event()
 

@@ -15,36 +15,36 @@ def told(progress: object, **more: object) -> list[dict[str, object]]:
 
 def test_progress_renews_and_its_absence_does_not() -> None:
     clock = StandingClock()
-    vitals = Heartbeats(clock.monotonic)
-    assert vitals.renewed(ENVELOPE) is None
+    heartbeats = Heartbeats(clock.monotonic)
+    assert heartbeats.renewed(ENVELOPE) is None
     renewed = []
     for progress in (1, 1, 2, 2):
         clock.go_on(1)
-        vitals.heartbeat(told(progress))
-        renewed.append(vitals.renewed(ENVELOPE))
+        heartbeats.heartbeat(told(progress))
+        renewed.append(heartbeats.renewed(ENVELOPE))
     assert renewed == [1, 1, 3, 3]
-    assert vitals.heard_at == 4
+    assert heartbeats.heard_at == 4
 
 
 def test_what_is_no_longer_told_of_is_forgotten() -> None:
-    vitals = Heartbeats(StandingClock().monotonic)
-    vitals.heartbeat(told(1, done=3, of=12))
-    work = vitals.work(ENVELOPE)
+    heartbeats = Heartbeats(StandingClock().monotonic)
+    heartbeats.heartbeat(told(1, done=3, of=12))
+    work = heartbeats.work(ENVELOPE)
     assert work is not None
     assert (work.done, work.of) == (3, 12)
-    vitals.heartbeat([])
-    assert (vitals.work(ENVELOPE), vitals.renewed(ENVELOPE)) == (None, None)
+    heartbeats.heartbeat([])
+    assert (heartbeats.work(ENVELOPE), heartbeats.renewed(ENVELOPE)) == (None, None)
 
 
 def test_nonsense_is_passed_over_and_counts_as_a_sign_of_life() -> None:
     clock = StandingClock()
-    vitals = Heartbeats(clock.monotonic)
+    heartbeats = Heartbeats(clock.monotonic)
     several: list[Any] = [None, 7, {}, [7], told("much"), [{"envelope_id": "x", "progress": 1}], [{"progress": 1}]]
     for nonsense in several:
         clock.go_on(1)
-        vitals.heartbeat(nonsense)
-        assert vitals.heard_at == clock.monotonic()
-    vitals.heartbeat(told(1, done=-1, of="all"))
-    work = vitals.work(ENVELOPE)
+        heartbeats.heartbeat(nonsense)
+        assert heartbeats.heard_at == clock.monotonic()
+    heartbeats.heartbeat(told(1, done=-1, of="all"))
+    work = heartbeats.work(ENVELOPE)
     assert work is not None
     assert (work.done, work.of) == (None, None)

@@ -380,7 +380,7 @@ async def test_a_worker_that_is_ready_at_the_end_of_the_envelope_only_does_not_h
         await worker.is_ready()
         return [worker]
 
-    attempt.around.hire = hire_when_ready  # type: ignore[method-assign]
+    attempt.around.acquire = hire_when_ready  # type: ignore[method-assign]
     await attempt.carry_out()
     assert attempt.failed == {"store": "not_ready"}
     for login in ("names", "store"):
