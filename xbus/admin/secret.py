@@ -13,7 +13,7 @@ password_file_option = click.option(
     "--password-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help=f"Holds the password in its first line. Else {PASSWORD_VARIABLE} is taken, else you are asked.",
+    help=f"A file with the password in its first line. Otherwise the command takes {PASSWORD_VARIABLE}, or asks.",
 )
 
 

@@ -27,19 +27,19 @@ ANSWERS = click.Choice([answer.value for answer in Owed])
 @click.command()
 @config_option
 @click.argument("file", type=click.File("rb"))
-@click.option("--prune", is_flag=True, help="Remove what the file does not name, after saying what.")
+@click.option("--prune", is_flag=True, help="List entries that the file does not name, and remove them.")
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @click.option(
     "--owed",
     type=ANSWERS,
-    help="What becomes of what is still owed to roles that are removed, or by graphs that lead to them no longer: keep "
-    "it as it is, drop it, or reroute it (by the new graph; to another role).",
+    help="Decide about envelopes that are still owed to removed roles, or to roles that no graph leads to any more: "
+    "keep them, drop them, or reroute them (by the new graph; to another role).",
 )
-@click.option("--to", metavar="LOGIN", help="With --owed reroute: the role that gets what removed roles are owed.")
+@click.option("--to", metavar="LOGIN", help="With --owed reroute: the role that gets the envelopes of removed roles.")
 def apply(config_path: Path | None, file: BinaryIO, prune: bool, yes: bool, owed: str | None, to: str | None) -> None:
-    """Bring the bus to what FILE says, all of it or nothing; - is standard input.
+    """Change the bus to match FILE, all of it or nothing; - is standard input.
 
-    What the file does not name stays as it is. A role that was removed and comes back goes on where it stood.
+    Entries that the file does not name stay as they are. A removed role that comes back continues at its old place.
     """
     url = database_url(config_path)
     found = bus_file.read(file.read())

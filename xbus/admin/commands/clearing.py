@@ -20,7 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 def clearing() -> None:
     """See and clear items that a consumer could not understand.
 
-    It keeps them in a clearing database of its own; these commands ask it through the bus.
+    The consumer keeps them in its own clearing database. These commands ask it through the bus.
     """
 
 
@@ -39,7 +39,7 @@ def _asking(command: Command) -> Command:
         ),
         click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login."),
         password_file_option,
-        click.option("--url", help="The front's address; the configuration file tells it too."),
+        click.option("--url", help="The front's address; by default that of the configuration file."),
     )
     for option in reversed(options):
         command = option(command)
@@ -51,7 +51,7 @@ def _asking(command: Command) -> Command:
 def show(
     config_path: Path | None, item_id: int, type_name: str, login: str, password_file: Path | None, url: str | None
 ) -> None:
-    """Show what the consumer knows of an item, as JSON."""
+    """Show the consumer's data of an item, as JSON."""
     address = broker_address("front", url, config_path)
     request = {"action": "get_item_details", "item_id": item_id}
     _ask(address, login, password_of(login, password_file), type_name, request)
@@ -61,7 +61,11 @@ def show(
 @_asking
 @click.argument("fields", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option(
-    "--values", "file", type=click.Path(path_type=Path), metavar="FILE", help="Take the values of this map in JSON too."
+    "--values",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also take the values of this map in JSON.",
 )
 def clear(
     config_path: Path | None,
@@ -73,9 +77,9 @@ def clear(
     password_file: Path | None,
     url: str | None,
 ) -> None:
-    """Have an item taken with these values, and show what the consumer answers, as JSON.
+    """Give the consumer these values of an item, and show its answer, as JSON.
 
-    A value is JSON where it can be read as such, else text: number=7 is a number, number='"7"' a text.
+    The command reads a value as JSON if it can, otherwise as text: number=7 is a number, number='"7"' a text.
     """
     address = broker_address("front", url, config_path)
     values = {**(_values_of(file) if file else {}), **dict(map(_field, fields))}

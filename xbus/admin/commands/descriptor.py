@@ -13,13 +13,13 @@ from xbus.errors import Refused
 
 @click.group()
 def descriptor() -> None:
-    """See the input descriptors that the database holds."""
+    """Show the input descriptors of the database."""
 
 
 @descriptor.command("list")
 @config_option
 def list_(config_path: Path | None) -> None:
-    """Show their names."""
+    """Show the names, types and sizes of the descriptors."""
     with reading(database_url(config_path)) as connection:
         found = list_descriptors(connection)
     rows = [(summary.name, summary.mimetype, summary.size) for summary in found]
@@ -30,7 +30,7 @@ def list_(config_path: Path | None) -> None:
 @config_option
 @click.argument("name")
 def show(config_path: Path | None, name: str) -> None:
-    """Write the content of one to standard output, just as it is."""
+    """Write the content of one descriptor to standard output, unchanged."""
     with reading(database_url(config_path)) as connection:
         content = read_descriptor(connection, name)
     if content is None:

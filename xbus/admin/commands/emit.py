@@ -76,8 +76,8 @@ def _read_descriptor(value: str) -> Descriptor:
     multiple=True,
     callback=_read_descriptors,
     metavar="FILE[#NAME]",
-    help="How to read the files: an XML input descriptor, the first one in FILE or the one of that name. "
-    "Given once for all files, or once for each in their order.",
+    help="Read the files by an XML input descriptor: the first one in FILE, or the one of that name. "
+    "Give it once for all files, or once for each in their order.",
 )
 @click.option("--encoding", metavar="NAME", help="The files' encoding; by default the descriptor's, or utf-8.")
 @click.option(
@@ -89,11 +89,11 @@ def _read_descriptor(value: str) -> Descriptor:
     help="Send nothing (stop, the default), leave bad lines out (skip), or also write them into FILE (collect).",
 )
 @click.option(_FILE, "bad_lines", type=click.Path(path_type=Path), hidden=True)
-@click.option("--ordering-key", metavar="TEXT", help="Roles that want order get envelopes of one key in their order.")
-@click.option("--key", metavar="TEXT", help="What you call this envelope: sent again under its key it is sent once.")
+@click.option("--ordering-key", metavar="TEXT", help="Ordered roles get the envelopes of one key in their order.")
+@click.option("--key", metavar="TEXT", help="Your name for this envelope: under one key the bus takes one envelope.")
 @click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
 @password_file_option
-@click.option("--url", help="The front's address; the configuration file tells it too.")
+@click.option("--url", help="The front's address; by default that of the configuration file.")
 def emit(
     config_path: Path | None,
     paths: tuple[Path, ...],
@@ -110,8 +110,8 @@ def emit(
 ) -> None:
     """Send the items of each FILE as one event, and all files as one envelope: all of it, or nothing.
 
-    A row of a .csv file is sent as a map from the names in the first line to texts, a line of a .jsonl file as its
-    value. With --descriptor files of CSV, of fixed length and of XML are read as it says.
+    A row of a .csv file becomes a map: its keys are the names in the first line, its values are texts. A line of a
+    .jsonl file becomes its value. With --descriptor the command reads files of CSV, of fixed length and of XML.
     """
     kinds = _kinds(len(paths), descriptors)
     event_types = [type_name or (kind.event_type if kind else "") for kind in kinds]

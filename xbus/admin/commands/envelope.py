@@ -28,13 +28,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: 
 
 @click.group()
 def envelope() -> None:
-    """See what became of envelopes."""
+    """Show envelopes and their states."""
 
 
 @envelope.command("list")
 @config_option
 @click.option("--state", type=click.Choice([state.value for state in EnvelopeState]), help="Only those in this state.")
-@click.option("--before", type=click.UUID, metavar="ID", help="Go on behind this one, the last of the page before.")
+@click.option("--before", type=click.UUID, metavar="ID", help="Continue after this one, the last of the previous page.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most.")
 @json_option
 def list_(config_path: Path | None, state: str | None, before: UUID | None, limit: int, as_json: bool) -> None:
@@ -56,7 +56,7 @@ def list_(config_path: Path | None, state: str | None, before: UUID | None, limi
 @click.argument("envelope_id", type=click.UUID, metavar="ID")
 @json_option
 def show(config_path: Path | None, envelope_id: UUID, as_json: bool) -> None:
-    """Show one envelope: its events, how far it is at each consumer, and what failed."""
+    """Show one envelope: its events, its state at each consumer, and failed calls."""
     with reading(database_url(config_path)) as connection:
         detail = show_envelope(connection, envelope_id)
     if detail is None:

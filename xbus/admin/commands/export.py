@@ -15,7 +15,7 @@ from xbus.broker.journal.database.connection import reading
 def export(config_path: Path | None) -> None:
     """Write the bus as a file to standard output.
 
-    It holds everything but passwords; `xbus apply` of it changes nothing.
+    The file has everything but passwords. If you apply it unchanged, nothing changes.
     """
     with reading(database_url(config_path)) as connection:
         stored = read_stored(connection)

@@ -29,7 +29,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: 
 
 @click.group()
 def failure() -> None:
-    """See which calls to recipients failed, and keep track of what is done about it."""
+    """Show failed calls to recipients, and track their repair."""
 
 
 @failure.command("list")
@@ -37,7 +37,9 @@ def failure() -> None:
 @click.option("--state", type=click.Choice([state.value for state in TrackingState]), help="Only those in this state.")
 @click.option("--role", metavar="LOGIN", help="Only those of this role.")
 @click.option("--envelope", "envelope_id", type=click.UUID, metavar="ID", help="Only those of this envelope.")
-@click.option("--before", type=FAILURE_ID, metavar="ID", help="Go on below this id, the last one of the page before.")
+@click.option(
+    "--before", type=FAILURE_ID, metavar="ID", help="Continue below this id, the last one of the previous page."
+)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most.")
 @json_option
 def list_(
@@ -73,7 +75,7 @@ def list_(
 @click.argument("failure_id", type=FAILURE_ID, metavar="ID")
 @json_option
 def show(config_path: Path | None, failure_id: int, as_json: bool) -> None:
-    """Show one failure: where it happened, what the recipient said, and what was done about it."""
+    """Show one failure: its place, the recipient's words, and the history of its repair."""
     with reading(database_url(config_path)) as connection:
         detail = show_failure(connection, failure_id)
     if detail is None:
@@ -85,11 +87,11 @@ def show(config_path: Path | None, failure_id: int, as_json: bool) -> None:
 @config_option
 @click.argument("failure_id", type=FAILURE_ID, metavar="ID")
 @click.argument("state", type=click.Choice([state.value for state in TrackingState]))
-@click.option("--comment", default="", metavar="TEXT", help="What there is to be said about it.")
+@click.option("--comment", default="", metavar="TEXT", help="A remark; the history keeps it.")
 def track(config_path: Path | None, failure_id: int, state: str, comment: str) -> None:
-    """Note how far you have come with a failure.
+    """Note your progress with the repair of a failure.
 
-    This is for those who repair; it changes nothing about the delivery.
+    The note helps people who repair to share the work. It does not affect delivery.
     """
     with writing(database_url(config_path)) as connection:
         track_failure(connection, failure_id, TrackingState(state), comment, SystemClock().now())

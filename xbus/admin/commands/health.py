@@ -31,7 +31,7 @@ def health(config_path: Path | None, url: str | None, as_json: bool) -> None:
     \b
     Exit codes:
       0  it is healthy
-      1  it has a problem, which is told with its next step
+      1  it has a problem; the command shows the next step
       3  it can't be reached
     """
     sides: tuple[Literal["front", "back"], ...] = ("front", "back")
@@ -77,7 +77,7 @@ async def _ask_one(client: Client, address: str) -> dict[str, Any] | CallError:
 
 
 def _processes(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave one answer of each process: one that runs both parts tells the same twice."""
+    """Leave one answer of each process: one that runs both parts reports the same twice."""
     return list({answer["name"]: answer for answer in answers}.values())
 
 

@@ -16,16 +16,16 @@ from xbus.ending import REFUSED
 
 @click.command("import-legacy")
 @config_option
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @click.argument("address", metavar="DSN", nargs=-1, required=True)
 def import_legacy(config_path: Path | None, dry_run: bool, address: tuple[str, ...]) -> None:
-    """Take over the configuration of an xbus.broker 0.2.0 from its PostgreSQL database.
+    """Import the configuration of an xbus.broker 0.2.0 from its PostgreSQL database.
 
-    DSN is postgresql://user:password@host/name or host=... dbname=... user=... Without a password in it, PGPASSWORD
-    or ~/.pgpass tells it.
+    DSN is postgresql://user:password@host/name or host=... dbname=... user=... If it has no password, the
+    command takes the one of PGPASSWORD or ~/.pgpass.
 
-    The old database is only read. The import may be repeated: nothing is removed here, and who has logged in here
-    already keeps the password. The exit code is 1 where something that matters could not be taken.
+    The command only reads the old database. You may repeat the import: it removes nothing here, and logins that
+    were used here already keep their password. The exit code is 1 if the import lacks something that matters.
     """
     url = database_url(config_path)
     # Several words are one address, and no surplus of the command line, which would be shown with the password in it.

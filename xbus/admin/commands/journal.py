@@ -26,7 +26,8 @@ Decide = Callable[[Connection, str, datetime], Sequence[ForeignRegistration]]
 def journal() -> None:
     """Say whether a restored journal is the live one or a copy.
 
-    Run these commands on the machine of the broker and with its configuration file: where a journal is depends on both.
+    Run these commands on the machine of the broker and with its configuration file: the place of a journal depends on
+    both.
     """
 
 
@@ -34,7 +35,7 @@ def journal() -> None:
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: one object.")
 def show(config_path: Path | None, as_json: bool) -> None:
-    """Show where the journal is, and which recipients registered elsewhere: the broker does not call them."""
+    """Show the journal's place, and recipients that registered elsewhere: the broker does not call them."""
     with reading(database_url(config_path)) as connection:
         place, found = read_place(connection), copies.read_foreign(connection)
     if as_json:
@@ -52,7 +53,7 @@ def show(config_path: Path | None, as_json: bool) -> None:
 def adopt(config_path: Path | None, reason: str, yes: bool) -> None:
     """Declare this the live journal, as after a restore: its broker calls the recipients that registered elsewhere.
 
-    The broker that served them before must not run any more. A broker that runs on this journal notices by itself.
+    The broker that served them before must not run any more. A broker on this journal notices the change by itself.
     """
     question = "Is the broker that served them before gone for good?"
     found = _decide(config_path, copies.adopt, reason, "" if yes else question)
@@ -65,7 +66,7 @@ def adopt(config_path: Path | None, reason: str, yes: bool) -> None:
 @reason_option
 @click.option("--yes", is_flag=True, help="Forget without asking.")
 def forget(config_path: Path | None, reason: str, yes: bool) -> None:
-    """Declare this a copy beside the original: recipients that registered elsewhere are forgotten here."""
+    """Declare this a copy beside the original: it forgets recipients that registered elsewhere."""
     found = _decide(config_path, copies.forget, reason, "" if yes else "Forget them here?")
     if found:
         click.echo("Forgotten. They serve the original as before.")

@@ -24,14 +24,14 @@ places_argument = click.argument("places", nargs=-1, type=click.IntRange(1, 2**6
 
 @click.group()
 def outbox() -> None:
-    """Look after an emitter's outbox: the file that keeps its envelopes while the bus is away."""
+    """Manage an emitter's outbox: the file that keeps its envelopes while the bus is away."""
 
 
 @outbox.command()
 @file_argument
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: one object.")
 def status(path: Path, as_json: bool) -> None:
-    """Tell what waits in FILE, what the bus refused, and why nothing goes if that is so."""
+    """Show the waiting and the refused envelopes of FILE, and the obstacle, if any."""
     with _opened(path) as box:
         found = box.status()
     click.echo(one_json(asdict(found)) if as_json else "\n".join(_told(found)))
@@ -60,9 +60,9 @@ def _told(found: OutboxStatus) -> Iterator[str]:
 @config_option
 @click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
 @password_file_option
-@click.option("--url", help="The front's address; the configuration file tells it too.")
+@click.option("--url", help="The front's address; by default that of the configuration file.")
 def flush(path: Path, config_path: Path | None, login: str, password_file: Path | None, url: str | None) -> None:
-    """Send all that waits in FILE, in order; what the bus refuses is set aside."""
+    """Send all waiting envelopes of FILE, in order; set refused ones aside."""
     flushed = flush_outbox(path, broker_address("front", url, config_path), login, password_of(login, password_file))
     click.echo(f"{_envelopes(flushed.sent)} sent.")
     if flushed.refused:
@@ -73,7 +73,7 @@ def flush(path: Path, config_path: Path | None, login: str, password_file: Path 
 @file_argument
 @places_argument
 def retry(path: Path, places: tuple[int, ...]) -> None:
-    """Let what the bus refused into the line again, at its old place: those at the PLACEs, or all."""
+    """Put refused envelopes back in line, at their old place: those at the PLACEs, or all."""
     with _opened(path) as box:
         click.echo(f"{_envelopes(box.retry(places))} put back.")
 
@@ -81,9 +81,9 @@ def retry(path: Path, places: tuple[int, ...]) -> None:
 @outbox.command()
 @file_argument
 @places_argument
-@click.option("--all", "everything", is_flag=True, help="All that the bus refused.")
+@click.option("--all", "everything", is_flag=True, help="Remove all refused envelopes.")
 def drop(path: Path, places: tuple[int, ...], everything: bool) -> None:
-    """Remove for good what the bus refused: those at the PLACEs."""
+    """Remove refused envelopes for good: those at the PLACEs."""
     if everything == bool(places):
         raise click.UsageError("Name the places of what to drop, or give --all.")
     with _opened(path) as box:

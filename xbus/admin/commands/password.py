@@ -23,9 +23,9 @@ from xbus.passwords import Passwords
 def password(
     config_path: Path | None, kind: Literal["emitter", "role"], login: str, from_stdin: bool, file: Path | None
 ) -> None:
-    """Set the password of an emitter or a role; asks for it unless told where it is.
+    """Set the password of an emitter or a role.
 
-    Sessions that are open stay open.
+    The command asks for it, unless an option names its source. Open sessions stay open.
     """
     url = database_url(config_path)
     password_hash = Passwords().hash_password(_new_password(login, from_stdin, file))

@@ -19,7 +19,7 @@ from xbus.recipient import Recipient, run
 
 @click.group()
 def recipient() -> None:
-    """Run workers and consumers, and see how they are."""
+    """Run workers and consumers, and show their state."""
 
 
 for command in (list_, detach, attach):
@@ -31,15 +31,19 @@ for command in (list_, detach, attach):
 @click.argument("name", metavar="MODULE:CLASS")
 @click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The role's login.")
 @password_file_option
-@click.option("--back", "back_url", metavar="URL", help="The back's address; the configuration file tells it too.")
+@click.option(
+    "--back", "back_url", metavar="URL", help="The back's address; by default that of the configuration file."
+)
 @click.option(
     "--bind",
     default="tcp://127.0.0.1:*",
     show_default=True,
     metavar="URL",
-    help="Where the broker shall call; * is any.",
+    help="The address to listen at; * takes any port.",
 )
-@click.option("--advertise", metavar="URL", help="What the broker calls, where it differs; {port} is the port taken.")
+@click.option(
+    "--advertise", metavar="URL", help="The address that the broker calls, if it differs; {port} is the port taken."
+)
 def run_(
     config_path: Path | None,
     name: str,
@@ -51,7 +55,7 @@ def run_(
 ) -> None:
     """Run a subclass of Worker or Consumer until SIGTERM or SIGINT.
 
-    The module is looked for in the working directory too.
+    Python also looks for the module in the working directory.
     """
     kind = load_recipient(name)
     address = broker_address("back", back_url, config_path)

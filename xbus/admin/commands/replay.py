@@ -31,14 +31,14 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
     required=True,
     type=Place(),
     metavar="WHEN",
-    help="What was sealed then or later: a date or time in UTC or with its zone, 2d (ago), a position, or oldest.",
+    help="The start: a date or time in UTC or with its zone, 2d (ago), a position, or oldest.",
 )
 @click.option(
     "--to",
     "until",
     type=Place(),
     metavar="WHEN",
-    help="What was sealed before then, or up to this position, that one included; by default up to now.",
+    help="The end: a moment, not included, or a position, included; by default now.",
 )
 @click.option(
     "--unreached", is_flag=True, help="Only events that had no node for the role's service when they were sent."
@@ -49,11 +49,11 @@ def _name(_: click.Context, __: click.Parameter, text: str) -> str:
     default=FIRST,
     callback=_name,
     metavar="TEXT",
-    help="Also what was replayed to the role before. TEXT names this time: under one name nothing is sent twice.",
+    help="Send also what was replayed to the role before. TEXT names this time: one name sends nothing twice.",
 )
-@click.option("--without-archived", is_flag=True, help="Leave out what is in an archive.")
+@click.option("--without-archived", is_flag=True, help="Leave out archived envelopes.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
+@click.option("--dry-run", is_flag=True, help="Only show the numbers; send nothing.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def replay(
     config_path: Path | None,
@@ -68,10 +68,10 @@ def replay(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Send events of one type to one consumer role again, the way that the type takes now.
+    """Send events of one type to one consumer role again, by the present graph of the type.
 
-    They come as new envelopes over the same stored items, in their old order, behind what the log holds already. The
-    same command sends nothing twice: after an interruption it goes on.
+    They arrive as new envelopes over the same stored items, in their old order, at the end of the log. The same
+    command sends nothing twice: after an interruption it goes on.
     """
     url = database_url(config_path)
     wanted = ReplayRequest(type_name, role, *find_part(url, since, until), unreached, replay_name)

@@ -26,10 +26,10 @@ UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each role.")
 def list_(config_path: Path | None, as_json: bool) -> None:
-    """Show each role: whether its recipient is there, what it works on, and how far it lags behind.
+    """Show each role: its state, its current work, and how far it lags behind.
 
-    LAG is in positions of the log, OLDEST the age of the oldest envelope that the role is owed and has not got. The
-    broker writes down what it knows every two seconds where something has changed, and every ten when it saw whom.
+    LAG counts positions of the log. OLDEST is the age of the oldest envelope that the role is owed and lacks. The
+    broker writes changes down every two seconds, and the last sign of life every ten.
     """
     with reading(database_url(config_path)) as connection:
         found = list_roles(connection)
@@ -48,10 +48,10 @@ def list_(config_path: Path | None, as_json: bool) -> None:
 @reason_option
 @click.option("--yes", is_flag=True, help="Detach without asking.")
 def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None:
-    """Take the consumer role LOGIN off the bus, for one that stays away: nothing is kept for it any more.
+    """Take the absent consumer role LOGIN off the bus, which keeps nothing for it any more.
 
-    What it has not got it never gets, except when somebody sends it again. Only a role that no recipient serves can be
-    detached.
+    It never gets the envelopes that it lacks, unless somebody sends them again. You can only detach a role that no
+    recipient serves.
     """
     url = database_url(config_path)
     with reading(url) as connection:
@@ -68,7 +68,7 @@ def detach(config_path: Path | None, login: str, reason: str, yes: bool) -> None
 @config_option
 @click.argument("login")
 def attach(config_path: Path | None, login: str) -> None:
-    """Put the detached consumer role LOGIN on the bus again: it gets what is received from now on."""
+    """Put the detached consumer role LOGIN on the bus again: it gets envelopes received from now on."""
     with writing(database_url(config_path)) as connection:
         position = detaching.attach(connection, login, SystemClock().now())
     click.echo(f"{login} is attached: it gets all from position {position} on.")

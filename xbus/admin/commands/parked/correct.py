@@ -23,14 +23,14 @@ from xbus.ids import Ids
 @config_option
 @envelope_argument
 @event_option
-@click.option("--item", type=click.IntRange(0), required=True, metavar="INDEX", help="Which item, counted from 0.")
-@click.option("--value", metavar="JSON", help="What it is to be, packed as the item was: as msgpack or as JSON.")
-@click.option("--file", type=click.File("rb"), help="Holds the bytes that it is to be.")
+@click.option("--item", type=click.IntRange(0), required=True, metavar="INDEX", help="The item, counted from 0.")
+@click.option("--value", metavar="JSON", help="The new value, packed as the item was: as msgpack or as JSON.")
+@click.option("--file", type=click.File("rb"), help="A file with the new bytes.")
 @click.option("--edit", is_flag=True, help="Change it in your editor.")
-@click.option("--as-sent", is_flag=True, help="Take corrections back: it is to be as its emitter sent it.")
-@role_option("Only for this role, for which it is parked; without it for all who lack it and all who come.")
+@click.option("--as-sent", is_flag=True, help="Take corrections back: roles get the item as its emitter sent it.")
+@role_option("Only for this role, for which it is parked; by default for all roles that lack it and all later ones.")
 @reason_option
-@click.option("--resume", "resumes", is_flag=True, help="Resume it at once, for all for whom it is parked.")
+@click.option("--resume", "resumes", is_flag=True, help="Resume it at once, for all roles for which it is parked.")
 def correct(
     config_path: Path | None,
     envelope_id: UUID,
@@ -44,10 +44,10 @@ def correct(
     reason: str,
     resumes: bool,
 ) -> None:
-    """Have an item handed over otherwise than it was sent, to all who have not got it or to one role.
+    """Replace an item for all roles that lack it, or for one role.
 
-    You correct the item as its emitter sent it: it goes through the workers again. What the emitter sent stays as it
-    is; before and after are kept. Where it is parked it is delivered when it is resumed. Who has got it keeps it.
+    You correct the item as its emitter sent it, and it passes the workers again. The log keeps the original item, and
+    the history both. If it is parked, the bus delivers it when you resume it. A role that has it keeps the old one.
     """
     if [value is not None, file is not None, edit, as_sent].count(True) != 1:
         raise click.UsageError("give one of --value, --file, --edit and --as-sent")

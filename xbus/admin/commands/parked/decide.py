@@ -27,9 +27,7 @@ from xbus.ids import Ids
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 envelope_argument = click.argument("envelope_id", type=click.UUID, metavar="ENVELOPE")
-event_option = click.option(
-    "--event", metavar="NUMBER|ID", help="The event that is meant, where the envelope holds several."
-)
+event_option = click.option("--event", metavar="NUMBER|ID", help="The event, if the envelope has several.")
 item_option = click.option(
     "--item", type=click.IntRange(0), metavar="INDEX", help="Only this item, counted from 0, that is parked alone."
 )
@@ -46,9 +44,9 @@ def role_option(explained: str) -> Callable[[Command], Command]:
 @role_option("Only for this role.")
 @event_option
 @item_option
-@click.option("--all", "all_", is_flag=True, help="All that is parked, as far as the options say; asks first.")
-@click.option("--code", metavar="CODE", help="With --all: only what is parked for a failure with this code.")
-@click.option("--type", "event_type", metavar="NAME", help="With --all: only of events of this type.")
+@click.option("--all", "all_", is_flag=True, help="Everything that is parked and matches the options; asks first.")
+@click.option("--code", metavar="CODE", help="With --all: only envelopes and items parked with this code.")
+@click.option("--type", "event_type", metavar="NAME", help="With --all: only envelopes with events of this type.")
 @click.option("--service", metavar="NAME", help="With --all: only for roles of this service.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
@@ -65,9 +63,9 @@ def resume(
     reason: str,
     yes: bool,
 ) -> None:
-    """Have what is parked delivered again, its attempts counted anew.
+    """Deliver parked envelopes or items again, and count their attempts anew.
 
-    Items that are parked alone come again as an envelope of their own. Of several envelopes all are resumed or none.
+    The bus redelivers items that are parked alone as an envelope of their own. It resumes all named envelopes or none.
     """
     if bool(envelope_ids) == all_:
         raise click.UsageError("name envelopes, or give --all")
@@ -127,7 +125,7 @@ def drop(
     reason: str,
     yes: bool,
 ) -> None:
-    """Have roles go without what is parked of an envelope, for good."""
+    """Drop everything parked of an envelope for good: its roles go without it."""
     _check_event(event, item)
     url = database_url(config_path)
     with reading(url) as connection:

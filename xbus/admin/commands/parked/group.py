@@ -24,7 +24,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: 
 
 @click.group()
 def parked() -> None:
-    """See what recipients refused for good, and repair it: resume, correct, drop."""
+    """Show and repair what recipients refused for good: resume, correct, drop."""
 
 
 for command in (resume, correct, drop):
@@ -33,10 +33,10 @@ for command in (resume, correct, drop):
 
 @parked.command("list")
 @config_option
-@click.option("--role", metavar="LOGIN", help="Only what is parked for this role.")
+@click.option("--role", metavar="LOGIN", help="Only envelopes and items parked for this role.")
 @click.option("--type", "event_type", metavar="NAME", help="Only envelopes with events of this type.")
-@click.option("--service", metavar="NAME", help="Only what is parked for roles of this service.")
-@click.option("--code", metavar="CODE", help="Only what is parked for a failure with this code.")
+@click.option("--service", metavar="NAME", help="Only envelopes and items parked for roles of this service.")
+@click.option("--code", metavar="CODE", help="Only envelopes and items parked with this code.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most.")
 @json_option
 def list_(
@@ -48,7 +48,7 @@ def list_(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show what is parked, the newest first: envelopes, and items that were parked alone."""
+    """Show parked envelopes, and items that were parked alone, the newest first."""
     filters = Filters(role=role, service=service, event_type=event_type, code=code)
     with reading(database_url(config_path)) as connection:
         found = list_parked(connection, filters, limit)
@@ -105,7 +105,7 @@ def show(
     raw: Path | None,
     as_json: bool,
 ) -> None:
-    """Show for whom an envelope is parked and why, and its items: those first that failures name."""
+    """Show the roles and causes of a parked envelope, and its items: first those that failures name."""
     if raw is not None and item is None:
         raise click.UsageError("--raw needs --item: whose bytes?")
     if item is not None and span is not None:
