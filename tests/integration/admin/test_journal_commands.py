@@ -90,3 +90,20 @@ def test_what_is_forgotten_is_gone(config: Path, database_url: str) -> None:
     assert xbus("journal", "forget", "-c", config, "--reason", "a test", answer="y\n").exit_code == 0
     assert places(database_url) == {"c_3": "here"}
     assert moves(database_url) == [("forgotten", "c_1, c_2: a test")]
+
+
+def test_a_place_may_be_longer_than_a_column_of_the_history(postgres_url: str, tmp_path: Path) -> None:
+    """A journal on one of several servers is reached at all of their names."""
+    add_bus(postgres_url, {"test_event": {"c": []}})
+    row = {"token_hash": b"c_1", "uri": "tcp://c_1:1", "registered_at": SystemClock().now(), "place": None}
+    with writing(postgres_url) as connection:
+        role_id = connection.execute(sa.select(model.role.c.id)).scalar_one()
+        connection.execute(sa.insert(model.registration).values(role_id=role_id, **row))
+    url = sa.make_url(postgres_url)
+    servers = [f"{url.host}:{url.port}"] * 30
+    several = url.set(host=None, port=None, query={"host": servers}).render_as_string(hide_password=False)
+    done = xbus("journal", "adopt", "-c", write_config(tmp_path / "config.ini", several), "--reason", "moved", "--yes")
+    assert done.exit_code == 0, done.output
+    ((move, reason),) = moves(postgres_url)
+    assert move == "adopted"
+    assert reason.startswith("c_1: moved; the journal is at PostgreSQL system ")
