@@ -51,6 +51,11 @@ def places(url: str) -> dict[str, str | None]:
         return {login: "here" if place == here else place for login, place in connection.execute(wanted)}
 
 
+def here(url: str) -> str:
+    with reading(url) as connection:
+        return read_place(connection)
+
+
 def moves(url: str) -> list[tuple[str, str]]:
     history = model.history.c
     wanted = sa.select(history.move, history.reason).where(history.subject == "journal")
@@ -80,7 +85,7 @@ def test_nothing_is_done_without_a_yes(command: str, config: Path, database_url:
 def test_what_is_adopted_is_of_here(config: Path, database_url: str) -> None:
     assert xbus("journal", "adopt", "-c", config, "--reason", "restored", answer="y\n").exit_code == 0
     assert places(database_url) == dict.fromkeys(PLACES, "here")
-    assert moves(database_url) == [("adopted", "c_1, c_2: restored")]
+    assert moves(database_url) == [("adopted", f"c_1, c_2: restored; the journal is at {here(database_url)}")]
     again = xbus("journal", "adopt", "-c", config, "--reason", "restored", "--yes")
     assert again.output == "All recipients registered where the journal is now: there is nothing to decide.\n"
     assert len(moves(database_url)) == 1
@@ -89,7 +94,7 @@ def test_what_is_adopted_is_of_here(config: Path, database_url: str) -> None:
 def test_what_is_forgotten_is_gone(config: Path, database_url: str) -> None:
     assert xbus("journal", "forget", "-c", config, "--reason", "a test", answer="y\n").exit_code == 0
     assert places(database_url) == {"c_3": "here"}
-    assert moves(database_url) == [("forgotten", "c_1, c_2: a test")]
+    assert moves(database_url) == [("forgotten", f"c_1, c_2: a test; the journal is at {here(database_url)}")]
 
 
 def test_a_place_may_be_longer_than_a_column_of_the_history(postgres_url: str, tmp_path: Path) -> None:
