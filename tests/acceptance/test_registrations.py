@@ -147,7 +147,7 @@ async def test_the_session_of_a_recipient_outlives_the_wait_for_an_operators_wor
     add_bus(sqlite_url, {"test_event": {"w": ["c"], "c": []}}, {"c": 2})
     # The last sessions of the consumers and of the worker are over by the time of the restart.
     daemon = start_daemon(sqlite_url, {"back": {"session_seconds": 0.1}})
-    async with OldWorker(daemon.back, "w_1") as worker:
+    async with OldWorker(daemon.back, "w_1"):
         other = OldConsumer(daemon.back, "c_2")
         await other.serve()
         daemon.kill()
