@@ -4,12 +4,16 @@ import asyncio
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.conftest import StartDaemon
 from tests.support.bus import add_bus
 from tests.support.daemon import Daemon
-from tests.support.old_clients import OldConsumer, OldEmitter
+from tests.support.old_clients import METADATA, OldConsumer, OldEmitter, OldWorker
+from tests.support.operating import xbus
 from tests.support.waiting import eventually
+from xbus import model
+from xbus.broker.journal.database.connection import reading, writing
 
 
 @pytest.fixture
@@ -112,3 +116,55 @@ async def test_an_older_recipient_that_is_still_there_is_told_to_forget_what_it_
             answering.set()
             assert older.committed == []
             assert newer.committed == [envelope_id]
+
+
+async def test_who_is_busy_when_the_broker_comes_back_is_called_until_it_answers(
+    sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    """An old recipient never notices a restart, so nobody else would bring it back."""
+    add_bus(sqlite_url, {"test_event": {"c": []}})
+    daemon = start_daemon(sqlite_url, {"back": {"register_timeout": 1}})
+    is_free = asyncio.Event()
+
+    async def answer_late() -> Any:
+        await is_free.wait()
+        return METADATA
+
+    async with OldConsumer(daemon.back, "c_1") as consumer:
+        daemon.kill()
+        consumer.behave["get_metadata"] = answer_late
+        await asyncio.to_thread(daemon.restart)
+        await eventually(lambda: "action=not_restored" in daemon.log, "the broker has waited for it")
+        is_free.set()
+        async with OldEmitter(daemon.front) as emitter:
+            await consumer.wait_for([await emitter.emit(b"x")])
+
+
+async def test_the_session_of_a_recipient_outlives_the_wait_for_an_operators_word(
+    sqlite_url: str, start_daemon: StartDaemon
+) -> None:
+    """A worker of the old generation says by its token that it is ready: without it, it gets one event and no more."""
+    add_bus(sqlite_url, {"test_event": {"w": ["c"], "c": []}}, {"c": 2})
+    # The last sessions of the consumers and of the worker are over by the time of the restart.
+    daemon = start_daemon(sqlite_url, {"back": {"session_seconds": 0.1}})
+    async with OldWorker(daemon.back, "w_1"):
+        other = OldConsumer(daemon.back, "c_2")
+        await other.serve()
+        daemon.kill()
+        with writing(sqlite_url) as connection:
+            connection.execute(sa.update(model.registration).values(place="where it was backed up"))
+        await asyncio.to_thread(daemon.restart)
+        await eventually(lambda: count_sessions(sqlite_url, "c_2") == 0, "sessions that are over are ended")
+        await xbus(daemon, "journal", "adopt", "--reason", "restored", "--yes")
+        async with OldConsumer(daemon.back, "c_1") as consumer, OldEmitter(daemon.front) as emitter:
+            await consumer.wait_for([await emitter.emit(b"%d" % number) for number in range(3)])
+        await other.leave()
+    assert "ready refused" not in daemon.log
+
+
+def count_sessions(url: str, login: str) -> int:
+    wanted = sa.select(sa.func.count()).select_from(
+        sa.join(model.session, model.role, model.role.c.id == model.session.c.role_id)
+    )
+    with reading(url) as connection:
+        return int(connection.execute(wanted.where(model.role.c.login == login)).scalar_one())

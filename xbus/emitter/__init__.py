@@ -1,8 +1,8 @@
 """Sending: ``Emitter`` for ordinary programs, ``AsyncEmitter`` for those that run an asyncio loop.
 
-An item's way through this package: ``Event.send`` puts it into a ``Batch``, a full batch becomes a ``Call`` in the
-envelope's ``Stream``, which sends it through the ``Session`` and keeps it in the ``Ledger`` until it need never be
-repeated.
+An item's way through this package: ``Event.send`` puts it into a ``Batch``, a full batch becomes a
+``RepeatableCall`` in the envelope's ``Stream``, which sends it through the ``Session`` and keeps it in ``PendingCalls``
+until it need never be repeated.
 """
 
 from xbus.emitter.asynchronous import AsyncEmitter

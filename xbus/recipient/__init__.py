@@ -1,8 +1,8 @@
 """Receiving: subclass ``Worker``, ``BulkWorker`` or ``Consumer``, and ``run`` it.
 
-An item's way through this package: the broker calls a verb of ``RecipientApi``, which gives a job to the ``Desk``;
-there the ``Delivery`` of the envelope lets the author's method see it, and what a worker answers goes back by
-``outputs``.
+An item's way through this package: the broker calls a verb of ``RecipientApi``, which gives a job to the
+``AuthorThread``; there the ``EnvelopeDelivery`` of the envelope lets the author's method see it, and what a worker
+answers goes back by ``outputs``.
 """
 
 from xbus.recipient.base import Consumer, Recipient, Worker

@@ -51,6 +51,11 @@ def places(url: str) -> dict[str, str | None]:
         return {login: "here" if place == here else place for login, place in connection.execute(wanted)}
 
 
+def here(url: str) -> str:
+    with reading(url) as connection:
+        return read_place(connection)
+
+
 def moves(url: str) -> list[tuple[str, str]]:
     history = model.history.c
     wanted = sa.select(history.move, history.reason).where(history.subject == "journal")
@@ -80,7 +85,7 @@ def test_nothing_is_done_without_a_yes(command: str, config: Path, database_url:
 def test_what_is_adopted_is_of_here(config: Path, database_url: str) -> None:
     assert xbus("journal", "adopt", "-c", config, "--reason", "restored", answer="y\n").exit_code == 0
     assert places(database_url) == dict.fromkeys(PLACES, "here")
-    assert moves(database_url) == [("adopted", "c_1, c_2: restored")]
+    assert moves(database_url) == [("adopted", f"c_1, c_2: restored; the journal is at {here(database_url)}")]
     again = xbus("journal", "adopt", "-c", config, "--reason", "restored", "--yes")
     assert again.output == "All recipients registered where the journal is now: there is nothing to decide.\n"
     assert len(moves(database_url)) == 1
@@ -89,4 +94,21 @@ def test_what_is_adopted_is_of_here(config: Path, database_url: str) -> None:
 def test_what_is_forgotten_is_gone(config: Path, database_url: str) -> None:
     assert xbus("journal", "forget", "-c", config, "--reason", "a test", answer="y\n").exit_code == 0
     assert places(database_url) == {"c_3": "here"}
-    assert moves(database_url) == [("forgotten", "c_1, c_2: a test")]
+    assert moves(database_url) == [("forgotten", f"c_1, c_2: a test; the journal is at {here(database_url)}")]
+
+
+def test_a_place_may_be_longer_than_a_column_of_the_history(postgres_url: str, tmp_path: Path) -> None:
+    """A journal on one of several servers is reached at all of their names."""
+    add_bus(postgres_url, {"test_event": {"c": []}})
+    row = {"token_hash": b"c_1", "uri": "tcp://c_1:1", "registered_at": SystemClock().now(), "place": None}
+    with writing(postgres_url) as connection:
+        role_id = connection.execute(sa.select(model.role.c.id)).scalar_one()
+        connection.execute(sa.insert(model.registration).values(role_id=role_id, **row))
+    url = sa.make_url(postgres_url)
+    servers = [f"{url.host}:{url.port}"] * 30
+    several = url.set(host=None, port=None, query={"host": servers}).render_as_string(hide_password=False)
+    done = xbus("journal", "adopt", "-c", write_config(tmp_path / "config.ini", several), "--reason", "moved", "--yes")
+    assert done.exit_code == 0, done.output
+    ((move, reason),) = moves(postgres_url)
+    assert move == "adopted"
+    assert reason.startswith("c_1: moved; the journal is at PostgreSQL system ")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
+from xbus.backoff import Backoff
 from xbus.broker.back.assembly import DeliveryAssembly, DeliverySettings
 from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.bulk.reports import OutputReports
@@ -29,6 +30,14 @@ log = logging.getLogger(__name__)
 
 LONGEST_URI = 200
 """What the log shows of an address, which may be anything."""
+
+FIRST_CALL_SECONDS = 1.0
+LONGEST_CALL_SECONDS = 15.0
+"""Seconds between calls to a recipient that has not answered since a restart. Fewer find it sooner, and keep one that
+registers by itself waiting more often."""
+
+MAY_PASS = ("recipient_unreachable", "journal_unavailable")
+"""Codes of failures after which a recipient is called again that knows nothing of a restart."""
 
 Connect = Callable[[str, Callable[[], None]], Client]
 """Makes a client: from the address to connect to, and what to call when the connection is lost."""
@@ -68,6 +77,7 @@ class Back:
         self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._own: Sequence[StoredRegistration] = ()
         self._restoring: dict[int, bytes] = {}
+        self._awaited: set[int] = set()
         self._delivering = DeliveryAssembly(journal, bell, runtime, settings, lambda: configuration.catalog)
         self.registry: Registry = self._delivering.registry
 
@@ -94,6 +104,10 @@ class Back:
     def is_registered(self, role_id: int) -> bool:
         """Whether a recipient is registered for a role."""
         return self.registry.connected_for(role_id) is not None
+
+    def needs_session(self, role_id: int) -> bool:
+        """Whether the sessions of a role must not expire: it has a recipient, or one that may be called again."""
+        return self.is_registered(role_id) or role_id in self._awaited or self._registrations.is_foreign(role_id)
 
     def check_in_place(self, token_hash: bytes) -> None:
         """Let a recipient pass whose place nobody else has taken.
@@ -143,6 +157,7 @@ class Back:
 
     def _resume(self, registrations: Sequence[StoredRegistration]) -> None:
         self._restoring |= {registration.role_id: registration.token_hash for registration in registrations}
+        self._awaited |= {registration.role_id for registration in registrations}
         for registration in registrations:
             self._tasks.create_task(self._restore(registration), name=f"registration of role {registration.role_id}")
 
@@ -264,14 +279,27 @@ class Back:
         self._tasks.create_task(self.unregister(recipient, "the connection was lost"))
 
     async def _restore(self, registration: StoredRegistration) -> None:
+        """Call a recipient again that may know nothing of a restart, for as long as it may be busy with one call."""
+        backoff = Backoff(FIRST_CALL_SECONDS, LONGEST_CALL_SECONDS)
+        until = self._clock.monotonic() + self._settings.timeouts.longest
         try:
-            async with self._one_at_a_time(registration.role_id):
-                if not self.is_registered(registration.role_id):
-                    await self._take_up_again(registration)
-        finally:
+            may_be_busy = await self._call_again(registration)
+            # From here on one that sends heartbeats is told to register by itself.
             del self._restoring[registration.role_id]
+            while may_be_busy and self._clock.monotonic() < until:
+                await asyncio.sleep(backoff.next())
+                may_be_busy = await self._call_again(registration)
+        finally:
+            self._awaited.discard(registration.role_id)
 
-    async def _take_up_again(self, registration: StoredRegistration) -> None:
+    async def _call_again(self, registration: StoredRegistration) -> bool:
+        """Take a recipient up again, unless its role has another one; whether it gave no answer and may be busy."""
+        async with self._one_at_a_time(registration.role_id):
+            if self.is_registered(registration.role_id) or not await self._registrations.holds(registration):
+                return False
+            return await self._take_up_again(registration)
+
+    async def _take_up_again(self, registration: StoredRegistration) -> bool:
         try:
             recipient, said = await self._introduce(registration.role_id, registration.token_hash, registration.uri)
             self._admit(recipient)
@@ -281,12 +309,13 @@ class Back:
                 error,
                 extra={"action": "not_restored", **self._who(registration.role_id, registration.uri)},
             )
-            return
+            return error.code in MAY_PASS
         try:
             await self._note_introduction(registration, said)
         except JournalUnavailable as error:
             # It only means that emitters are not told of it.
             log.warning("introduction not kept: %s", error, extra={"action": "introduction_not_kept"})
+        return False
 
     def _note_introduction(self, registration: StoredRegistration, said: Handshake | None) -> "asyncio.Future[None]":
         metadata, features = (None, None) if said is None else (said.metadata, said.features)

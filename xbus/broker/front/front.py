@@ -147,7 +147,7 @@ class Front:
         return self._call(emitter_id, envelope_id, lambda known: known.append(event_id, None, 1, packed))
 
     def end_event(self, emitter_id: int, envelope_id: UUID, event_id: UUID, items: int | None) -> Answer[EndedEvent]:
-        """End an event; answered with its ``Ended``, durably. See ``OpenEnvelope.end_event``."""
+        """End an event; answered with its ``EndedEvent``, durably. See ``OpenEnvelope.end_event``."""
         return self._call(emitter_id, envelope_id, lambda known: known.end_event(event_id, items))
 
     def end_envelope(self, emitter_id: int, envelope_id: UUID, events: int | None) -> Answer[SealReceipt]:

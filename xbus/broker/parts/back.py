@@ -79,7 +79,7 @@ class BackPart:
             max_bytes=shared.config.journal.max_bytes,
         )
         self._output_cleaner = OutputCleaner(shared.journal, shared.clock)
-        self._sessions = sessions(shared, "role", config.session_seconds, self._back.is_registered)
+        self._sessions = sessions(shared, "role", config.session_seconds, self._back.needs_session)
         supervision = shared.config.supervision
         self._pinger: Pinger[RecipientProxy] = Pinger(
             self._watched,

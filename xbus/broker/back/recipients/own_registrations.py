@@ -65,6 +65,18 @@ class OwnRegistrations:
             self._health.over(PROBLEM)
         return [registration for registration in registrations if registration.place == self.place]
 
+    def is_foreign(self, role_id: int) -> bool:
+        """Whether the recipient of a role registered elsewhere, and an operator may have it called."""
+        return any(registration.role_id == role_id for registration in self._foreign)
+
+    async def holds(self, registration: StoredRegistration) -> bool:
+        """Whether a registration is still the newest of its role, as far as the database can tell now."""
+        try:
+            return registration in await self._journal.read(read_registrations)
+        except JournalUnavailable as error:
+            log.info("registrations not read: %s", error, extra={"action": "registrations_unread"})
+            return True
+
     async def watch(self, resume: Callable[[Sequence[StoredRegistration]], None]) -> None:
         """Wait until no foreign registration is left, and pass those on that an operator has adopted."""
         while self._foreign:

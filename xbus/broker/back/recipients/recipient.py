@@ -27,6 +27,11 @@ class CallTimeouts:
     end_envelope: float
     stop_envelope: float
 
+    @property
+    def longest(self) -> float:
+        """For how long a recipient may be busy with one call."""
+        return max(self.start_event, self.send_item, self.end_event, self.end_envelope, self.stop_envelope)
+
 
 @dataclass(frozen=True, slots=True)
 class Abilities:

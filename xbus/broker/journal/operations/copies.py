@@ -12,6 +12,9 @@ from xbus.broker.journal.database.place import read_place
 SUBJECT = "journal"
 """What moves of the journal are called in the history."""
 
+SUBJECT_ID = "registrations"
+"""What of the journal is moved. A place would be too long for this column, so the reason holds it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignRegistration:
@@ -45,7 +48,7 @@ def adopt(connection: sa.Connection, reason: str, at: datetime) -> list[ForeignR
     found = read_foreign(connection)
     place = read_place(connection)
     connection.execute(sa.update(model.registration).where(_is_foreign(connection)).values(place=place))
-    remember(connection, at, SUBJECT, place, "adopted", f"{_named(found)}: {reason}")
+    remember(connection, at, SUBJECT, SUBJECT_ID, "adopted", _told(found, reason, place))
     return found
 
 
@@ -56,7 +59,7 @@ def forget(connection: sa.Connection, reason: str, at: datetime) -> list[Foreign
     tokens = sa.select(model.registration.c.token_hash).where(is_foreign)
     connection.execute(sa.delete(model.session).where(model.session.c.token_hash.in_(tokens)))
     connection.execute(sa.delete(model.registration).where(is_foreign))
-    remember(connection, at, SUBJECT, read_place(connection), "forgotten", f"{_named(found)}: {reason}")
+    remember(connection, at, SUBJECT, SUBJECT_ID, "forgotten", _told(found, reason, read_place(connection)))
     return found
 
 
@@ -65,5 +68,6 @@ def _is_foreign(connection: sa.Connection) -> sa.ColumnElement[bool]:
     return place.is_(None) | (place != read_place(connection))
 
 
-def _named(found: list[ForeignRegistration]) -> str:
-    return ", ".join(registration.role for registration in found)
+def _told(found: list[ForeignRegistration], reason: str, place: str) -> str:
+    """What the history says of a decision: about whom, why, and where the journal was."""
+    return f"{', '.join(registration.role for registration in found)}: {reason}; the journal is at {place}"

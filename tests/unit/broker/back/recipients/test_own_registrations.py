@@ -73,3 +73,19 @@ async def test_who_registers_anew_is_not_passed_on(journal: Journal) -> None:
     await registrations.watch(passed_on.extend)
     assert passed_on == []
     assert health.healthy
+
+
+async def test_a_registration_holds_until_another_one_takes_its_place(journal: Journal) -> None:
+    older = await registered(journal, "store_1", "in memory")
+    registrations = OwnRegistrations(journal, Health("back", StandingClock()))
+    assert await registrations.holds(older)
+    await journal.write(Register(older.role_id, b"newer", older.uri, "in memory", NOW, metadata(NEW), {}))
+    assert not await registrations.holds(older)
+
+
+async def test_sessions_are_needed_until_an_operator_has_decided(journal: Journal) -> None:
+    """Who is called after all must find its session, which it may have had no reason to use for long."""
+    foreign = await registered(journal, "store_1", "elsewhere")
+    async with running(journal) as broker:
+        assert broker.back.needs_session(foreign.role_id)
+        assert not broker.back.needs_session(broker.scribe.role_id("names_1"))
