@@ -19,7 +19,7 @@ from xbus.emitter.options import OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
 from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
-from xbus.emitter.patience import Patience
+from xbus.emitter.patience import EmitterPatience
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
@@ -300,8 +300,8 @@ class AsyncEmitter:
     def _keep_alive(self, session: Session) -> asyncio.Task[None]:
         return asyncio.create_task(session.keep_alive(), name="xbus emitter keeps its session alive")
 
-    def _patience(self) -> Patience:
-        return Patience(self._options.retry_seconds, self._clock)
+    def _patience(self) -> EmitterPatience:
+        return EmitterPatience(self._options.retry_seconds, self._clock)
 
     async def _open_line(self, forks: int | None = None) -> EmitterContext:
         """The line of this process; opened where it was forked since it was used last.
