@@ -2,14 +2,14 @@
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from io import BytesIO
 from typing import Protocol
 from uuid import UUID
 
 import psycopg2
 import sqlalchemy as sa
 
-from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_binary
+from xbus.broker.journal.database.binary_copy import copy_in
+from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_rows
 
 _COLUMNS = ", ".join(COPY_COLUMNS)
 _SEGMENTS = f"SELECT {_COLUMNS} FROM segment ORDER BY event_id, first_index"
@@ -102,7 +102,7 @@ class _Postgres:
         self._connection.commit()
 
     def store(self, rows: Sequence[SegmentRow]) -> None:
-        self._cursor.copy_expert(f"COPY bare ({_COLUMNS}) FROM STDIN (FORMAT binary)", BytesIO(copy_binary(rows)))
+        copy_in(self._cursor, "bare", COPY_COLUMNS, copy_rows(rows))
         self._connection.commit()
 
     def page(self, event_id: UUID, first_index: int, rows: int) -> list[tuple[int, bytes]]:

@@ -1,4 +1,6 @@
-"""Delays between tries that grow while nothing helps. Pure: whoever tries does the waiting."""
+"""Delays between tries that grow while nothing helps, and how long to insist. Pure: whoever tries does the waiting."""
+
+from collections.abc import Callable
 
 
 class Backoff:
@@ -23,3 +25,33 @@ class Backoff:
     def reset(self) -> None:
         """Begin anew: something went well."""
         self._next = self._first
+
+
+class Patience:
+    """Measures a row of failures.
+
+    Args:
+        seconds: how long the row may last, counted from its first failure.
+        backoff: gives the delays between tries.
+        now: the time in seconds, from any start.
+    """
+
+    def __init__(self, seconds: float, backoff: Backoff, now: Callable[[], float]) -> None:
+        self.seconds = seconds
+        self._backoff = backoff
+        self._now = now
+        self._until: float | None = None
+
+    def succeeded(self) -> None:
+        """Something went well: the next failure begins a new row."""
+        self._until = None
+        self._backoff.reset()
+
+    def failed(self) -> float | None:
+        """One more failure: the seconds to wait before the next try, or None when it is time to give up."""
+        now = self._now()
+        if self._until is None:
+            self._until = now + self.seconds
+        if now >= self._until:
+            return None
+        return min(self._backoff.next(), self._until - now)

@@ -22,7 +22,7 @@ from spark_worker.spark.command_options import conf_option, master_option
 from spark_worker.spark.session import close_session, open_session
 from xbus.admin.moments import Moment
 from xbus.admin.output import one_json
-from xbus.admin.program import config_option, database_url, load_config
+from xbus.admin.program import config_option, database_url, json_option, load_config
 from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.segments import FileWritten
 from xbus.clock import SystemClock
@@ -36,7 +36,7 @@ from xbus.ids import Ids
 @click.option("--to", "place", required=True, metavar="PLACE", help="A folder, or a URI such as s3://bucket/archive.")
 @master_option
 @conf_option
-@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object.")
+@json_option()
 def archive(
     config_path: Path | None, before: datetime, place: str, master: str, conf: dict[str, str], as_json: bool
 ) -> None:

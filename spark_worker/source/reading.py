@@ -106,13 +106,13 @@ def resuming(
                 rest.give(segment)
             return
         except JournalUnavailable as error:
-            patience.failed(error)
+            patience.wait_after(error)
         except JournalError as error:
             if fail_on_data_loss or error.code != GONE:
                 raise
             if rest.range.number is not None:
                 return
-            patience.failed(error)
+            patience.wait_after(error)
 
 
 class _Rest:

@@ -4,20 +4,20 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from xbus.backoff import Backoff
+from xbus.backoff import Backoff, Patience
 from xbus.errors import JournalError, JournalUnavailable
 
 T = TypeVar("T")
 
-FIRST_DELAY = 0.1
-LONGEST_DELAY = 2.0
+FIRST_DELAY_SECONDS = 0.1
+LONGEST_DELAY_SECONDS = 2.0
 
 
-class DatabasePatience:
-    """Says how long to insist: for so many seconds since something went well last.
+class DatabasePatience(Patience):
+    """Measures a row of failures of a database, and waits.
 
     Args:
-        seconds: after this nothing is tried again.
+        seconds: as of ``Patience``.
         sleep: waits for so many seconds.
         now: the time in seconds, from any start.
     """
@@ -25,28 +25,19 @@ class DatabasePatience:
     def __init__(
         self, seconds: float, sleep: Callable[[float], None] = time.sleep, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._seconds = seconds
+        super().__init__(seconds, Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), now)
         self._sleep = sleep
-        self._now = now
-        self._backoff = Backoff(FIRST_DELAY, LONGEST_DELAY)
-        self._since: float | None = None
 
-    def succeeded(self) -> None:
-        """Something went well: the time begins anew with the next failure."""
-        self._since = None
-        self._backoff.reset()
-
-    def failed(self, error: JournalError) -> None:
+    def wait_after(self, error: JournalError) -> None:
         """Wait before the next try.
 
         Raises:
             JournalError: ``error``, as the time is over.
         """
-        if self._since is None:
-            self._since = self._now()
-        if self._now() - self._since >= self._seconds:
+        delay = self.failed()
+        if delay is None:
             raise error
-        self._sleep(self._backoff.next())
+        self._sleep(delay)
 
 
 def insist(patience: DatabasePatience, question: Callable[[], T]) -> T:
@@ -59,4 +50,4 @@ def insist(patience: DatabasePatience, question: Callable[[], T]) -> T:
         try:
             return question()
         except JournalUnavailable as error:
-            patience.failed(error)
+            patience.wait_after(error)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import monotonic, sleep
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -19,11 +18,8 @@ from spark_worker.transform.ordering import ordered
 from spark_worker.transform.transforms import Context, Transform
 from xbus.recipient import Refusal
 
-TOLD_SECONDS = 10.0
-LOOK_SECONDS = 0.02
-
-UNKNOWN_SOURCE = "ExistingRDD"
-"""In Spark's plans, a scan of rows that may have been made of the items, where the plan does not say so."""
+TOLD_MILLISECONDS = 10_000
+"""So long Spark may take to tell what was seen; then the items are read once more."""
 
 MOST_NAMED = 1_000
 """How many items that don't fit the schema are looked at, and named."""
@@ -42,8 +38,6 @@ class PlannedOutput:
     _parsed: DataFrame
     _format: Format
     _seen: Observation | None
-    _was_told: bool
-    _ran_jobs: bool
 
     def check(self) -> None:
         """Make sure, once the rows were read, that all items fitted the schema.
@@ -51,23 +45,18 @@ class PlannedOutput:
         Raises:
             ItemsRefused: some did not; the first ones are named, with what is wrong with each.
         """
-        if self._seen is None or not (corrupt := self._number(self._seen)):
+        if self._seen is None or not self._items:
+            return
+        told = _told(self._seen, self.rows)
+        # An action of the transform, such as take(1), may have seen some only; a sort sees them twice.
+        corrupt = told["corrupt"] if told.get("items") == self._items else self._count()
+        if not corrupt:
             return
         # Read again only now: as a rule there are none.
         found = self._parsed.where(sf.col(CORRUPT).isNotNull()).orderBy(INDEX).select(INDEX, CORRUPT, RAW)
         errors = [self._error(row[INDEX], row[CORRUPT], bytes(row[RAW])) for row in found.limit(MOST_NAMED).collect()]
         named = f", the first {MOST_NAMED} are named" if corrupt > MOST_NAMED else ""
         raise ItemsRefused(f"{corrupt} of the items do not fit the schema{named}", errors)
-
-    def _number(self, seen: Observation) -> int:
-        """How many items did not fit."""
-        plan = self.rows._jdf.queryExecution().executedPlan().toString()
-        is_seen = "CollectMetrics" in plan
-        if not (is_seen or self._ran_jobs or UNKNOWN_SOURCE in plan):
-            return 0  # the transform makes nothing of the items, so none was read
-        told = _told(seen) if is_seen or self._was_told else {}
-        # An action of the transform, such as take(1), may have seen some only; a sort sees them twice.
-        return told["corrupt"] if told.get("items") == self._items else self._count()
 
     def _count(self) -> int:
         """How many items do not fit, of all."""
@@ -110,12 +99,9 @@ class Pipeline:
         parsed = self.items_format.parse(items)
         observed, seen = self._observed(parsed)
         named = {ENVELOPE: sf.lit(str(context.envelope_id)), EVENT: sf.lit(str(context.event_id))}
-        before = _jobs(context)
         made = self._transformed(observed.drop(RAW).withColumns(named), context)
-        ran_jobs = _jobs(context) != before
         rows = self.items_format.encode(ordered(made, self.order_by, end, source))
-        was_told = seen is not None and ran_jobs and _was_told(seen, context)
-        return PlannedOutput(rows, number, parsed, self.items_format, seen, was_told, ran_jobs)
+        return PlannedOutput(rows, number, parsed, self.items_format, seen)
 
     def _observed(self, parsed: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The rows that the transform sees, and what is seen of all on the way there.
@@ -146,33 +132,13 @@ class Pipeline:
         return made
 
 
-def _told(seen: Observation) -> Mapping[str, int]:
-    """What was seen; nothing where Spark never tells, as when it found that nothing comes out, and left the rest."""
+def _told(seen: Observation, rows: DataFrame) -> Mapping[str, int]:
+    """What was seen; nothing where Spark does not tell, as of items that were read as an RDD, or not at all."""
     jvm_side: Any = seen._jo
-    deadline = monotonic() + TOLD_SECONDS
-    while not jvm_side.future().isCompleted():  # Spark tells it beside the job, a moment later
-        if monotonic() > deadline:
-            return {}
-        sleep(LOOK_SECONDS)
+    session: Any = rows.sparkSession._jsparkSession
     try:
-        return seen.get
-    except Py4JJavaError:
+        # Spark tells it beside the job, a moment later.
+        session.sparkContext().listenerBus().waitUntilEmpty(TOLD_MILLISECONDS)
+        return seen.get if jvm_side.future().isCompleted() else {}
+    except Py4JJavaError:  # it is too busy to tell, or found that nothing comes out, and left the rest
         return {}
-
-
-def _jobs(context: Context) -> int:
-    """How many jobs Spark has begun so far; what reads an RDD, such as ``items.rdd.sum()``, is told nowhere else."""
-    begun: int = context.spark._jsparkSession.sparkContext().dagScheduler().numTotalJobs()
-    return begun
-
-
-def _was_told(seen: Observation, context: Context) -> bool:
-    """Whether the transform itself had Spark read items such that it is told, as by ``count()`` or ``take(1)``."""
-    # What ran is told beside the jobs, a moment later.
-    session: Any = context.spark._jsparkSession
-    told: Any = seen._jo
-    try:
-        session.sparkContext().listenerBus().waitUntilEmpty(int(1000 * TOLD_SECONDS))
-    except Py4JJavaError:
-        return True  # too busy to tell: reading once more is safe
-    return bool(told.future().isCompleted())

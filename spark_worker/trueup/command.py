@@ -27,7 +27,7 @@ from spark_worker.trueup.comparing import (
 )
 from xbus.admin.address import broker_address
 from xbus.admin.output import facts, one_json
-from xbus.admin.program import config_option, database_url
+from xbus.admin.program import config_option, database_url, json_option
 from xbus.admin.secret import password_file_option, password_of
 from xbus.emitter import Emitter
 from xbus.errors import XbusError
@@ -68,7 +68,7 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @click.option("--url", help="The front's address; the configuration file tells it too.")
 @master_option
 @conf_option
-@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object.")
+@json_option()
 def checksum(
     config_path: Path | None,
     type_name: str,

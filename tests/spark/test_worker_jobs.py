@@ -247,11 +247,12 @@ def test_a_transform_may_take_items_that_do_not_fit(sqlite_url: str, make_jobs: 
     [lambda items, context: context.spark.range(2), lambda items, context: items.where("false").select("id")],
 )
 def test_a_transform_need_not_look_at_its_items(sqlite_url: str, make_jobs: MakeJobs, transform: Transform) -> None:
-    put = put_event(sqlite_url, [item(0), b"no json"])
+    jobs = make_jobs(sqlite_url, transform)
+    well, ill = put_event(sqlite_url, [item(0), item(1)]), put_event(sqlite_url, [item(0), b"no json"])
 
-    output = finished(sqlite_url, put, make_jobs(sqlite_url, transform).make(handover(put)))
-
-    assert values(output) in ([], [{"id": 0}, {"id": 1}])
+    assert values(finished(sqlite_url, well, jobs.make(handover(well)))) in ([], [{"id": 0}, {"id": 1}])
+    with pytest.raises(Refusal, match="1 of the items"):
+        jobs.make(handover(ill))
 
 
 def peeking(items: DataFrame, context: Context) -> DataFrame:

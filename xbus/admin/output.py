@@ -36,9 +36,9 @@ def some(indices: Sequence[int] | None) -> str | None:
     return ", ".join(map(str, indices[:SHOWN_INDICES])) + (", ..." if len(indices) > SHOWN_INDICES else "")
 
 
-def counted(items: int) -> str:
+def counted(number: int, what: str = "item") -> str:
     """``1 item``, ``2 items``."""
-    return "1 item" if items == 1 else f"{items:,} items"
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def one_json(value: Mapping[str, Any]) -> str:

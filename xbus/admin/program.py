@@ -1,9 +1,9 @@
 """The frame of all commands: it reads the configuration, and turns an error into a line and an exit code."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -12,6 +12,8 @@ from xbus.admin import plugins
 from xbus.broker.journal.database import schema
 from xbus.config import Config, load
 from xbus.errors import ConfigurationError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Program(click.Group):
@@ -65,6 +67,17 @@ def _not_blank(_: click.Context, __: click.Parameter, text: str) -> str:
 
 
 reason_option = click.option("--reason", required=True, callback=_not_blank, metavar="TEXT", help="Why; it is kept.")
+
+
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most."
+)
+
+
+def json_option(for_each: str = "") -> Callable[[Command], Command]:
+    """``--json``: one object, or one for each of those."""
+    objects = f"one object for each {for_each}" if for_each else "one object"
+    return click.option("--json", "as_json", is_flag=True, help=f"Write JSON: {objects}.")
 
 
 def load_config(path: Path | None) -> Config:

@@ -36,10 +36,10 @@ def send(url: str, wanted: ReplayRequest, found: Preview, decision: RepairDecisi
     except BaseException:
         click.echo(f"xbus: not all was sent; this goes on: {_goes_on(wanted, found)}", err=True)
         raise
-    click.echo(f"Sent {envelopes(sent.envelopes)} with {counted(sent.items)} to {wanted.role}.")
+    click.echo(f"Sent {counted(sent.envelopes, 'envelope')} with {counted(sent.items)} to {wanted.role}.")
     if sent.gone:
         raise Refused(
-            f"{envelopes(sent.gone)} went meanwhile, by retention or into an archive",
+            f"{counted(sent.gone, 'envelope')} went meanwhile, by retention or into an archive",
             "xbus restore brings back what is archived",
             code="envelopes_gone",
         )
@@ -51,16 +51,15 @@ def told(wanted: ReplayRequest, found: Preview) -> Iterator[str]:
     where = f"positions {wanted.after + 1:,} to {wanted.until:,}"
     yield f'To {target.role} (service {target.service}), events of type "{target.type_name}" at {where}:'
     if found.first is not None and found.last is not None:
-        events = "1 event" if found.events == 1 else f"{found.events:,} events"
-        much = f"{envelopes(found.envelopes)}, {events}, {counted(found.items)}"
-        yield f"  {much}, sealed from {moment(found.first.closed_at)} to {moment(found.last.closed_at)}"
+        counts = (counted(found.envelopes, "envelope"), counted(found.events, "event"), counted(found.items))
+        yield f"  {', '.join(counts)}, sealed from {moment(found.first.closed_at)} to {moment(found.last.closed_at)}"
     if found.sent:
-        were = f"{envelopes(found.sent)} {'was' if found.sent == 1 else 'were'} replayed to it before"
+        were = f"{counted(found.sent, 'envelope')} {'was' if found.sent == 1 else 'were'} replayed to it before"
         yield f"  left out: {were}; --again with a new name sends them once more"
     if found.archived:
-        yield f"  left out: {envelopes(found.archived)} in an archive"
+        yield f"  left out: {counted(found.archived, 'envelope')} in an archive"
     if found.removed:
-        yield f"  {envelopes(found.removed)} of any type there: removed by retention, and can't be sent"
+        yield f"  {counted(found.removed, 'envelope')} of any type there: removed by retention, and can't be sent"
     if not found.envelopes:
         yield "Nothing is left to send."
 
@@ -120,8 +119,3 @@ def _goes_on(wanted: ReplayRequest, found: Preview) -> str:
 def _command(type_name: str, login: str, since: int, *options: str) -> str:
     words = ["xbus replay --type", shlex.quote(type_name), "--role", shlex.quote(login), f"--from {since}"]
     return " ".join([*words, *options])
-
-
-def envelopes(count: int) -> str:
-    """``1 envelope``, ``2 envelopes``."""
-    return "1 envelope" if count == 1 else f"{count:,} envelopes"

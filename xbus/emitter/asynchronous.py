@@ -1,4 +1,4 @@
-"""The emitter for programs that run an asyncio loop, and the core of the other one."""
+"""The emitter for programs that run an asyncio loop, and the core of the other one, whose docstrings say more."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from xbus.emitter.options import OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
 from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
-from xbus.emitter.patience import Patience
+from xbus.emitter.patience import EmitterPatience
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
@@ -51,20 +51,7 @@ class AsyncEmitter:
 
     Several envelopes may be open at a time, in several tasks. In a forked process it is opened anew at its first use.
 
-    Args:
-        url: the front socket of the bus, such as ``tcp://127.0.0.1:1984``.
-        login: the emitter's login.
-        password: the emitter's password.
-        outbox: a local file that keeps envelopes until the bus has them, also while it is away. An envelope is durable
-            there when its block ends, and goes to the bus from there, in order, once.
-        clock: tells the time; the machine's own where none is given.
-        ids: makes the ids of envelopes and events.
-        **options: see ``Options``.
-
-    Raises:
-        Refused: at ``async with``: login or password are wrong (``login_refused``); another process sends from the
-            outbox (``outbox_in_use``).
-        Failed: at ``async with``: nothing answers at ``url`` within ``retry_seconds``. With an outbox it may be away.
+    Arguments and errors are those of ``Emitter``.
     """
 
     def __init__(
@@ -138,32 +125,14 @@ class AsyncEmitter:
         await self._exit.aclose()
 
     def envelope(self, *, ordering_key: str | None = None, key: str | None = None) -> AsyncEnvelope:
-        """Begin an envelope, to be used in ``async with``.
-
-        Args:
-            ordering_key: roles that want order get envelopes of one key one after the other, whatever becomes of those
-                of other keys; None is a key too.
-            key: what this emitter calls the envelope, for good. Sent again under the same key, by whichever process, it
-                goes on where it was, or gets its first receipt; other content is refused (``key_reused``).
-        """
+        """Begin an envelope, to be used in ``async with``; the arguments are those of ``Emitter.envelope``."""
         new_id = self._last_line.new_id()
         return AsyncEnvelope(partial(self._open_line, self._forks), new_id, ordering_key, key)
 
     async def put(
         self, type_name: str, items: Iterable[object], *, ordering_key: str | None = None, key: str | None = None
     ) -> Receipt:
-        """Send a whole envelope of one event; in a single call where it fits into one batch.
-
-        Args:
-            type_name: the event type.
-            items: all its items, kept in memory until the bus has them.
-            ordering_key: as at ``envelope``.
-            key: the same.
-
-        Raises:
-            Refused: the envelope can't be taken; ``code`` says why.
-            Failed: the bus did not take it within ``retry_seconds``.
-        """
+        """Send a whole envelope of one event, as ``Emitter.put`` does."""
         line, packed = await self._open_line(), [item_bytes(item) for item in items]
         limits = line.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
@@ -174,25 +143,7 @@ class AsyncEmitter:
         return await self._put_at_once(line, type_name, packed, envelope_options(ordering_key, None))
 
     async def ask(self, type_name: str, *items: object) -> Value:
-        """Send an envelope of one event, and wait for a consumer's immediate reply to it::
-
-            price = await emitter.ask("price_wanted", {"article": 4711})
-
-        The envelope is sealed once the reply is there; where none comes it is cancelled, and the consumer rolls back.
-
-        Args:
-            type_name: the event type, one with ``immediate_reply``.
-            items: all items of the event.
-
-        Returns:
-            What the consumer replied.
-
-        Raises:
-            Refused: the event can't be taken; ``code`` says why, as ``reply_refused`` where the consumer refused it, or
-                ``no_reply`` where the event type has no immediate reply.
-            Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the envelope within
-                ``retry_seconds``.
-        """
+        """Send an envelope of one event, and wait for a consumer's immediate reply to it, as ``Emitter.ask`` does."""
         self._check_direct()
         async with self.envelope() as envelope:
             async with envelope.event(type_name, len(items)) as event:
@@ -207,47 +158,15 @@ class AsyncEmitter:
             return await event.reply()
 
     async def consumers(self) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
-        """What the registered consumers say of themselves.
-
-        Returns:
-            For each its metadata, and its features by name: ``clearing`` as ``[False, None]`` or ``[True, url]``,
-            ``immediate_reply`` as ``[False, None]`` or ``[True, names of event types]``.
-
-        Raises:
-            Failed: the bus did not answer within ``retry_seconds``.
-        """
+        """What the registered consumers say of themselves, as of ``Emitter.consumers``."""
         return [_introduction(told) for told in _CONSUMERS.read(await self._call("xbus.get_consumers"))]
 
     async def retry(self, event_id: str) -> str:
-        """Have the envelope of an event delivered again to the consumers that it is parked for: all of it, as new.
-
-        Asked again it answers the same, and nothing is done twice.
-
-        Args:
-            event_id: of an event that this emitter sent.
-
-        Returns:
-            The id of the event that repeats it.
-
-        Raises:
-            Refused: it is parked for nobody (``nothing_to_retry``), or can't be sent again; ``code`` says why.
-            Failed: the bus did not do it within ``retry_seconds``.
-        """
+        """Have the envelope of an event delivered again to those it is parked for, as ``Emitter.retry`` does."""
         return _RETRIED.read(await self._call("xbus.retry_event", event_id))
 
     async def replay(self, envelope_id: str) -> str:
-        """Have a sealed envelope delivered to everybody again, as a new one, the way that its event types take now.
-
-        Args:
-            envelope_id: of an envelope that this emitter sent.
-
-        Returns:
-            The id of the new envelope.
-
-        Raises:
-            Refused: it can't be sent again; ``code`` says why.
-            Failed: the bus did not do it within ``retry_seconds``.
-        """
+        """Have a sealed envelope delivered to everybody again, as a new one, as ``Emitter.replay`` does."""
         # The new envelope's id is made here, so that a call whose answer got lost can be made again.
         return _REPLAYED.read(await self._call("xbus.replay_envelope", envelope_id, self._last_line.new_id()))
 
@@ -300,8 +219,8 @@ class AsyncEmitter:
     def _keep_alive(self, session: Session) -> asyncio.Task[None]:
         return asyncio.create_task(session.keep_alive(), name="xbus emitter keeps its session alive")
 
-    def _patience(self) -> Patience:
-        return Patience(self._options.retry_seconds, self._clock)
+    def _patience(self) -> EmitterPatience:
+        return EmitterPatience(self._options.retry_seconds, self._clock)
 
     async def _open_line(self, forks: int | None = None) -> EmitterContext:
         """The line of this process; opened where it was forked since it was used last.

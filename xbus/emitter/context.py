@@ -4,7 +4,7 @@ from xbus.clock import Clock
 from xbus.emitter.batch import OutgoingBatch
 from xbus.emitter.forks import begun_before
 from xbus.emitter.options import Options
-from xbus.emitter.patience import Patience
+from xbus.emitter.patience import EmitterPatience
 from xbus.emitter.session import CallTransport
 from xbus.emitter.stream import Stream
 from xbus.emitter.window import SendWindow
@@ -53,7 +53,7 @@ class EmitterContext:
 
     def new_stream(self) -> Stream:
         """The calls of one further envelope."""
-        stream = Stream(self.session, self.window, Patience(self.options.retry_seconds, self._clock))
+        stream = Stream(self.session, self.window, EmitterPatience(self.options.retry_seconds, self._clock))
         self._streams.add(stream)
         return stream
 

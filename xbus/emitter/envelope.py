@@ -54,11 +54,7 @@ class AsyncEnvelope:
 
     @property
     def receipt(self) -> Receipt:
-        """The proof that the bus took the envelope; after the block only.
-
-        Raises:
-            Refused: the envelope is not sealed (``envelope_open``).
-        """
+        """The proof that the bus took the envelope, as of ``Envelope.receipt``."""
         if self._receipt is None:
             raise Refused(
                 "the envelope is not sealed", "ask for the receipt after its `with` block", code="envelope_open"
@@ -108,12 +104,7 @@ class AsyncEnvelope:
             self._line.end(self._stream)
 
     def event(self, type_name: str, estimate: int = 0) -> AsyncEvent:
-        """Begin an event of the envelope, to be used in ``async with``.
-
-        Args:
-            type_name: the event type.
-            estimate: how many items will come, 0 where that is not known.
-        """
+        """Begin an event of the envelope, to be used in ``async with``; see ``Envelope.event``."""
         self._events += 1
         event_id = self._line.new_id()
         if self._has_key:

@@ -64,15 +64,7 @@ class AsyncEvent:
                 self._timer.cancel()
 
     async def send(self, item: object) -> None:
-        """Send one item: bytes as they are, any other value packed by msgpack.
-
-        It goes with the next batch; this waits only while the window is full. An error of an earlier batch is raised
-        here, or when the block is left.
-
-        Raises:
-            Refused: the item or an earlier batch can't be taken; ``code`` says why.
-            Failed: the bus did not take an earlier batch within ``retry_seconds``.
-        """
+        """Send one item, as ``Event.send`` does."""
         if self.add(item):
             await self.flush()
 
@@ -84,24 +76,12 @@ class AsyncEvent:
         return is_full or self._stream.error is not None
 
     async def flush(self) -> None:
-        """Send what waits for company now, as soon as the window has room.
-
-        Raises:
-            CallError: an earlier call went wrong.
-        """
+        """Send what waits for company now, as ``Event.flush`` does."""
         await self._stream.room()
         self._send_batch()
 
     async def reply(self) -> Value:
-        """The immediate reply of a consumer, None where the event type has none; after the block only.
-
-        Ask inside the envelope's block, and the envelope is sealed once the reply is there.
-
-        Raises:
-            Refused: the event was not taken; ``code`` says why, as ``reply_refused`` where the consumer refused it.
-            Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the event within
-                ``retry_seconds``.
-        """
+        """The immediate reply of a consumer, as of ``Event.reply``."""
         return (await self._ended())["reply"]
 
     async def has_reply(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from xbus.emitter.options import Options
-from xbus.emitter.patience import Patience
+from xbus.emitter.patience import EmitterPatience
 from xbus.errors import CallError, Failed, Refused
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
@@ -78,7 +78,7 @@ class Session:
         logins: how often it logged in: each time it is another session to the front.
     """
 
-    def __init__(self, client: Client, login: str, password: str, options: Options, patience: Patience) -> None:
+    def __init__(self, client: Client, login: str, password: str, options: Options, patience: EmitterPatience) -> None:
         self._client = client
         self._login = login
         self._password = password

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from functools import partial
 
-from xbus.emitter.patience import Patience
+from xbus.emitter.patience import EmitterPatience
 from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
 from xbus.emitter.session import CallTransport
 from xbus.emitter.window import SendWindow
@@ -36,7 +36,7 @@ class Stream:
         error: what broke the stream, if anything did; every later call raises it.
     """
 
-    def __init__(self, session: CallTransport, window: SendWindow, patience: Patience) -> None:
+    def __init__(self, session: CallTransport, window: SendWindow, patience: EmitterPatience) -> None:
         self.error: CallError | None = None
         self._session = session
         self._window = window

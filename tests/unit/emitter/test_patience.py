@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from xbus.emitter.patience import FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS, Patience
+from xbus.emitter.patience import FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS, EmitterPatience
 from xbus.errors import ConnectionLost, TimedOut
 
 
@@ -19,7 +19,7 @@ class HandClock:
 
 
 def test_delays_grow_up_to_a_limit() -> None:
-    patience = Patience(1000, HandClock())
+    patience = EmitterPatience(1000, HandClock())
     delays = [patience.failed() for _ in range(8)]
     assert delays[:3] == [FIRST_DELAY_SECONDS, 2 * FIRST_DELAY_SECONDS, 4 * FIRST_DELAY_SECONDS]
     assert delays[-1] == LONGEST_DELAY_SECONDS
@@ -27,7 +27,7 @@ def test_delays_grow_up_to_a_limit() -> None:
 
 def test_it_ends_after_the_time_since_the_first_failure() -> None:
     clock = HandClock()
-    patience = Patience(30, clock)
+    patience = EmitterPatience(30, clock)
     patience.failed()
     clock.seconds = 29.99
     last = patience.failed()
@@ -39,7 +39,7 @@ def test_it_ends_after_the_time_since_the_first_failure() -> None:
 
 def test_a_success_begins_anew() -> None:
     clock = HandClock()
-    patience = Patience(30, clock)
+    patience = EmitterPatience(30, clock)
     patience.failed()
     patience.succeeded()
     clock.seconds = 40
@@ -47,7 +47,7 @@ def test_a_success_begins_anew() -> None:
 
 
 def test_an_error_given_up_on_keeps_class_code_and_gets_a_next_step() -> None:
-    patience = Patience(30, HandClock())
+    patience = EmitterPatience(30, HandClock())
     error = patience.given_up(TimedOut("no answer"))
     assert isinstance(error, TimedOut)
     assert (error.code, bool(error.next_step)) == ("timed_out", True)
@@ -55,5 +55,5 @@ def test_an_error_given_up_on_keeps_class_code_and_gets_a_next_step() -> None:
 
 
 def test_an_error_speaks_of_trying_again_only_where_that_was_done() -> None:
-    assert "trying again" in str(Patience(30, HandClock()).given_up(TimedOut("no answer")))
-    assert "trying again" not in str(Patience(0, HandClock()).given_up(TimedOut("no answer")))
+    assert "trying again" in str(EmitterPatience(30, HandClock()).given_up(TimedOut("no answer")))
+    assert "trying again" not in str(EmitterPatience(0, HandClock()).given_up(TimedOut("no answer")))

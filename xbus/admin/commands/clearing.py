@@ -1,19 +1,16 @@
 """``xbus clearing``."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import click
 
 from xbus.admin.address import broker_address
-from xbus.admin.program import config_option
+from xbus.admin.program import Command, config_option
 from xbus.admin.secret import password_file_option, password_of
 from xbus.emitter import Emitter
 from xbus.errors import XbusError
-
-Command = TypeVar("Command", bound=Callable[..., None])
 
 
 @click.group()

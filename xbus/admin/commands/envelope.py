@@ -10,7 +10,7 @@ import click
 
 from xbus.admin.failure_rows import FAILURE_HEADS, failure_row
 from xbus.admin.output import block, counted, facts, moment, one_json
-from xbus.admin.program import config_option, database_url
+from xbus.admin.program import config_option, database_url, json_option, limit_option
 from xbus.admin.table import table
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.database.connection import reading
@@ -23,8 +23,6 @@ from xbus.broker.journal.operations.envelopes import (
 )
 from xbus.states import EnvelopeState
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each envelope.")
-
 
 @click.group()
 def envelope() -> None:
@@ -35,8 +33,8 @@ def envelope() -> None:
 @config_option
 @click.option("--state", type=click.Choice([state.value for state in EnvelopeState]), help="Only those in this state.")
 @click.option("--before", type=click.UUID, metavar="ID", help="Continue after this one, the last of the previous page.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most.")
-@json_option
+@limit_option
+@json_option("envelope")
 def list_(config_path: Path | None, state: str | None, before: UUID | None, limit: int, as_json: bool) -> None:
     """Show envelopes, the newest first."""
     with reading(database_url(config_path)) as connection:
@@ -54,7 +52,7 @@ def list_(config_path: Path | None, state: str | None, before: UUID | None, limi
 @envelope.command()
 @config_option
 @click.argument("envelope_id", type=click.UUID, metavar="ID")
-@json_option
+@json_option("envelope")
 def show(config_path: Path | None, envelope_id: UUID, as_json: bool) -> None:
     """Show one envelope: its events, its state at each consumer, and failed calls."""
     with reading(database_url(config_path)) as connection:

@@ -9,7 +9,7 @@ import click
 
 from xbus.admin.failure_rows import FAILURE_HEADS, failure_row
 from xbus.admin.output import block, facts, moment, one_json
-from xbus.admin.program import config_option, database_url
+from xbus.admin.program import config_option, database_url, json_option, limit_option
 from xbus.admin.table import table
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.failures import (
@@ -23,8 +23,6 @@ from xbus.clock import SystemClock
 from xbus.states import TrackingState
 
 FAILURE_ID = click.IntRange(1, 2**63 - 1)
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each failure.")
 
 
 @click.group()
@@ -40,8 +38,8 @@ def failure() -> None:
 @click.option(
     "--before", type=FAILURE_ID, metavar="ID", help="Continue below this id, the last one of the previous page."
 )
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most.")
-@json_option
+@limit_option
+@json_option("failure")
 def list_(
     config_path: Path | None,
     state: str | None,
@@ -73,7 +71,7 @@ def list_(
 @failure.command()
 @config_option
 @click.argument("failure_id", type=FAILURE_ID, metavar="ID")
-@json_option
+@json_option("failure")
 def show(config_path: Path | None, failure_id: int, as_json: bool) -> None:
     """Show one failure: its place, the recipient's words, and the history of its repair."""
     with reading(database_url(config_path)) as connection:

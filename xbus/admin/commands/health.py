@@ -8,7 +8,7 @@ import click
 
 from xbus.admin.address import broker_address
 from xbus.admin.output import block, one_json
-from xbus.admin.program import config_option
+from xbus.admin.program import config_option, json_option
 from xbus.ending import NOT_NOW, REFUSED
 from xbus.errors import CallError, ProtocolError
 from xbus.rpc.client import Client
@@ -24,7 +24,7 @@ HEADS = ("CODE", "ABOUT", "SINCE", "CAUSE", "NEXT STEP")
 @click.command()
 @config_option
 @click.option("--url", metavar="URL", help="Ask at this address only, the front's or the back's.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each process of the broker.")
+@json_option("process of the broker")
 def health(config_path: Path | None, url: str | None, as_json: bool) -> None:
     """Ask the broker how it is.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.output import one_json
-from xbus.admin.program import config_option, database_url, reason_option
+from xbus.admin.program import config_option, database_url, json_option, reason_option
 from xbus.admin.table import table
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.database.place import read_place
@@ -33,7 +33,7 @@ def journal() -> None:
 
 @journal.command()
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object.")
+@json_option()
 def show(config_path: Path | None, as_json: bool) -> None:
     """Show the journal's place, and recipients that registered elsewhere: the broker does not call them."""
     with reading(database_url(config_path)) as connection:

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from xbus.admin.address import broker_address
-from xbus.admin.output import block, facts, moment, one_json
-from xbus.admin.program import config_option
+from xbus.admin.output import block, counted, facts, moment, one_json
+from xbus.admin.program import config_option, json_option
 from xbus.admin.secret import password_file_option, password_of
 from xbus.emitter.flushing import flush_outbox
 from xbus.emitter.outbox import Outbox, OutboxStatus
@@ -29,7 +29,7 @@ def outbox() -> None:
 
 @outbox.command()
 @file_argument
-@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object.")
+@json_option()
 def status(path: Path, as_json: bool) -> None:
     """Show the waiting and the refused envelopes of FILE, and the obstacle, if any."""
     with _opened(path) as box:
@@ -64,9 +64,11 @@ def _told(found: OutboxStatus) -> Iterator[str]:
 def flush(path: Path, config_path: Path | None, login: str, password_file: Path | None, url: str | None) -> None:
     """Send all waiting envelopes of FILE, in order; set refused ones aside."""
     flushed = flush_outbox(path, broker_address("front", url, config_path), login, password_of(login, password_file))
-    click.echo(f"{_envelopes(flushed.sent)} sent.")
+    click.echo(f"{counted(flushed.sent, 'envelope')} sent.")
     if flushed.refused:
-        raise Refused(f"{_envelopes(flushed.refused)} refused by the bus", f"see why with xbus outbox status {path}")
+        raise Refused(
+            f"{counted(flushed.refused, 'envelope')} refused by the bus", f"see why with xbus outbox status {path}"
+        )
 
 
 @outbox.command()
@@ -75,7 +77,7 @@ def flush(path: Path, config_path: Path | None, login: str, password_file: Path 
 def retry(path: Path, places: tuple[int, ...]) -> None:
     """Put refused envelopes back in line, at their old place: those at the PLACEs, or all."""
     with _opened(path) as box:
-        click.echo(f"{_envelopes(box.retry(places))} put back.")
+        click.echo(f"{counted(box.retry(places), 'envelope')} put back.")
 
 
 @outbox.command()
@@ -87,7 +89,7 @@ def drop(path: Path, places: tuple[int, ...], everything: bool) -> None:
     if everything == bool(places):
         raise click.UsageError("Name the places of what to drop, or give --all.")
     with _opened(path) as box:
-        click.echo(f"{_envelopes(box.drop(places))} dropped.")
+        click.echo(f"{counted(box.drop(places), 'envelope')} dropped.")
 
 
 @contextmanager
@@ -102,7 +104,3 @@ def _opened(path: Path) -> Iterator[Outbox]:
 def _moment(text: str | None) -> str | None:
     """A moment of the outbox, as other commands show it."""
     return moment(None if text is None else datetime.fromisoformat(text))
-
-
-def _envelopes(count: int) -> str:
-    return "1 envelope" if count == 1 else f"{count:,} envelopes"

@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 
 from xbus.admin.moments import Place
+from xbus.admin.output import counted
 from xbus.admin.program import config_option, database_url
 from xbus.admin.repair.moves import decision_of
 from xbus.admin.replaying import FIRST, Preview, ReplayRequest, find_part
-from xbus.admin.sending_again import count, envelopes, send, told
+from xbus.admin.sending_again import count, send, told
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 from xbus.clock import SystemClock
 from xbus.errors import Refused
@@ -88,12 +89,14 @@ def replay(
 def _check(wanted: ReplayRequest, found: Preview, without_archived: bool) -> None:
     if found.archived and not without_archived:
         raise Refused(
-            f"the items of {envelopes(found.archived)} between these places are in an archive",
+            f"the items of {counted(found.archived, 'envelope')} between these places are in an archive",
             "put those back that are needed with xbus restore, or leave them out with --without-archived",
             code="envelope_archived",
         )
     if not (found.envelopes or found.sent or found.archived):
-        removed = f"; {envelopes(found.removed)} of any type were removed by retention" if found.removed else ""
+        removed = (
+            f"; {counted(found.removed, 'envelope')} of any type were removed by retention" if found.removed else ""
+        )
         which = " that had no node for its service" if wanted.unreached else ""
         raise Refused(
             f'no event of type "{wanted.type_name}"{which} lies between these places of the log{removed}',

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from xbus.admin.output import counted, moment, one_json
-from xbus.admin.program import config_option, database_url, load_config, reason_option
+from xbus.admin.program import config_option, database_url, json_option, load_config, reason_option
 from xbus.admin.table import table
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.database.connection import reading, writing
@@ -24,7 +24,7 @@ UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 @click.command("list")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each role.")
+@json_option("role")
 def list_(config_path: Path | None, as_json: bool) -> None:
     """Show each role: its state, its current work, and how far it lags behind.
 

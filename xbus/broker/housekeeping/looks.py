@@ -4,9 +4,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from xbus.clock import Clock
 from xbus.errors import JournalError
 
 log = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 0.02
+PAUSE_SHARE = 1
+"""After each step there is a pause, so many times as long as the step took: half of the time is others'."""
 
 
 async def look_regularly(look: Callable[[], Awaitable[None]], seconds: float, what: str) -> None:
@@ -26,3 +31,8 @@ async def look_regularly(look: Callable[[], Awaitable[None]], seconds: float, wh
             await look()
         except JournalError as error:
             log.info("%s not looked at: %s", what, error, extra={"action": "unread"})
+
+
+async def pause_after(began: float, clock: Clock) -> None:
+    """Leave time to everybody else, after a step of something long that began then."""
+    await asyncio.sleep(max(PAUSE_SECONDS, PAUSE_SHARE * (clock.monotonic() - began)))

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from datetime import timedelta
 
+from xbus.broker.housekeeping.looks import pause_after
 from xbus.broker.journal.bulk import cleaning as bulk_cleaning
 from xbus.broker.journal.journal import Journal
 from xbus.clock import Clock
@@ -16,10 +17,6 @@ LOOK_SECONDS = 5.0
 
 ROW_SECONDS = 24 * 3600.0
 """How long the row of an attempt that came to nothing is kept, so that it can be seen why."""
-
-PAUSE_SECONDS = 0.02
-PAUSE_SHARE = 1
-"""After each step there is a pause, so many times as long as the step took: half of the time is others'."""
 
 
 class OutputCleaner:
@@ -57,7 +54,7 @@ class OutputCleaner:
             began = self._clock.monotonic()
             if not await self._journal.run(bulk_cleaning.clean_attempts, until):
                 break
-            await asyncio.sleep(max(PAUSE_SECONDS, PAUSE_SHARE * (self._clock.monotonic() - began)))
+            await pause_after(began, self._clock)
         stray = await self._journal.read(bulk_cleaning.find_stray_files)
         if stray.attempt_ids:
             await asyncio.to_thread(stray.remove)

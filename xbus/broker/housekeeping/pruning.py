@@ -1,11 +1,11 @@
 """Removes from the journal what nobody needs any more, in small steps between which everybody else goes on."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
 
+from xbus.broker.housekeeping.looks import pause_after
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention import pruning
 from xbus.clock import Clock
@@ -23,15 +23,14 @@ ROUND_SECONDS = 60.0
 TIGHT_SHARE = 0.9
 """Above this part of its limit the journal is short of space: then what is settled goes before its time."""
 
-PAUSE_SECONDS = 0.02
-PAUSE_SHARE = 1
-"""After each step there is a pause, so many times as long as the step took: half of the time is others'."""
-
 CANCELLED_DAYS = 1.0
 """How long an envelope is kept that was cancelled; no longer than one that is settled."""
 
 CANCELLED_SECONDS = 60.0
 """How long it is kept where its space is wanted: calls that were on their way are still told what became of it."""
+
+Step: TypeAlias = Callable[[Any, int], pruning.PruningStep]
+"""Removes some above a position, on a connection."""
 
 
 class Pruner:
@@ -79,16 +78,8 @@ class Pruner:
         now = self._clock.now()
         settled = now - timedelta(days=self._keep_days)
         cancelled = now - timedelta(days=min(CANCELLED_DAYS, self._keep_days))
-        name = self._journal.name
-
-        def prune_settled(connection: Any, after: int) -> pruning.PruningStep:
-            return pruning.prune_settled(connection, name, after, settled, now, keep_rows=False)
-
-        def prune_cancelled(connection: Any, _: int) -> pruning.PruningStep:
-            return pruning.prune_cancelled(connection, name, cancelled, now)
-
-        await self._prune(prune_settled, "settled long ago")
-        await self._prune(prune_cancelled, "cancelled")
+        await self._prune(self._settled_before(settled, now, keep_rows=False), "settled long ago")
+        await self._prune(self._cancelled_before(cancelled, now), "cancelled")
 
     async def prune_for_space(self) -> None:
         """Remove what was cancelled, and then what is settled, the oldest first, until there is enough space; receipts
@@ -99,20 +90,20 @@ class Pruner:
         """
         now = self._clock.now()
         cancelled = now - timedelta(seconds=CANCELLED_SECONDS)
+        await self._prune(self._cancelled_before(cancelled, now), "cancelled, to make space", self._is_tight)
+        await self._prune(self._settled_before(now, now, keep_rows=True), "settled, to make space", self._is_tight)
+
+    def _settled_before(self, until: datetime, now: datetime, *, keep_rows: bool) -> Step:
         name = self._journal.name
+        return lambda connection, after: pruning.prune_settled(connection, name, after, until, now, keep_rows=keep_rows)
 
-        def prune_cancelled(connection: Any, _: int) -> pruning.PruningStep:
-            return pruning.prune_cancelled(connection, name, cancelled, now)
-
-        def prune_settled(connection: Any, after: int) -> pruning.PruningStep:
-            return pruning.prune_settled(connection, name, after, now, now, keep_rows=True)
-
-        await self._prune(prune_cancelled, "cancelled, to make space", self._is_tight)
-        await self._prune(prune_settled, "settled, to make space", self._is_tight)
+    def _cancelled_before(self, until: datetime, now: datetime) -> Step:
+        name = self._journal.name
+        return lambda connection, _: pruning.prune_cancelled(connection, name, until, now)
 
     async def _prune(
         self,
-        step: Callable[[Any, int], pruning.PruningStep],
+        step: Step,
         why: str,
         is_wanted: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
@@ -125,7 +116,7 @@ class Pruner:
                 after = done.after
                 envelopes += done.envelopes
                 data_bytes += done.data_bytes
-                await asyncio.sleep(max(PAUSE_SECONDS, PAUSE_SHARE * (self._clock.monotonic() - began)))
+                await pause_after(began, self._clock)
         finally:
             if envelopes:
                 extra = {"action": "pruned", "envelopes": envelopes, "bytes": data_bytes}

@@ -15,9 +15,12 @@ import sqlalchemy as sa
 from xbus.broker.journal.commit.writer import Writer, silent
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.writes import Write
+from xbus.config import JournalSettings
 from xbus.errors import JournalUnavailable
 
 READERS = 2
+
+_DEFAULTS = JournalSettings()
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,9 +49,9 @@ class Journal:
         engine: sa.Engine,
         name: str,
         *,
-        max_segment_bytes: int = 1024 * 1024,
-        max_pending_bytes: int = 64 * 1024 * 1024,
-        answer_seconds: float = 15.0,
+        max_segment_bytes: int = _DEFAULTS.max_segment_bytes,
+        max_pending_bytes: int = _DEFAULTS.max_pending_bytes,
+        answer_seconds: float = _DEFAULTS.answer_timeout,
     ) -> None:
         self.name = name
         self.answer_seconds = answer_seconds

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 from uuid import UUID
 
 import click
 
 from xbus.admin.output import counted
-from xbus.admin.program import config_option, database_url, reason_option
+from xbus.admin.program import Command, config_option, database_url, reason_option
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.moves import Resumed, decision_of
 from xbus.admin.repair.moves import drop as drop_parked
@@ -23,8 +22,6 @@ from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 from xbus.ids import Ids
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 envelope_argument = click.argument("envelope_id", type=click.UUID, metavar="ENVELOPE")
 event_option = click.option("--event", metavar="NUMBER|ID", help="The event, if the envelope has several.")

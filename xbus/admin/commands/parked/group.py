@@ -10,7 +10,7 @@ import click
 from xbus.admin.commands.parked.correct import correct
 from xbus.admin.commands.parked.decide import drop, envelope_argument, event_option, resume, role_option
 from xbus.admin.output import counted, moment, one_json
-from xbus.admin.program import config_option, database_url
+from xbus.admin.program import config_option, database_url, json_option, limit_option
 from xbus.admin.repair.moves import present_item
 from xbus.admin.repair.places import find_place
 from xbus.admin.repair.view import view
@@ -18,8 +18,6 @@ from xbus.admin.table import table
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
 from xbus.errors import Refused
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON: one object for each envelope.")
 
 
 @click.group()
@@ -37,8 +35,8 @@ for command in (resume, correct, drop):
 @click.option("--type", "event_type", metavar="NAME", help="Only envelopes with events of this type.")
 @click.option("--service", metavar="NAME", help="Only envelopes and items parked for roles of this service.")
 @click.option("--code", metavar="CODE", help="Only envelopes and items parked with this code.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at the most.")
-@json_option
+@limit_option
+@json_option("envelope")
 def list_(
     config_path: Path | None,
     role: str | None,
@@ -94,7 +92,7 @@ def _what(items: int | None) -> str:
     metavar="FILE",
     help="Write the bytes of --item there, as the role would get them.",
 )
-@json_option
+@json_option("envelope")
 def show(
     config_path: Path | None,
     envelope_id: UUID,

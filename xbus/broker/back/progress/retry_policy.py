@@ -3,9 +3,12 @@
 from dataclasses import asdict, dataclass, replace
 
 from xbus.broker.journal.log.catalog import RetrySettings
+from xbus.config import BackSettings
 
 MAX_DOUBLINGS = 60
 """More of them make no delay longer, and would not fit a number."""
+
+_DEFAULTS = BackSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +23,10 @@ class RetryPolicy:
             back together.
     """
 
-    attempts: int = 5
-    first_delay: float = 1.0
-    longest_delay: float = 300.0
-    jitter: float = 0.2
+    attempts: int = _DEFAULTS.attempts
+    first_delay: float = _DEFAULTS.first_delay
+    longest_delay: float = _DEFAULTS.longest_delay
+    jitter: float = _DEFAULTS.jitter
 
     def as_wished(self, wishes: RetrySettings) -> "RetryPolicy":
         """The same, but for what a service wishes otherwise."""

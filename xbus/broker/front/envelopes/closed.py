@@ -48,42 +48,49 @@ class ClosedEnvelope:
     def hold(self, session: bytes) -> None:
         """Any session may repeat what is past."""
 
+    def _refused(self, refusal: Refused) -> Refused:
+        """What the caller of a repeat that is none is told."""
+        return refusal
+
     def _closed(self) -> Refused:
         return envelope_closed(self._stored.envelope_id, self._stored.reason)
 
     def _event(self, event_id: UUID) -> StoredEvent:
         if self._stored.state is not EnvelopeState.RECEIVED:
-            raise self._closed()
+            raise self._refused(self._closed())
         for event in self._stored.events:
             if event.event_id == event_id:
                 return event
-        raise event_unknown(event_id, self._stored.envelope_id)
+        raise self._refused(event_unknown(event_id, self._stored.envelope_id))
 
     def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
         """Raises Refused: envelope_closed for an event that it doesn't hold, content_differs for another type."""
         if all(event.event_id != event_id for event in self._stored.events):
-            raise self._closed()
+            raise self._refused(self._closed())
         event = self._event(event_id)
         if event.type_name != type_name:
-            raise content_differs(f"event {event_id} was started with type {event.type_name}")
+            raise self._refused(content_differs(f"event {event_id} was started with type {event.type_name}"))
         return event_id
 
     def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Deferred[int]:
         """Raises Refused: envelope_closed for items that it doesn't hold; the future content_differs for other ones."""
         event = self._event(event_id)
         if first_index is None or first_index + items > event.items:
-            raise self._closed()
+            raise self._refused(self._closed())
         return Deferred.of(asyncio.ensure_future(self._same_items(event.segments_id, first_index, items, data)))
 
     async def _same_items(self, segments_id: UUID, first_index: int, items: int, data: bytes) -> int:
-        await check_same_items(self._journal, segments_id, first_index, items, data)
+        try:
+            await check_same_items(self._journal, segments_id, first_index, items, data)
+        except Refused as refusal:
+            raise self._refused(refusal) from refusal
         return first_index + items
 
     def end_event(self, event_id: UUID, items: int | None) -> Deferred[EndedEvent]:
         """Raises Refused: event_unknown, envelope_closed, or content_differs for another number of items."""
         event = self._event(event_id)
         if items is not None and items != event.items:
-            raise content_differs(f"event {event_id} was ended with {event.items} items")
+            raise self._refused(content_differs(f"event {event_id} was ended with {event.items} items"))
         return Deferred.of(asyncio.ensure_future(self._ended(event)))
 
     async def _ended(self, event: StoredEvent) -> EndedEvent:
@@ -93,9 +100,11 @@ class ClosedEnvelope:
         """Raises Refused: envelope_closed where it was cancelled, content_differs for another number of events."""
         receipt = self._stored.receipt
         if receipt is None:
-            raise self._closed()
+            raise self._refused(self._closed())
         if events is not None and events != receipt.events:
-            raise content_differs(f"envelope {receipt.envelope_id} was sealed with {receipt.events} events")
+            raise self._refused(
+                content_differs(f"envelope {receipt.envelope_id} was sealed with {receipt.events} events")
+            )
         return Deferred.of(done(receipt))
 
     def cancel(self, reason: str) -> Deferred[bool]:

@@ -34,7 +34,7 @@ SETTLE_SECONDS = 0.5
 COMPARED = 256
 """How many envelopes whose content was removed may be compared at a time; one more, and the oldest begins anew."""
 
-Known: TypeAlias = OpenEnvelope | ClosedEnvelope | SealedKeyedEnvelope | PrunedKeyedEnvelope
+Known: TypeAlias = OpenEnvelope | ClosedEnvelope | PrunedKeyedEnvelope
 T = TypeVar("T")
 
 Act: TypeAlias = Callable[[Known | None], Answer[T]]
@@ -232,12 +232,15 @@ class EnvelopeDirectory:
                     event.event_id: await stored_digest(self._journal, event.event_id) for event in stored.events
                 }
             return self._keep(OpenEnvelopeState.of_stored(stored, digests))
-        past = ClosedEnvelope(stored, self._journal, self._answers.replies)
         if stored.state is EnvelopeState.CANCELLED:
-            return past
-        if stored.key is not None:
-            return self._compare(stored) if stored.pruned else SealedKeyedEnvelope(past, stored.key)
-        return PrunedEnvelope(stored, self._journal, self._answers.replies) if stored.pruned else past
+            kind = ClosedEnvelope
+        elif stored.key is None:
+            kind = PrunedEnvelope if stored.pruned else ClosedEnvelope
+        elif stored.pruned:
+            return self._compare(stored)
+        else:
+            kind = SealedKeyedEnvelope
+        return kind(stored, self._journal, self._answers.replies)
 
     def _compare(self, stored: StoredEnvelope) -> PrunedKeyedEnvelope:
         pruned = self._pruned.get(stored.envelope_id)

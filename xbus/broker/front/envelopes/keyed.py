@@ -2,8 +2,6 @@
 told that the key is taken; and the digests that tell the one from the other."""
 
 import hashlib
-from collections.abc import Callable
-from typing import NoReturn, TypeVar
 from uuid import UUID
 
 from xbus.broker.front.envelopes.closed import PAGE_BYTES, ClosedEnvelope
@@ -17,66 +15,16 @@ from xbus.errors import Refused
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.rpc.deferred import Deferred
 
-T = TypeVar("T")
-
-OTHER_CONTENT = frozenset({"content_differs", "envelope_closed", "event_unknown"})
-"""What repeats of a sealed envelope are refused with that are none."""
-
 
 def key_reused(cause: str) -> Refused:
     """The answer to other content under a key that stands for an envelope already."""
     return Refused(cause, "send it under another key; nothing of this was kept", code="key_reused")
 
 
-class SealedKeyedEnvelope:
-    """A sealed envelope with a key, its content still here.
+class SealedKeyedEnvelope(ClosedEnvelope):
+    """A sealed envelope with a key, its content still here: other content is refused with key_reused."""
 
-    Args:
-        past: answers repeats.
-        key: its key.
-    """
-
-    def __init__(self, past: ClosedEnvelope, key: str) -> None:
-        self._past = past
-        self.key = key
-        self.emitter_id = past.emitter_id
-        self.is_given_up = False
-
-    def hold(self, session: bytes) -> None:
-        """Any session may repeat what is past."""
-
-    def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
-        """Raises Refused: key_reused."""
-        return self._told(lambda: self._past.start_event(event_id, type_name, estimate))
-
-    def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Deferred[int]:
-        """Raises Refused, or its future does: key_reused."""
-        return self._told(lambda: self._past.append(event_id, first_index, items, data)).recover(self._retell)
-
-    def end_event(self, event_id: UUID, items: int | None) -> Deferred[EndedEvent]:
-        """Raises Refused: key_reused."""
-        return self._told(lambda: self._past.end_event(event_id, items))
-
-    def seal(self, events: int | None) -> Deferred[SealReceipt]:
-        """Raises Refused: key_reused."""
-        return self._told(lambda: self._past.seal(events))
-
-    def cancel(self, reason: str) -> Deferred[bool]:
-        """Raises Refused: envelope_closed."""
-        return self._past.cancel(reason)
-
-    def _told(self, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except Refused as refusal:
-            raise self._in_terms_of_key(refusal) from refusal
-
-    def _retell(self, error: Exception) -> NoReturn:
-        raise self._in_terms_of_key(error) if isinstance(error, Refused) else error
-
-    def _in_terms_of_key(self, refusal: Refused) -> Refused:
-        if refusal.code not in OTHER_CONTENT:
-            return refusal
+    def _refused(self, refusal: Refused) -> Refused:
         return key_reused(f"the key {self.key!r:.80} stands for an envelope with other content: {refusal.cause}")
 
 

@@ -15,8 +15,8 @@ Introduction: TypeAlias = tuple[Mapping[str, object], Mapping[str, Sequence[obje
 """The metadata and the features of a consumer."""
 
 
-class RepeatVerbs:
-    """One method per verb of wire.md, named as the verb.
+class _Calls:
+    """The calls as both kinds of verbs carry them out.
 
     Args:
         repeating: what carries the calls out.
@@ -27,60 +27,57 @@ class RepeatVerbs:
         self._repeating = repeating
         self._sessions = sessions
 
-    @verb("get_consumers")
-    @old_answer([])
-    async def get_consumers(self, token: str) -> list[Introduction]:
+    async def _consumers(self, token: str) -> list[Introduction]:
+        """What the consumers say of themselves, as it goes on the wire."""
         self._sessions.owner(token)
-        return await introductions(self._repeating)
+        return [(consumer.metadata, consumer.features) for consumer in await self._repeating.consumers()]
 
-    @verb("retry_event")
-    @old_answer("")
-    async def retry_event(self, token: str, event_id: str) -> str:
+    async def _retry(self, token: str, event_id: str) -> str:
         emitter_id = self._sessions.owner(token)
         return str(await self._repeating.retry(emitter_id, known_event_alone(event_id)))
 
-    @verb("replay_envelope")
-    @old_answer("")
-    async def replay_envelope(self, token: str, envelope_id: str) -> str:
-        emitter_id = self._sessions.owner(token)
-        return str(await self._repeating.replay(emitter_id, known_envelope(envelope_id)))
-
-
-class RepeatBatchVerbs:
-    """One method per verb of the namespace ``xbus``, named as the verb.
-
-    Args:
-        repeating: what carries the calls out.
-        sessions: the emitters'.
-    """
-
-    def __init__(self, repeating: Replay, sessions: Sessions) -> None:
-        self._repeating = repeating
-        self._sessions = sessions
-
-    @verb("xbus.get_consumers")
-    @coded_answer
-    async def get_consumers(self, token: str) -> list[Introduction]:
-        self._sessions.owner(token)
-        return await introductions(self._repeating)
-
-    @verb("xbus.retry_event")
-    @coded_answer
-    async def retry_event(self, token: str, event_id: str) -> str:
-        emitter_id = self._sessions.owner(token)
-        return str(await self._repeating.retry(emitter_id, known_event_alone(event_id)))
-
-    @verb("xbus.replay_envelope")
-    @coded_answer
-    async def replay_envelope(self, token: str, envelope_id: str, new_envelope_id: str | None = None) -> str:
+    async def _replay(self, token: str, envelope_id: str, new_envelope_id: str | None = None) -> str:
         emitter_id = self._sessions.owner(token)
         made_id = None if new_envelope_id is None else new_id(new_envelope_id, "new_envelope_id")
         return str(await self._repeating.replay(emitter_id, known_envelope(envelope_id), made_id))
 
 
-async def introductions(repeating: Replay) -> list[Introduction]:
-    """What the consumers say of themselves, as it goes on the wire."""
-    return [(consumer.metadata, consumer.features) for consumer in await repeating.consumers()]
+class RepeatVerbs(_Calls):
+    """One method per verb of wire.md, named as the verb."""
+
+    @verb("get_consumers")
+    @old_answer([])
+    async def get_consumers(self, token: str) -> list[Introduction]:
+        return await self._consumers(token)
+
+    @verb("retry_event")
+    @old_answer("")
+    async def retry_event(self, token: str, event_id: str) -> str:
+        return await self._retry(token, event_id)
+
+    @verb("replay_envelope")
+    @old_answer("")
+    async def replay_envelope(self, token: str, envelope_id: str) -> str:
+        return await self._replay(token, envelope_id)
+
+
+class RepeatBatchVerbs(_Calls):
+    """One method per verb of the namespace ``xbus``, named as the verb."""
+
+    @verb("xbus.get_consumers")
+    @coded_answer
+    async def get_consumers(self, token: str) -> list[Introduction]:
+        return await self._consumers(token)
+
+    @verb("xbus.retry_event")
+    @coded_answer
+    async def retry_event(self, token: str, event_id: str) -> str:
+        return await self._retry(token, event_id)
+
+    @verb("xbus.replay_envelope")
+    @coded_answer
+    async def replay_envelope(self, token: str, envelope_id: str, new_envelope_id: str | None = None) -> str:
+        return await self._replay(token, envelope_id, new_envelope_id)
 
 
 def known_event_alone(text: str) -> UUID:

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.archive.runs import WRITING
-from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, owed_ranges, settled_among
+from xbus.broker.journal.log.envelopes import is_archived
+from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, behind_owed, owed_ranges, settled_among
 
 PAGE_ENVELOPES = 500
 """How many envelopes are looked at in one read."""
@@ -77,7 +78,7 @@ def read_archivable(connection: sa.Connection, after: int, until: datetime, want
     owed = owed_ranges(connection)
     taken: list[Candidate] = []
     while len(taken) < wanted.envelopes and sum(each.data_bytes or 0 for each in taken) < wanted.data_bytes:
-        page = _candidates(connection, _behind(owed, after), until)
+        page = _candidates(connection, behind_owed(owed, after), until)
         if not page:
             break
         after = page[-1].position
@@ -85,20 +86,11 @@ def read_archivable(connection: sa.Connection, after: int, until: datetime, want
     return _events(connection, _fitting(taken, wanted))
 
 
-def _behind(owed: Sequence[tuple[int, int]], after: int) -> int:
-    """The end of what somebody is owed from ``after`` on; ``after`` itself where nobody is owed what comes next."""
-    for first, last in owed:
-        if first <= after + 1 <= last:
-            after = last
-    return after
-
-
 def _candidates(connection: sa.Connection, after: int, until: datetime) -> list[Candidate]:
-    envelope, archived = model.envelope.c, model.archived_envelope.c
-    is_archived = sa.exists().where(archived.envelope_id == envelope.id)
+    envelope = model.envelope.c
     rows = connection.execute(
         sa.select(envelope.id, envelope.position, envelope.closed_at, envelope.bytes)
-        .where(envelope.position > after, envelope.pruned_at.is_(None), ~is_archived)
+        .where(envelope.position > after, envelope.pruned_at.is_(None), ~is_archived())
         # One without items takes no space, and there is nothing of it to put into a file.
         .where(envelope.closed_at < until, envelope["items"] > 0)
         .order_by(envelope.position)

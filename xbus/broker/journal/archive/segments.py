@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.archive.runs import WRITER
+from xbus.broker.journal.commit.statements.emission import insert_segments
 from xbus.broker.journal.database.paging import first_page
 from xbus.broker.journal.log.segments import SegmentRow
 
@@ -79,20 +80,7 @@ def put_rows(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
     missing = [row for row in rows if row.first_index not in known]
     if not missing:
         return
-    connection.execute(
-        sa.insert(model.segment),
-        [
-            {
-                "event_id": row.event_id,
-                "first_index": row.first_index,
-                "items": row.items,
-                "data": row.data,
-                "hash": row.hash,
-                "indices": row.indices,
-            }
-            for row in missing
-        ],
-    )
+    insert_segments(connection, missing)
     writer = model.writer.c
     grown = writer.stored_bytes + sum(len(row.data) for row in missing)
     connection.execute(sa.update(model.writer).where(writer.name == WRITER).values(stored_bytes=grown))

@@ -6,18 +6,17 @@ when the attempt is given up, no part can be written any more.
 
 import contextlib
 import hashlib
-import io
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.bulk.side_files import NewFile, folder_of, new_file, path_of
-from xbus.broker.journal.database.binary_copy import BIG_INTEGER, END, HEADER, INTEGER, pack_row
+from xbus.broker.journal.database.binary_copy import BIG_INTEGER, END, HEADER, INTEGER, copy_in, pack_row
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.database.engine import create_engine, journal_errors
 from xbus.errors import ConfigurationError, JournalError
@@ -27,9 +26,7 @@ NOT_BUILDING = "attempt_not_building"
 """The code of the error of those who write for an attempt that is not building any more: it helps nobody to go on."""
 
 COLUMNS = ("attempt_id", "part", "number", "items", "data", "hash", "first_index", "sources")
-_COPY = f"COPY bulk_segment ({', '.join(COLUMNS)}) FROM STDIN (FORMAT binary)"
 COPY_BYTES = 4 * 1024 * 1024
-COPY_CHUNK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +169,7 @@ class _Copying:
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
-        self._gathered: list[bytes] = [HEADER]
+        self._gathered: list[bytes] = []
         self._size = 0
 
     def write(self, pieces: list[bytes]) -> None:
@@ -184,11 +181,9 @@ class _Copying:
     def close(self) -> None:
         if not self._size:
             return
-        file = io.BytesIO(b"".join([*self._gathered, END]))
-        self._gathered, self._size = [HEADER], 0
+        rows, self._gathered, self._size = self._gathered, [], 0
         with journal_errors(), closing(self._connection.connection.cursor()) as cursor:
-            copying: Any = cursor
-            copying.copy_expert(_COPY, file, COPY_CHUNK_BYTES)
+            copy_in(cursor, "bulk_segment", COLUMNS, rows)
 
 
 class _Filling:

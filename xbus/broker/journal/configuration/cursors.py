@@ -3,7 +3,8 @@
 from sqlalchemy import ColumnElement, Connection, case, insert, select, update
 
 from xbus.broker.journal.configuration.entries import Start
-from xbus.model import cursor, envelope, head, role
+from xbus.broker.journal.log.reading import read_head
+from xbus.model import cursor, envelope, role
 
 
 def start_cursor(connection: Connection, role_id: int, start: Start | None = None) -> None:
@@ -32,7 +33,7 @@ def end_cursor(connection: Connection, role_id: int) -> None:
     """A removed role is owed nothing that is sealed from now on; a worker role has no cursor and is left alone."""
     # One that was detached is owed less already.
     of_role = (cursor.c.role_id == role_id) & cursor.c.until_position.is_(None)
-    connection.execute(update(cursor).where(of_role).values(until_position=_head(connection) + 1))
+    connection.execute(update(cursor).where(of_role).values(until_position=read_head(connection) + 1))
 
 
 def _has_predecessor(connection: Connection, role_id: int) -> bool:
@@ -45,13 +46,13 @@ def _position_before(connection: Connection, role_id: int, start: Start | None) 
     """The last position that a new role is not owed."""
     match start:
         case None:
-            return _head(connection) if _has_predecessor(connection, role_id) else 0
+            return read_head(connection) if _has_predecessor(connection, role_id) else 0
         case "head":
-            return _head(connection)
+            return read_head(connection)
         case "oldest":
             return _before_first(connection, envelope.c.pruned_at.is_(None))
         case int():
-            return min(start - 1, _head(connection))
+            return min(start - 1, read_head(connection))
         case _:
             return _before_first(connection, envelope.c.closed_at >= start)
 
@@ -60,9 +61,4 @@ def _before_first(connection: Connection, which: ColumnElement[bool]) -> int:
     """The position before the first received envelope of some; the head where there is none."""
     first = select(envelope.c.position).where(envelope.c.position.is_not(None), which)
     position = connection.execute(first.order_by(envelope.c.position).limit(1)).scalar_one_or_none()
-    return _head(connection) if position is None else position - 1
-
-
-def _head(connection: Connection) -> int:
-    position: int = connection.execute(select(head.c.position)).scalar_one()
-    return position
+    return read_head(connection) if position is None else position - 1

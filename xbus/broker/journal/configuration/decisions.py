@@ -13,6 +13,7 @@ from xbus.broker.journal.log.backlog_changes import FIRST_GRAPH, empty_versions,
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.log.event_states import DROPPED, REROUTED
+from xbus.broker.journal.log.reading import read_head
 from xbus.errors import ConfigurationError
 from xbus.states import EnvelopeState
 
@@ -96,7 +97,7 @@ def _decide_edit(connection: sa.Connection, change: Change, entry: EventTypeSpec
     ).scalars()
     names = ", ".join(f'"{name}"' for name in sorted(services))
     reason = f'{Section.EVENT_TYPE} "{entry.name}" leads no longer to {names}, what was owed {move}'
-    until = connection.execute(sa.select(model.head.c.position)).scalar_one()
+    until = read_head(connection)
     _store(connection, move, at, reason, list(roles), until, graph_id=graph_id)
 
 

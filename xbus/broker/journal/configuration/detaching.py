@@ -9,6 +9,7 @@ from xbus import model
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.configuration.history import new_version
 from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import count_owed
 from xbus.broker.journal.operations.roles import oldest_owed
 from xbus.broker.journal.writes.cursor import Cursor
@@ -65,7 +66,7 @@ def outlook(connection: sa.Connection, login: str) -> Outlook:
         count_owed(connection, login),
         oldest_owed(connection, role.cursor, role.service_id),
         role.cursor.position,
-        _head(connection),
+        read_head(connection),
         dict(rows.all()),
     )
 
@@ -103,7 +104,7 @@ def attach(connection: sa.Connection, login: str, at: datetime) -> int:
     role = _role(connection, login)
     if not role.detached:
         raise Refused(f'the role "{login}" is not detached', "see xbus recipient list", code="role_attached")
-    head = _head(connection)
+    head = read_head(connection)
     connection.execute(sa.update(model.role).where(model.role.c.id == role.id).values(detached_at=None))
     values = {"from_position": head + 1, "until_position": None, "position": head, "handed_to": head, "done": b""}
     connection.execute(_cursor_of(role).values(values))
@@ -169,8 +170,3 @@ def _drop_rows(connection: sa.Connection, role: _Role, reason: str, at: datetime
 
 def _cursor_of(role: _Role) -> sa.Update:
     return sa.update(model.cursor).where(model.cursor.c.role_id == role.id)
-
-
-def _head(connection: sa.Connection) -> int:
-    position: int = connection.execute(sa.select(model.head.c.position)).scalar_one()
-    return position

@@ -1,17 +1,21 @@
-"""PostgreSQL's binary COPY format, written and read; pure.
+"""PostgreSQL's binary COPY format, written and read.
 
 The format is that of PostgreSQL's documentation, "COPY", "Binary Format": a header, for each row the number of fields
 and each field with its length before it (-1 for null), and a closing -1. Side files (``side_files.py``) hold the same.
 """
 
+import io
 import struct
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 from xbus.errors import JournalError
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 END = struct.pack("!h", -1)
+
+COPY_CHUNK_BYTES = 1024 * 1024
+"""So much goes to the driver at a time."""
 
 Field: TypeAlias = bytes | None
 
@@ -24,15 +28,28 @@ _LENGTH = struct.Struct("!i")
 _NULL = _LENGTH.pack(-1)
 
 
+def pack_field(field: Field) -> tuple[bytes, ...]:
+    """A field in pieces, to be joined with those of others: so a large one is copied only once."""
+    return (_NULL,) if field is None else (_LENGTH.pack(len(field)), field)
+
+
 def pack_row(fields: Sequence[Field]) -> list[bytes]:
-    """A row in pieces, to be joined with those of others: so a large field is copied only once."""
+    """A row in pieces."""
     pieces = [_COUNT.pack(len(fields))]
     for field in fields:
-        if field is None:
-            pieces.append(_NULL)
-        else:
-            pieces += (_LENGTH.pack(len(field)), field)
+        pieces += pack_field(field)
     return pieces
+
+
+def copy_in(cursor: Any, table: str, columns: Sequence[str], rows: Iterable[bytes]) -> None:
+    """Write rows to a table.
+
+    Args:
+        cursor: psycopg2's.
+        rows: in pieces, as ``pack_row`` makes them.
+    """
+    file = io.BytesIO(b"".join((HEADER, *rows, END)))
+    cursor.copy_expert(f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)", file, COPY_CHUNK_BYTES)
 
 
 def unpack_rows(messages: Iterable[bytes]) -> Iterator[list[Field]]:

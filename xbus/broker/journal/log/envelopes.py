@@ -143,3 +143,8 @@ def is_in(state: EnvelopeState) -> sa.ColumnElement[bool]:
     """Whether an envelope is in a state, written out: SQLite uses an index of some rows only where it can see that all
     it looks for are among them."""
     return model.envelope.c.state == sa.literal_column(f"'{state.value}'")
+
+
+def is_archived() -> sa.ColumnElement[bool]:
+    """Whether an envelope is in an archive, be it that it was restored from there."""
+    return sa.exists().where(model.archived_envelope.c.envelope_id == model.envelope.c.id)

@@ -1,4 +1,4 @@
-"""Segments: gathering what arrived meanwhile, hashing it, and PostgreSQL's binary COPY format; pure."""
+"""Segments: gathering what arrived meanwhile, hashing it, and writing it for COPY; pure."""
 
 import hashlib
 import json
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from xbus.broker.journal.database.binary_copy import pack_field
 from xbus.broker.journal.writes import Append, Indices
 
 
@@ -99,26 +100,15 @@ def content_hash(events: Iterable[EventContent]) -> bytes:
 
 COPY_COLUMNS = ("event_id", "first_index", "items", "data", "hash", "indices")
 
-_COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
-_COPY_END = struct.pack("!h", -1)
-_COPY_NUMBERS = struct.Struct("!hi16siqiii")
-_COPY_LENGTH = struct.Struct("!i")
+_COPY_START = struct.Struct("!hi16siqiii")
+"""Up to the data, whose length is the last number. In one go, as each lone item has a row."""
 
 
-def copy_binary(rows: Iterable[SegmentRow]) -> bytes:
-    """Rows for ``COPY segment (event_id, first_index, items, data, hash, indices) FROM STDIN (FORMAT binary)``.
-
-    The format is that of PostgreSQL's documentation, "COPY", "Binary Format": a header, for each row the number of
-    fields and each field with its length before it (-1 for null), and a closing -1.
-    """
-    parts = [_COPY_HEADER]
+def copy_rows(rows: Iterable[SegmentRow]) -> list[bytes]:
+    """Rows of ``COPY_COLUMNS`` in pieces, for ``binary_copy.copy_in``."""
+    pieces: list[bytes] = []
     for row in rows:
-        parts.append(_COPY_NUMBERS.pack(6, 16, row.event_id.bytes, 8, row.first_index, 4, row.items, len(row.data)))
-        parts += (row.data, _COPY_LENGTH.pack(len(row.hash)), row.hash)
-        if row.indices is None:
-            parts.append(_COPY_LENGTH.pack(-1))
-        else:
-            text = json.dumps(row.indices).encode()
-            parts += (_COPY_LENGTH.pack(len(text)), text)
-    parts.append(_COPY_END)
-    return b"".join(parts)
+        start = _COPY_START.pack(6, 16, row.event_id.bytes, 8, row.first_index, 4, row.items, len(row.data))
+        indices = None if row.indices is None else json.dumps(row.indices).encode()
+        pieces += (start, row.data, *pack_field(row.hash), *pack_field(indices))
+    return pieces

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import asks_for, is_for
 from xbus.broker.journal.writes import PresenceRow
 from xbus.broker.journal.writes.cursor import Cursor
@@ -67,7 +68,7 @@ def read_presence(connection: sa.Connection) -> dict[int, PresenceRow]:
 def list_roles(connection: sa.Connection) -> list[RoleStatus]:
     """All roles in use, by login."""
     cursors = read_cursors(connection)
-    head: int = connection.execute(sa.select(model.head.c.position)).scalar_one()
+    head = read_head(connection)
     parked = _count_by_role(connection, model.delivery, DeliveryState.PARKED)
     parked_items = _count_by_role(connection, model.parked_item, ItemState.PARKED)
     return [

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import is_in
+from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import asks_for, is_for
 from xbus.broker.journal.operations.roles import COMING
 from xbus.broker.journal.writes.cursor import Cursor
@@ -94,7 +95,7 @@ def read_outline(connection: sa.Connection) -> Outline:
     It costs a few index look-ups for each role and each worker service.
     """
     cursors = read_cursors(connection)
-    head: int = connection.execute(sa.select(model.head.c.position)).scalar_one()
+    head = read_head(connection)
     roles = {row.id: _role_outline(row, cursors.get(row.id)) for row in connection.execute(_ROLES)}
     waiting = {row.name: row.since for row in connection.execute(_WAITING) if row.since is not None}
     return Outline(roles, waiting, head)
@@ -190,7 +191,7 @@ def find_owed_ahead(
         .limit(MOST_COUNTED + 1)
     )
     rows = connection.execute(statement).all()
-    head: int = connection.execute(sa.select(model.head.c.position)).scalar_one()
+    head = read_head(connection)
     is_cut = len(rows) > MOST_COUNTED
     owed = [row for row in rows if cursor.owes(row.position) and not cursor.is_settled(row.position)]
     if not owed:

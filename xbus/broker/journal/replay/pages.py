@@ -8,6 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.log.envelopes import is_archived
 
 PAGE_ENVELOPES = 200
 """How many envelopes a page holds. More cost fewer commits, and keep the broker's own commits waiting for longer."""
@@ -115,7 +116,7 @@ def read_page(connection: sa.Connection, part: Part, after: int) -> Page:
 def count_removed(connection: sa.Connection, after: int, until: int) -> int:
     """How many envelopes of a part of the log retention has removed; their types are no longer known."""
     envelope = model.envelope.c
-    is_gone = sa.and_(envelope.pruned_at.is_not(None), ~_is_archived())
+    is_gone = sa.and_(envelope.pruned_at.is_not(None), ~_is_only_archived())
     there = sa.select(sa.func.count()).where(envelope.position > after, envelope.position <= until, ~is_gone)
     return until - after - int(connection.execute(there).scalar_one())
 
@@ -123,7 +124,7 @@ def count_removed(connection: sa.Connection, after: int, until: int) -> int:
 def _envelopes(part: Part, after: int) -> "sa.Select[tuple[object, ...]]":
     envelope = model.envelope.c
     return (
-        sa.select(model.envelope, _is_archived().label("archived"))
+        sa.select(model.envelope, _is_only_archived().label("archived"))
         .where(envelope.position > after, envelope.position <= part.until, envelope.origin_id.is_(None))
         .where(sa.exists().where(model.event.c.envelope_id == envelope.id, *_is_wanted(part)))
         .order_by(envelope.position)
@@ -137,10 +138,8 @@ def _is_wanted(part: Part) -> list[sa.ColumnElement[bool]]:
     return wanted if part.graphs is None else [*wanted, event.graph_id.in_(sorted(part.graphs))]
 
 
-def _is_archived() -> sa.ColumnElement[bool]:
-    archived = model.archived_envelope.c
-    is_pruned = model.envelope.c.pruned_at.is_not(None)
-    return sa.and_(is_pruned, sa.exists().where(archived.envelope_id == model.envelope.c.id))
+def _is_only_archived() -> sa.ColumnElement[bool]:
+    return sa.and_(model.envelope.c.pruned_at.is_not(None), is_archived())
 
 
 def _within(rows: "Sequence[sa.Row[tuple[object, ...]]]") -> "Sequence[sa.Row[tuple[object, ...]]]":

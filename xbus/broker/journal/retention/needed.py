@@ -60,6 +60,18 @@ def owed_ranges(connection: sa.Connection) -> list[tuple[int, int]]:
     return sorted((first, last) for first, last in ranges if first <= last)
 
 
+def behind_owed(owed: Sequence[tuple[int, int]], after: int) -> int:
+    """The end of what somebody is owed from ``after`` on; ``after`` itself where nobody is owed what comes next.
+
+    Args:
+        owed: as of ``owed_ranges``.
+    """
+    for first, last in owed:
+        if first <= after + 1 <= last:
+            after = last
+    return after
+
+
 def settled_among(
     connection: sa.Connection, found: Sequence[Candidate], needed_by: "Sequence[sa.Select[Any]] | None" = None
 ) -> list[Candidate]:

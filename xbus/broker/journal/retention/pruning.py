@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.bulk.cleaning import discard_outputs, remove_outputs, with_outputs
-from xbus.broker.journal.log.envelopes import is_in
-from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate, owed_ranges, settled_among
+from xbus.broker.journal.log.envelopes import is_archived, is_in
+from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate, behind_owed, owed_ranges, settled_among
 from xbus.states import EnvelopeState
 
 PAGE_ENVELOPES = 100
@@ -64,9 +64,7 @@ def prune_settled(
         keep_rows: whether all keep their own rows, with the receipt, as those with an idempotency key always do: their
             emitters may still repeat calls that got no answer.
     """
-    for first, last in owed_ranges(connection):
-        if first <= after + 1 <= last:
-            after = last
+    after = behind_owed(owed_ranges(connection), after)
     first = connection.execute(_FIRST, {"after": after}).scalar_one()
     if first is None:
         return PruningStep(0, 0, None)
@@ -141,7 +139,7 @@ def _candidates(connection: sa.Connection, after: int, last: int, keep_rows: boo
             envelope.id, envelope.position, envelope.closed_at, envelope.bytes, envelope.idempotency_key.is_not(None)
         )
         # What is archived is moved, not removed: its rows tell where its items are.
-        .where(envelope.position > after, envelope.position <= last, goes, ~_is_archived())
+        .where(envelope.position > after, envelope.position <= last, goes, ~is_archived())
         .order_by(envelope.position)
         .limit(PAGE_ENVELOPES)
     )
@@ -154,10 +152,6 @@ def _candidates(connection: sa.Connection, after: int, last: int, keep_rows: boo
 def _has_events() -> sa.ColumnElement[bool]:
     """Whether events of an envelope are left: its removal was begun and broken off."""
     return sa.exists().where(model.event.c.envelope_id == model.envelope.c.id)
-
-
-def _is_archived() -> sa.ColumnElement[bool]:
-    return sa.exists().where(model.archived_envelope.c.envelope_id == model.envelope.c.id)
 
 
 def _mark(connection: sa.Connection, begun: Sequence[Candidate], now: datetime) -> None:

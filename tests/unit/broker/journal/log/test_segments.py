@@ -8,7 +8,8 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, copy_binary, gather
+from xbus.broker.journal.database.binary_copy import END, HEADER
+from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash, copy_rows, gather
 from xbus.broker.journal.writes import Append
 from xbus.rpc.codec import pack_items, unpack_items
 
@@ -110,7 +111,7 @@ SEGMENTS = st.builds(
 
 @given(st.lists(SEGMENTS, max_size=5))
 def test_rows_in_binary_are_what_postgresql_reads(rows: list[SegmentRow]) -> None:
-    for row, fields in zip(rows, parse_copy(copy_binary(rows)), strict=True):
+    for row, fields in zip(rows, parse_copy(b"".join((HEADER, *copy_rows(rows), END))), strict=True):
         event_id, first_index, items, data, content, indices = fields
         assert event_id == row.event_id.bytes
         assert first_index == struct.pack("!q", row.first_index)

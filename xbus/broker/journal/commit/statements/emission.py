@@ -1,10 +1,8 @@
 """Statements for emitters' writes: envelopes and events that begin and end, and the items between."""
 
-import io
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Protocol, cast
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -12,16 +10,14 @@ from sqlalchemy import bindparam
 from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import exactly_one
-from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_binary
+from xbus.broker.journal.database.binary_copy import copy_in
+from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_rows
 from xbus.errors import EventIdTaken
 from xbus.states import EnvelopeState
-
-COPY_CHUNK_BYTES = 1024 * 1024
 
 COPY_FROM_BYTES = 16 * 1024
 """A single segment below this size costs less as an INSERT: COPY takes a round trip more."""
 
-_COPY_SEGMENT = f"COPY segment ({', '.join(COPY_COLUMNS)}) FROM STDIN (FORMAT binary)"
 _INSERT_SEGMENT = {
     dialect: f"INSERT INTO segment ({', '.join(COPY_COLUMNS)}) VALUES ({', '.join([mark] * len(COPY_COLUMNS))})"
     for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
@@ -95,8 +91,7 @@ def insert_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> No
     is_lone = len(rows) == 1 and len(rows[0].data) < COPY_FROM_BYTES
     with closing(connection.connection.cursor()) as cursor:
         if connection.dialect.name == "postgresql" and not is_lone:
-            copying = cast(_CopyCursor, cursor)
-            copying.copy_expert(_COPY_SEGMENT, io.BytesIO(copy_binary(rows)), COPY_CHUNK_BYTES)
+            copy_in(cursor, "segment", COPY_COLUMNS, copy_rows(rows))
         else:
             cursor.executemany(_INSERT_SEGMENT[connection.dialect.name], [_driver_row(row) for row in rows])
 
@@ -105,9 +100,3 @@ def _driver_row(row: SegmentRow) -> tuple[str, int, int, bytes, bytes, str | Non
     """A row as SQLAlchemy's types would write it."""
     indices = None if row.indices is None else json.dumps(row.indices)
     return (row.event_id.hex, row.first_index, row.items, row.data, row.hash, indices)
-
-
-class _CopyCursor(Protocol):
-    """What psycopg2's cursor has beyond the DB API."""
-
-    def copy_expert(self, sql: str, file: io.BytesIO, size: int) -> None: ...
