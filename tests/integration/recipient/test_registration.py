@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.recipient.broker_double import SECONDS, BrokerDouble
+from tests.integration.recipient.broker_double import LOGIN, SECONDS, BrokerDouble
 from tests.integration.recipient.conftest import Serve
 from tests.integration.recipient.notes import Notes
 from tests.support.waiting import eventually
@@ -33,13 +33,13 @@ async def test_it_advertises_another_address(broker: BrokerDouble, serve_recipie
 
 async def test_a_wrong_password_ends_it(broker: BrokerDouble) -> None:
     with pytest.raises(Refused) as refused:
-        await serve(Notes(), broker.address, "role", "wrong", asyncio.Event())
+        await serve(Notes(), broker.address, LOGIN, "wrong", asyncio.Event())
     assert refused.value.code == "login_refused"
 
 
 async def test_an_address_that_is_taken_ends_it(broker: BrokerDouble) -> None:
     with pytest.raises(ConfigurationError) as taken:
-        await serve(Notes(), broker.address, "role", "password", asyncio.Event(), bind=broker.address)
+        await serve(Notes(), broker.address, LOGIN, "password", asyncio.Event(), bind=broker.address)
     assert taken.value.code == "address_in_use"
 
 
