@@ -16,8 +16,8 @@ from tests.support.processes import Process, module
 from tests.support.sdk import Keeps, emit, send_numbers
 from tests.support.serving import serving
 from tests.support.showing import become
-from tests.support.waiting import DEADLINE_SECONDS, eventually
-from xbus.recipient import Envelope, jobs
+from tests.support.waiting import eventually
+from xbus.recipient import Envelope
 from xbus.recipient.jobs import RENEWALS
 
 EDITED = """
@@ -136,11 +136,7 @@ async def test_a_worker_that_starts_anew_says_that_it_makes_nothing(
     assert attempts(sqlite_url) == [("abandoned", "output_lost"), ("ready", None)]
 
 
-async def test_a_worker_that_stops_hands_back_what_it_has_not_made(
-    sqlite_url: str, start_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # What is not heard in time is noticed by the lease.
-    monkeypatch.setattr(jobs, "FAREWELL_SECONDS", DEADLINE_SECONDS)
+async def test_a_worker_that_stops_hands_back_what_it_has_not_made(sqlite_url: str, start_daemon: StartDaemon) -> None:
     add_bus(sqlite_url, GRAPH, {"halves": 2}, wishes={"store": {"attempts": 1}})
     daemon = start_daemon(sqlite_url, SOON)
     keeps, stopping, other = Keeps(), Halves(sqlite_url), Halves(sqlite_url)

@@ -16,7 +16,7 @@ from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import Abilities, CallTimeouts
-from xbus.broker.back.runtime import Runtime
+from xbus.broker.back.runtime import BackIntervals, Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
@@ -33,6 +33,10 @@ PATIENCE_SECONDS = 60
 """Nothing here is to be over because the machine stood still for a moment."""
 
 TIMEOUTS = CallTimeouts(*[PATIENCE_SECONDS] * 5)
+
+
+IMPATIENT = BackIntervals(gather=0, retry=0, leases=0.01, changes=0.01)
+"""Who arrives is not waited for, and what failed is tried again at once."""
 
 
 class SilentBell:
@@ -78,7 +82,7 @@ class Broker:
             cast(Bell, self._bell),
             self._connect,
             self.health,
-            Runtime(self.clock, tasks, Random(7)),
+            Runtime(self.clock, tasks, Random(7), IMPATIENT),
             DeliverySettings(
                 timeouts=TIMEOUTS,
                 register_timeout=PATIENCE_SECONDS,

@@ -8,6 +8,8 @@ from typing import Any
 from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
 from xbus.recipient import Recipient, serve
+from xbus.recipient.jobs import JobWaits
+from xbus.recipient.service import ServiceWaits
 
 END_SECONDS = 90.0
 
@@ -16,7 +18,9 @@ END_SECONDS = 90.0
 async def serving(daemon: Daemon, login: str, recipient: Recipient) -> AsyncIterator[None]:
     """A recipient that is served until the block is left."""
     stop = asyncio.Event()
-    options: Any = {"heartbeat_seconds": 0.2, "stop_timeout": 1}
+    # On a busy machine a farewell may take its time, and what is not heard is noticed by the lease only.
+    waits = ServiceWaits(jobs=JobWaits(farewell=END_SECONDS / 2))
+    options: Any = {"heartbeat_seconds": 0.2, "stop_timeout": 1, "waits": waits}
     task = asyncio.create_task(serve(recipient, daemon.back, login, PASSWORD, stop, **options))
     try:
         yield

@@ -6,14 +6,19 @@ from typing import Any
 
 import pytest
 
+from xbus import states as module
 from xbus.states import (
+    ATTEMPT_MOVES,
     DELIVERY_MOVES,
     ENVELOPE_MOVES,
+    ITEM_MOVES,
     REPLY_MOVES,
     TRACKING_MOVES,
+    AttemptState,
     DeliveryState,
     EnvelopeState,
     IllegalMove,
+    ItemState,
     ReplyState,
     TrackingState,
     check_move,
@@ -23,9 +28,15 @@ from xbus.states import (
 TABLES = [
     (EnvelopeState, ENVELOPE_MOVES),
     (DeliveryState, DELIVERY_MOVES),
+    (AttemptState, ATTEMPT_MOVES),
+    (ItemState, ITEM_MOVES),
     (ReplyState, REPLY_MOVES),
     (TrackingState, TRACKING_MOVES),
 ]
+
+
+def test_no_table_is_left_out() -> None:
+    assert [moves for _, moves in TABLES] == [table for name, table in vars(module).items() if name.endswith("_MOVES")]
 
 
 @pytest.mark.parametrize(("states", "moves"), TABLES)
@@ -57,6 +68,17 @@ def test_a_parked_delivery_comes_again_on_its_own_or_as_another_envelope() -> No
 
 def test_nothing_follows_a_settled_delivery() -> None:
     assert DELIVERY_MOVES[DeliveryState.SETTLED] == frozenset()
+
+
+def test_an_attempt_that_is_over_never_serves_again() -> None:
+    assert ATTEMPT_MOVES[AttemptState.FAILED] == frozenset()
+    assert ATTEMPT_MOVES[AttemptState.ABANDONED] == frozenset()
+    assert predecessors(ATTEMPT_MOVES, AttemptState.READY) == {AttemptState.BUILDING}
+
+
+def test_a_person_decides_once_on_a_parked_item() -> None:
+    assert ITEM_MOVES[ItemState.RESUMED] == frozenset()
+    assert ITEM_MOVES[ItemState.DROPPED] == frozenset()
 
 
 def test_a_delivery_that_waits_for_one_worker_may_come_to_wait_for_another() -> None:

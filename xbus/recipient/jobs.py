@@ -20,16 +20,6 @@ logger = logging.getLogger(__name__)
 RENEWALS = 3
 """How often a lease is renewed before it would be over: so many renewals may come to nothing."""
 
-FIRST_DELAY_SECONDS = 0.2
-LONGEST_DELAY_SECONDS = 5.0
-"""How long it takes to tell the broker again what it has not answered."""
-
-BREAK_OFF_SECONDS = 10.0
-"""How long it is waited for outputs that were broken off, when the recipient stops."""
-
-FAREWELL_SECONDS = 2.0
-"""How long the answer is awaited when it is told that the recipient stops."""
-
 MOST_INDICES = 1_000
 MESSAGE_CHARACTERS = 1_000
 """What is told of one reason of a refusal: the broker keeps no more."""
@@ -72,6 +62,26 @@ class Job:
             self.task.cancel()
 
 
+@dataclass(frozen=True)
+class JobWaits:
+    """Seconds that a bulk worker waits.
+
+    Args:
+        first_delay: until it tells the broker again what that has not answered.
+        longest_delay: the same, after many tries.
+        break_off: for outputs that were broken off, when the recipient stops.
+        farewell: for the answer when it tells that the recipient stops.
+    """
+
+    first_delay: float = 0.2
+    longest_delay: float = 5.0
+    break_off: float = 10.0
+    farewell: float = 2.0
+
+
+JOB_WAITS = JobWaits()
+
+
 class BulkJobs:
     """All outputs that a bulk worker makes just now.
 
@@ -81,11 +91,13 @@ class BulkJobs:
     Args:
         worker: the author's.
         call: calls the back.
+        waits: how long it waits for the broker, and for the author's code.
     """
 
-    def __init__(self, worker: BulkWorker, call: Call) -> None:
+    def __init__(self, worker: BulkWorker, call: Call, waits: JobWaits = JOB_WAITS) -> None:
         self._worker = worker
         self._call = call
+        self._waits = waits
         self._jobs: dict[UUID, Job] = {}
 
     @property
@@ -133,7 +145,7 @@ class BulkJobs:
         for job in jobs:
             job.cancel()
         tasks = [job.task for job in jobs if job.task is not None]
-        if tasks and (await asyncio.wait(tasks, timeout=BREAK_OFF_SECONDS))[1]:
+        if tasks and (await asyncio.wait(tasks, timeout=self._waits.break_off))[1]:
             logger.error("make_output does not end when it is cancelled", extra={"action": "recipient_hangs"})
         self._jobs.clear()  # what hangs is waited for once
         gone = _failure("transient", "recipient_stopping", "the recipient is about to stop")
@@ -141,7 +153,7 @@ class BulkJobs:
             asyncio.ensure_future(self._call("xbus.output_failed", str(job.handover.attempt_id), gone)) for job in jobs
         ]
         if farewells:
-            _, late = await asyncio.wait(farewells, timeout=FAREWELL_SECONDS)
+            _, late = await asyncio.wait(farewells, timeout=self._waits.farewell)
             for farewell in late:
                 farewell.cancel()
             # What was not heard is noticed by the lease.
@@ -206,7 +218,7 @@ class BulkJobs:
 
     async def _tell(self, job: Job, verb: str, told: Told) -> None:
         """Tell the broker until it has answered."""
-        backoff = Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
+        backoff = Backoff(self._waits.first_delay, self._waits.longest_delay)
         while True:
             try:
                 answer = _ACCEPTED.read(await self._call(verb, str(job.handover.attempt_id), told))

@@ -13,7 +13,7 @@ from xbus import ending
 from xbus.clock import Clock, SystemClock
 from xbus.recipient.base import Recipient
 from xbus.recipient.registration import Registration
-from xbus.recipient.service import RecipientService
+from xbus.recipient.service import SERVICE_WAITS, RecipientService, ServiceWaits
 from xbus.rpc.context import new_context
 
 
@@ -82,8 +82,12 @@ async def serve(
     stop_timeout: float = 10.0,
     heartbeat_seconds: float = 5.0,
     clock: Clock | None = None,
+    waits: ServiceWaits = SERVICE_WAITS,
 ) -> None:
     """Serve a recipient until ``stop`` is set; see ``run`` and ``ServeOptions``.
+
+    Args:
+        waits: how long its end may take beside ``stop_timeout``; tests hand in others.
 
     Raises:
         Refused: login or password are wrong (``login_refused``), a newer recipient has taken the role
@@ -98,7 +102,13 @@ async def serve(
         registration = Registration(context, back_url, login, password, heartbeat_seconds, clock)
         exit_stack.callback(registration.close)
         service = RecipientService(
-            context, author, login, clock, on_worker_ready=registration.tell_ready, call=registration.call
+            context,
+            author,
+            login,
+            clock,
+            on_worker_ready=registration.tell_ready,
+            call=registration.call,
+            waits=waits,
         )
         exit_stack.callback(service.close)
         endpoint = await service.start(bind)

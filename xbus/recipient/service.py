@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from xbus.clock import Clock
@@ -11,7 +12,7 @@ from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient
 from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import Calls
-from xbus.recipient.jobs import BulkJobs, Call
+from xbus.recipient.jobs import JOB_WAITS, BulkJobs, Call, JobWaits
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server
@@ -21,8 +22,21 @@ logger = logging.getLogger(__name__)
 MAX_MESSAGE_BYTES = 134_217_728
 """The largest message that is read; a broker's batches are far below."""
 
-ROLL_BACK_SECONDS = 5.0
-"""How long the author's code may take at the end to roll back and to close what it opened."""
+
+@dataclass(frozen=True)
+class ServiceWaits:
+    """Seconds that the end of a recipient may take.
+
+    Args:
+        roll_back: for the author's code to roll back, and to close what it opened.
+        jobs: for outputs of a bulk worker.
+    """
+
+    roll_back: float = 5.0
+    jobs: JobWaits = JOB_WAITS
+
+
+SERVICE_WAITS = ServiceWaits()
 
 
 class RecipientService:
@@ -35,6 +49,7 @@ class RecipientService:
         clock: tells the time.
         on_worker_ready: see ``RecipientApi``.
         call: calls the back, with the token of the role.
+        waits: how long its end may take.
     """
 
     def __init__(
@@ -45,10 +60,12 @@ class RecipientService:
         clock: Clock,
         on_worker_ready: Callable[[], None],
         call: Call,
+        waits: ServiceWaits,
     ) -> None:
+        self._waits = waits
         self._desk = AuthorThread(f"recipient {login}")
         self._calls = Calls(author, self._desk)
-        self._jobs = BulkJobs(author, call) if isinstance(author, BulkWorker) else None
+        self._jobs = BulkJobs(author, call, waits.jobs) if isinstance(author, BulkWorker) else None
         self.api = RecipientApi(
             author, self._calls, self._desk, clock, on_worker_ready, lambda: self._server.caller, self._jobs
         )
@@ -78,7 +95,7 @@ class RecipientService:
 
     async def stop(self) -> None:
         """Roll back what is open still, and let the author close what was opened."""
-        if not await _within(ROLL_BACK_SECONDS, self._stop_author()):
+        if not await _within(self._waits.roll_back, self._stop_author()):
             logger.error("the recipient's code does not return", extra={"action": "recipient_hangs"})
 
     def close(self) -> None:

@@ -5,9 +5,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID, uuid5
 
 from tests.support.doubles import Double
-from xbus.errors import Refused
+from xbus.errors import ProtocolError, Refused
 from xbus.ids import keyed_envelope_id
 from xbus.rpc.codec import unpack_items
 from xbus.rpc.context import Context
@@ -20,6 +21,21 @@ SILENCE = object()
 async def _behind(until: "asyncio.Future[Any]", answer: Any) -> Any:
     await until
     return answer
+
+
+def retried_id(event_id: str) -> str:
+    """The id of the event that repeats another one; the same each time."""
+    return str(uuid5(UUID(event_id), "again"))
+
+
+def _closed() -> Refused:
+    return Refused("the envelope is sealed or cancelled", code="envelope_closed")
+
+
+def _made_id(envelope_id: str, options: dict[str, Any] | None) -> str:
+    """The id of an envelope: of its key, where it has one."""
+    key = (options or {}).get("key")
+    return envelope_id if key is None else str(keyed_envelope_id(1, key))
 
 
 @dataclass
@@ -38,7 +54,7 @@ class Envelope:
 
 
 class FrontDouble(Double):
-    """Serves the front's batch verbs with the contract's rules of repeats.
+    """Serves the front's batch verbs; ``test_front_contract.py`` holds it to the answers of the real front.
 
     Attributes:
         envelopes: what came, by id.
@@ -46,6 +62,7 @@ class FrontDouble(Double):
         after: called once, after the next call of a verb was carried out and before it is answered.
         replies: the immediate replies that the next ends of events wait for.
         replays: what was replayed, by the id of the new envelope.
+        failed: the events that a recipient failed at, so that they may be retried.
     """
 
     def __init__(self, context: Context) -> None:
@@ -57,6 +74,7 @@ class FrontDouble(Double):
         self.after: dict[str, Callable[[], None]] = {}
         self.replies: deque[asyncio.Future[Any]] = deque()
         self.replays: dict[str, str] = {}
+        self.failed: set[str] = set()
         self._awaited: list[asyncio.Future[Any]] = []
 
     def restart(self) -> None:
@@ -103,10 +121,23 @@ class FrontDouble(Double):
         return self.envelopes[envelope_id]
 
     def _event(self, envelope_id: str, event_id: str) -> Event:
-        events = self._envelope(envelope_id).events
-        if event_id not in events:
+        envelope = self._envelope(envelope_id)
+        if envelope.state == "cancelled":
+            raise _closed()
+        if event_id not in envelope.events:
             raise Refused("no such event", code="event_unknown")
-        return events[event_id]
+        return envelope.events[event_id]
+
+    def _unpacked(self, items: int, data: bytes) -> list[bytes]:
+        if len(data) > self.limits["max_batch_bytes"]:
+            raise Refused("the batch is too large", code="batch_too_large")
+        try:
+            unpacked = unpack_items(data, items)
+        except ProtocolError as error:
+            raise Refused("not so many items", code="bad_items") from error
+        if any(len(item) > self.limits["max_item_bytes"] for item in unpacked):
+            raise Refused("an item is too large", code="item_too_large")
+        return unpacked
 
     @verb("xbus.login")
     def login(self, login: str, password: str) -> Any:
@@ -121,6 +152,7 @@ class FrontDouble(Double):
 
     @verb("xbus.logout")
     def logout(self, token: str) -> Any:
+        self._check(token)
         self.tokens.discard(token)
         return self._called("logout", lambda: True)
 
@@ -134,10 +166,9 @@ class FrontDouble(Double):
         self._check(token)
 
         def answer() -> str:
-            key = (options or {}).get("key")
-            made_id = envelope_id if key is None else str(keyed_envelope_id(1, key))
+            made_id = _made_id(envelope_id, options)
             envelope = self.envelopes.setdefault(made_id, Envelope(options=options or {}))
-            envelope.holder = token if key else ""
+            envelope.holder = token if made_id != envelope_id else ""
             return made_id
 
         return self._called("start_envelope", answer)
@@ -149,7 +180,10 @@ class FrontDouble(Double):
         def answer() -> str:
             if type_name != "test_event":
                 raise Refused(f"there is no event type {type_name}", "see xbus export", code="unknown_type")
-            self._envelope(envelope_id).events.setdefault(event_id, Event(type_name))
+            envelope = self._envelope(envelope_id)
+            if event_id not in envelope.events and envelope.state != "open":
+                raise _closed()
+            envelope.events.setdefault(event_id, Event(type_name))
             return event_id
 
         return self._called("start_event", answer)
@@ -161,10 +195,14 @@ class FrontDouble(Double):
 
         def answer() -> int:
             event = self._event(envelope_id, event_id)
-            unpacked = unpack_items(data, items)
+            unpacked = self._unpacked(items, data)
             if first_index > len(event.items):
                 raise Refused("a gap", code="index_gap")
             if first_index == len(event.items):
+                if self._envelope(envelope_id).state != "open":
+                    raise _closed()
+                if event.is_ended:
+                    raise Refused("the event is ended", code="event_closed")
                 self.batches.append(items)
                 event.items += unpacked
             if event.items[first_index : first_index + items] != unpacked:
@@ -178,7 +216,7 @@ class FrontDouble(Double):
         self._check(token)
 
         async def ended(event: Event, reply: asyncio.Future[Any]) -> dict[str, Any]:
-            answer = {"items": items, "reply": await reply}
+            answer = {"items": items, "reply": await reply, "replied": True}
             event.is_ended = True
             self._awaited.remove(reply)
             return answer
@@ -191,7 +229,7 @@ class FrontDouble(Double):
                 self._awaited.append(self.replies.popleft())
                 return ended(event, self._awaited[-1])
             event.is_ended = True
-            return {"items": items, "reply": f"reply to {items}"}
+            return {"items": items, "reply": f"reply to {items}", "replied": True}
 
         return self._called("end_event", answer)
 
@@ -203,13 +241,23 @@ class FrontDouble(Double):
     @verb("xbus.retry_event")
     def retry_event(self, token: str, event_id: str) -> Any:
         self._check(token)
-        return self._called("retry_event", lambda: f"again {event_id}")
+
+        def answer() -> str:
+            if all(event_id not in envelope.events for envelope in self.envelopes.values()):
+                raise Refused("no such event", code="event_unknown")
+            if event_id not in self.failed:
+                raise Refused("nobody failed at it", code="nothing_to_retry")
+            return retried_id(event_id)
+
+        return self._called("retry_event", answer)
 
     @verb("xbus.replay_envelope")
     def replay_envelope(self, token: str, envelope_id: str, new_envelope_id: str) -> Any:
         self._check(token)
 
         def answer() -> str:
+            if self._envelope(envelope_id).state != "sealed":
+                raise Refused("it is not sealed", code="envelope_open")
             self.replays[new_envelope_id] = envelope_id
             return new_envelope_id
 
@@ -227,8 +275,12 @@ class FrontDouble(Double):
             envelope = self._envelope(envelope_id)
             if self._awaited:
                 return behind(self._awaited)
-            if len(envelope.events) != events or not all(event.is_ended for event in envelope.events.values()):
+            if envelope.state == "cancelled":
+                raise _closed()
+            if not all(event.is_ended for event in envelope.events.values()):
                 raise Refused("an event is open", code="event_open")
+            if len(envelope.events) != events:
+                raise Refused("not so many", code="count_mismatch")
             envelope.state = "sealed"
             return self._receipt(envelope_id)
 
@@ -237,9 +289,13 @@ class FrontDouble(Double):
     @verb("xbus.cancel_envelope")
     def cancel_envelope(self, token: str, envelope_id: str) -> Any:
         self._check(token)
+        self._check_holder(token, envelope_id)
 
         def answer() -> bool:
-            self._envelope(envelope_id).state = "cancelled"
+            envelope = self._envelope(envelope_id)
+            if envelope.state == "sealed":
+                raise _closed()
+            envelope.state = "cancelled"
             return True
 
         return self._called("cancel_envelope", answer)
@@ -251,12 +307,20 @@ class FrontDouble(Double):
         self._check(token)
 
         def answer() -> dict[str, Any]:
-            self.envelopes[envelope_id] = Envelope(
-                {id_: Event(type_name, unpack_items(data, items), True) for id_, type_name, items, data in events},
+            made_id = _made_id(envelope_id, options)
+            if any(type_name != "test_event" for _, type_name, _, _ in events):
+                raise Refused("there is no such event type", code="unknown_type")
+            put = Envelope(
+                {id_: Event(type_name, self._unpacked(items, data), True) for id_, type_name, items, data in events},
                 "sealed",
                 options or {},
             )
-            return self._receipt(envelope_id)
+            known = self.envelopes.setdefault(made_id, put)
+            if known.state != "sealed" or not put.events.keys() <= known.events.keys():
+                raise _closed()
+            if known.events != put.events:
+                raise Refused("other content", code="content_differs")
+            return self._receipt(made_id)
 
         return self._called("put_envelope", answer)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.emitter.front_double import SILENCE, FrontDouble
+from tests.integration.emitter.front_double import SILENCE, FrontDouble, retried_id
 from tests.support.waiting import eventually
 from xbus.clock import SystemClock
 from xbus.emitter import AsyncEmitter, AsyncEvent
@@ -412,10 +412,13 @@ async def test_what_got_no_answer_is_asked_again_and_done_once(front: FrontDoubl
     front.fail_next("replay_envelope", SILENCE)
     front.fail_next("retry_event", Failed("the database is away", code="journal_unavailable"))
     async with emitter(front, answer_seconds=0.1) as sender:
-        new_id = await sender.replay("an envelope")
-        assert await sender.retry("an event") == "again an event"
+        receipt = await sender.put("test_event", [b"one"])
+        front.failed.update(front.only().events)
+        (event_id,) = front.failed
+        new_id = await sender.replay(receipt.envelope_id)
+        assert await sender.retry(event_id) == retried_id(event_id)
     assert min(front.calls.count("replay_envelope"), front.calls.count("retry_event")) >= 2
-    assert front.replays == {new_id: "an envelope"}
+    assert front.replays == {new_id: receipt.envelope_id}
 
 
 async def test_that_nothing_comes_again_is_told(front: FrontDouble) -> None:

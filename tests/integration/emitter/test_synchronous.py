@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.emitter.front_double import FrontDouble
+from tests.integration.emitter.front_double import FrontDouble, retried_id
 from tests.support.waiting import wait_until
 from xbus.emitter import Emitter, Receipt
 from xbus.errors import Failed, Refused
@@ -135,6 +135,8 @@ async def test_what_can_not_be_opened_leaves_no_thread_behind(front: FrontDouble
 async def test_envelopes_come_again(front: FrontDouble) -> None:
     def work() -> tuple[str, str, int]:
         with emitter(front) as sender:
-            return sender.retry("an event"), sender.replay("an envelope"), len(sender.consumers())
+            receipt = sender.put("test_event", [b"one"])
+            front.failed.update(front.only().events)
+            return sender.retry(*front.failed), sender.replay(receipt.envelope_id), len(sender.consumers())
 
-    assert await in_thread(work) == ("again an event", *front.replays, 1)
+    assert await in_thread(work) == (retried_id(*front.failed), *front.replays, 1)

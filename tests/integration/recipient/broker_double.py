@@ -14,8 +14,13 @@ SECONDS = 60.0
 """How long an answer is waited for that comes at once on an idle machine."""
 
 
+LOGIN = "consumer_role"
+"""The role that may log in, as the classic demo rows have it; its password is ``password``."""
+
+
 class BrokerDouble(Double):
-    """Serves the back's verbs, and calls the recipient that registered.
+    """Serves the back's verbs, and calls the recipient that registered; ``test_broker_contract.py`` holds it to the
+    answers of the real broker.
 
     Attributes:
         heartbeat_seconds: how often it wants to be told what is under way; 0 for never.
@@ -25,6 +30,7 @@ class BrokerDouble(Double):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.registered: set[str] = set()
+        self._displaced: set[str] = set()
         self.uris: list[str] = []
         self.recipient: Client | None = None
         self.heartbeat_seconds = 0.0
@@ -41,6 +47,7 @@ class BrokerDouble(Double):
         self.stop()
         self.tokens.clear()
         self.registered.clear()
+        self._displaced.clear()
         self.start_again()
 
     def call(self, name: str, *arguments: Any) -> "asyncio.Future[Any]":
@@ -73,7 +80,7 @@ class BrokerDouble(Double):
     @verb("xbus.login")
     def login(self, login: str, password: str) -> dict[str, Any]:
         self._note("login")
-        if password != "password":
+        if (login, password) != (LOGIN, "password"):
             raise Refused("login or password are wrong", "see the role's password", code="login_refused")
         token = f"token {self.calls.count('login')}"
         self.tokens.add(token)
@@ -94,17 +101,22 @@ class BrokerDouble(Double):
             self.recipient.close()
         self.recipient = Client(self._context, name=uri)
         self.recipient.connect(uri)
-        await self.call("get_metadata")
-        self.registered.add(token)
+        for question in ("get_metadata", "has_clearing", "has_immediate_reply"):
+            await self.call(question)
+        # The newest serves the role.
+        self._displaced = (self._displaced | self.registered) - {token}
+        self.registered = {token}
         return True
 
     @verb("xbus.ready")
     def ready(self, token: str) -> bool:
         self._note("ready", token)
-        return True
+        return token in self.registered
 
     @verb("xbus.heartbeat")
     def heartbeat(self, token: str, work: Any = None) -> dict[str, bool]:
         self._note("heartbeat", token)
+        if token in self._displaced:
+            raise Refused("another recipient has the role", code="displaced")
         self.work = work
         return {"registered": token in self.registered}

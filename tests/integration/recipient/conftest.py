@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.recipient.broker_double import SECONDS, BrokerDouble
+from tests.integration.recipient.broker_double import LOGIN, SECONDS, BrokerDouble
 from tests.support.waiting import eventually
 from xbus.recipient import Recipient, serve
 from xbus.rpc.context import new_context
@@ -28,7 +28,7 @@ class Served:
     def __init__(self, broker: BrokerDouble, recipient: Recipient | type[Recipient], options: dict[str, Any]) -> None:
         self._stop = asyncio.Event()
         options = {"heartbeat_seconds": 0.05, "stop_timeout": 0.1, **options}
-        self.task = asyncio.create_task(serve(recipient, broker.address, "role", "password", self._stop, **options))
+        self.task = asyncio.create_task(serve(recipient, broker.address, LOGIN, "password", self._stop, **options))
 
     def tell_to_stop(self) -> None:
         """What a signal does."""

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.recipient.broker_double import SECONDS, BrokerDouble
+from tests.integration.recipient.broker_double import LOGIN, SECONDS, BrokerDouble
 from tests.integration.recipient.conftest import Serve
 from tests.integration.recipient.notes import Notes
 from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError, Failed, Refused
 from xbus.recipient import Event, Item, run, serve
+from xbus.recipient.service import ServiceWaits
 from xbus.rpc.client import Client
 from xbus.rpc.context import new_context
 
@@ -33,13 +34,13 @@ async def test_it_advertises_another_address(broker: BrokerDouble, serve_recipie
 
 async def test_a_wrong_password_ends_it(broker: BrokerDouble) -> None:
     with pytest.raises(Refused) as refused:
-        await serve(Notes(), broker.address, "role", "wrong", asyncio.Event())
+        await serve(Notes(), broker.address, LOGIN, "wrong", asyncio.Event())
     assert refused.value.code == "login_refused"
 
 
 async def test_an_address_that_is_taken_ends_it(broker: BrokerDouble) -> None:
     with pytest.raises(ConfigurationError) as taken:
-        await serve(Notes(), broker.address, "role", "password", asyncio.Event(), bind=broker.address)
+        await serve(Notes(), broker.address, LOGIN, "password", asyncio.Event(), bind=broker.address)
     assert taken.value.code == "address_in_use"
 
 
@@ -201,17 +202,14 @@ async def test_it_rolls_back_what_does_not_come_to_its_end(broker: BrokerDouble,
     assert broker.calls[-1] == "logout"
 
 
-async def test_code_that_never_returns_does_not_keep_it(
-    broker: BrokerDouble, serve_recipient: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("xbus.recipient.service.ROLL_BACK_SECONDS", 0.1)
+async def test_code_that_never_returns_does_not_keep_it(broker: BrokerDouble, serve_recipient: Serve) -> None:
     let_go = threading.Event()
 
     class Hangs(Notes):
         def on_item(self, event: Event, item: Item) -> None:
             let_go.wait(2 * SECONDS)
 
-    served = await serve_recipient(Hangs(), stop_timeout=0.1)
+    served = await serve_recipient(Hangs(), stop_timeout=0.1, waits=ServiceWaits(roll_back=0.1))
     await broker.start_event("E", "e")
     broker.send("E", "e", 0, b"x").add_done_callback(lambda future: future.exception())
     try:

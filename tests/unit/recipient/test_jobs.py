@@ -11,16 +11,11 @@ import pytest
 from tests.support.waiting import DEADLINE_SECONDS
 from xbus.errors import ConnectionLost, Failed, JournalUnavailable, Refused, XbusError
 from xbus.recipient import BulkWorker, Handover, Made, Refusal
-from xbus.recipient import jobs as module
-from xbus.recipient.jobs import BulkJobs
+from xbus.recipient.jobs import BulkJobs, JobWaits
 
 LEASE = 0.03
+AT_ONCE = JobWaits(first_delay=0)
 MADE = Made(2, 20, b"hash")
-
-
-@pytest.fixture(autouse=True)
-def no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY_SECONDS", 0)
 
 
 class Told(BulkWorker):
@@ -65,9 +60,9 @@ class Broker:
 class Case:
     """A bulk worker with one job."""
 
-    def __init__(self, lease: float = 1_000) -> None:
+    def __init__(self, lease: float = 1_000, waits: JobWaits = AT_ONCE) -> None:
         self.worker, self.broker = Told(), Broker()
-        self.jobs = BulkJobs(self.worker, self.broker.call)
+        self.jobs = BulkJobs(self.worker, self.broker.call, waits)
         ids = [uuid.uuid4() for _ in range(4)]
         self.handover = Handover(ids[0], ids[1], "numbers", ids[2], "w", ids[3], False, 10)
         self.jobs.take(self.handover, lease)
@@ -204,8 +199,7 @@ def test_what_is_no_hand_over_is_refused(wrong: Any) -> None:
 async def test_who_does_not_heed_being_cancelled_does_not_keep_the_recipient_from_ending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "BREAK_OFF_SECONDS", 0.01)
-    case = Case()
+    case = Case(waits=JobWaits(break_off=0.01))
     let_go = asyncio.Event()
 
     async def deaf(handover: Handover, progress: Callable[[float], None]) -> Made:

@@ -58,8 +58,6 @@ from xbus.rpc.bell import Bell
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 1.0
-
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
@@ -126,7 +124,7 @@ class DeliveryAssembly:
             runtime.clock, after=settings.trouble_after, probe_interval=settings.probe_interval
         )
         self._roles = ConsumerRoles(self.troubles)
-        self.ledger = DeliveryLedger(journal, runtime.clock, self._roles, self.events)
+        self.ledger = DeliveryLedger(journal, runtime.clock, self._roles, self.events, runtime.intervals.retry)
         self._recovery = Recovery(journal, self._log, self.ledger, self._roles)
 
         # Who is served, and who rather not now.
@@ -157,12 +155,13 @@ class DeliveryAssembly:
         workers = BulkWorkerPool(self._slots, clock, self._settings.register_timeout)
         jobs = BulkJobSender(self._attempts, self._log)
         self.outputs = BulkOutputs(self._attempts, self._waiting, workers, jobs, self._log, self.registry, self._tasks)
-        self._leases = Leases(self._attempts, self._waiting, self.outputs, clock)
+        self._leases = Leases(self._attempts, self._waiting, self.outputs, clock, self._runtime.intervals.leases)
         self.reports = OutputReports(self._journal, self._attempts, self.outputs, self._output_ready)
 
     def _build_dispatch(self) -> None:
         """Build what begins runs: the log in its turn, rows that are due, and decisions of people."""
         clock, tasks, events = self._runtime.clock, self._tasks, self.events
+        intervals = self._runtime.intervals
         log, ledger, roles, probing = self._log, self.ledger, self._roles, self.probing
         self._gathering = ConsumerGathering(self._slots, Pace(self._settings.behind_after), clock, events)
         self._context = BackRunContext(log, self._slots, self._needs, tasks, self._settings.window_bytes)
@@ -178,11 +177,11 @@ class DeliveryAssembly:
             self._context,
             probing,
         )
-        self.lanes = Lanes(log, ledger, dispatcher, roles, tasks, events)
+        self.lanes = Lanes(log, ledger, dispatcher, roles, tasks, events, intervals.gather)
         due_rows = DueRows(log, ledger, roles, probing)
         in_order = OrderedQueue(roles, log, ledger, clock)
-        self._rows = RetryQueue(due_rows, workers, dispatcher, in_order, probing, clock, tasks)
-        self._decisions = BacklogChanges(log, ledger, roles, clock, events)
+        self._rows = RetryQueue(due_rows, workers, dispatcher, in_order, probing, self._runtime)
+        self._decisions = BacklogChanges(log, ledger, roles, clock, events, intervals.changes)
 
     def _build_replies(self) -> None:
         """Build what gives immediate replies."""
@@ -201,8 +200,7 @@ class DeliveryAssembly:
             early,
             self._launcher,
             self._records,
-            self._runtime.clock,
-            self._tasks,
+            self._runtime,
             lambda: self._catalog().expects_replies,
         )
 
@@ -272,7 +270,7 @@ class DeliveryAssembly:
                 break
             except JournalUnavailable as error:
                 log.warning("order not followed: %s", error, extra={"action": "order_not_followed"})
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(self._runtime.intervals.retry)
         self._waiting.retain([role.id for role in self._catalog().roles.values() if not role.detached])
         self._decisions.wake()
 

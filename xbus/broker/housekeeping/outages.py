@@ -12,9 +12,10 @@ log = logging.getLogger(__name__)
 CODE = "journal_unavailable"
 
 LOOK_SECONDS = 0.5
+"""Seconds between two looks at the journal. Smaller notices an outage sooner and costs wake-ups."""
 
 
-async def tell_outages(journal: Journal, health: Health) -> None:
+async def tell_outages(journal: Journal, health: Health, look_seconds: float = LOOK_SECONDS) -> None:
     """For ever: say in health while nothing can be written; it is over when the first write has gone well again."""
     logged = False
 
@@ -32,7 +33,7 @@ async def tell_outages(journal: Journal, health: Health) -> None:
                 log.warning("nothing can be written: %s", outage, extra={"action": "journal_unavailable"})
         logged = outage is not None
 
-    await every(LOOK_SECONDS, look)
+    await every(look_seconds, look)
 
 
 async def answer_overdue(journal: Journal, server: Server) -> None:

@@ -14,6 +14,7 @@ from xbus.periodic import every
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
+"""Seconds between two looks for what can be removed. Smaller frees space sooner and costs reads."""
 
 ROW_SECONDS = 24 * 3600.0
 """How long the row of an attempt that came to nothing is kept, so that it can be seen why."""
@@ -25,15 +26,17 @@ class OutputCleaner:
     Args:
         journal: entered.
         clock: tells what is old.
+        look_seconds: how often it looks.
     """
 
-    def __init__(self, journal: Journal, clock: Clock) -> None:
+    def __init__(self, journal: Journal, clock: Clock, look_seconds: float = LOOK_SECONDS) -> None:
         self._journal = journal
         self._clock = clock
+        self._look_seconds = look_seconds
 
     async def watch(self) -> None:
         """For ever: remove; an unreachable database only delays it."""
-        await every(LOOK_SECONDS, self._look)
+        await every(self._look_seconds, self._look)
 
     async def _look(self) -> None:
         try:

@@ -6,7 +6,6 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import memory_engine
-from xbus.broker.back.dispatch import lanes
 from xbus.broker.journal.journal import Journal
 
 
@@ -20,9 +19,3 @@ def engine() -> sa.Engine:
 async def journal(engine: sa.Engine) -> AsyncIterator[Journal]:
     async with Journal(engine, "broker") as journal:
         yield journal
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who arrives is not waited for, so that others may come along."""
-    monkeypatch.setattr(lanes, "GATHER_SECONDS", 0)

@@ -13,7 +13,6 @@ from tests.support.back import Broker, running
 from tests.support.journal import memory_engine
 from tests.support.recipients import BROKEN, LOST, REFUSED
 from xbus import model
-from xbus.broker.back import assembly
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.journal.journal import Journal
@@ -295,7 +294,6 @@ async def test_a_role_that_comes_to_want_order_keeps_what_it_has(journal: Journa
 async def test_an_outage_while_a_role_comes_to_want_order_loses_no_key(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "RETRY_SECONDS", 0)
     await set_ordered(journal, False)
     store = Store()
     store.refused = {"a1"}

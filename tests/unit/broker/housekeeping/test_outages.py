@@ -22,13 +22,10 @@ class Ailing:
         self.overdue: JournalUnavailable | None = None
 
 
-async def test_where_the_database_is_stays_in_the_log(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(outages, "LOOK_SECONDS", 0)
+async def test_where_the_database_is_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     journal, health = Ailing(), Health("broker", StandingClock())
-    telling = asyncio.create_task(outages.tell_outages(cast(Journal, journal), health))
+    telling = asyncio.create_task(outages.tell_outages(cast(Journal, journal), health, look_seconds=0))
 
     async def told() -> list[str]:
         for _ in range(5):

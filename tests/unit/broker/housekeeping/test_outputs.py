@@ -5,7 +5,6 @@ from typing import Any, cast
 import pytest
 
 from tests.support.waiting import DEADLINE_SECONDS
-from xbus.broker.housekeeping import outputs
 from xbus.broker.housekeeping.outputs import OutputCleaner
 from xbus.broker.journal.bulk.cleaning import StrayFiles
 from xbus.broker.journal.journal import Journal
@@ -31,13 +30,11 @@ class Ailing:
         return StrayFiles(None, ())
 
 
-async def test_cleaning_outlives_a_database_that_does_not(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(outputs, "LOOK_SECONDS", 0.0)
+async def test_cleaning_outlives_a_database_that_does_not(caplog: pytest.LogCaptureFixture) -> None:
     journal = Ailing()
     with caplog.at_level(logging.WARNING):
-        watching = asyncio.create_task(OutputCleaner(cast(Journal, journal), SystemClock()).watch())
+        cleaner = OutputCleaner(cast(Journal, journal), SystemClock(), look_seconds=0)
+        watching = asyncio.create_task(cleaner.watch())
         async with asyncio.timeout(DEADLINE_SECONDS):
             await journal.cleaned.wait()
     watching.cancel()

@@ -12,9 +12,6 @@ from xbus.clock import Clock
 UNWANTED_SECONDS = 3.0
 """What nobody waits for is broken off after this long: a delivery that comes again may wait for it once more."""
 
-LOOK_SECONDS = 1.0
-"""How often leases are looked at, at the least."""
-
 FORGET_SECONDS = 600.0
 """How often it is looked which outputs were removed with their envelopes."""
 
@@ -27,15 +24,22 @@ class Leases:
         waiting: the deliveries that wait for outputs.
         outputs: where attempts are failed and given up.
         clock: measures leases.
+        look_seconds: how often leases are looked at, at the least.
     """
 
     def __init__(
-        self, attempts: OutputAttempts, waiting: WaitingDeliveries, outputs: BulkOutputs, clock: Clock
+        self,
+        attempts: OutputAttempts,
+        waiting: WaitingDeliveries,
+        outputs: BulkOutputs,
+        clock: Clock,
+        look_seconds: float,
     ) -> None:
         self._attempts = attempts
         self._waiting = waiting
         self._outputs = outputs
         self._clock = clock
+        self._look_seconds = look_seconds
         self._unwanted: dict[WantedOutput, float] = {}
 
     async def watch(self) -> None:
@@ -51,7 +55,7 @@ class Leases:
                 await self._attempts.forget_removed()
 
     async def _pause(self) -> None:
-        seconds = min(LOOK_SECONDS, self._attempts.lease / 4)
+        seconds = min(self._look_seconds, self._attempts.lease / 4)
         loop = asyncio.get_running_loop()
         began = loop.time()
         await asyncio.sleep(seconds)

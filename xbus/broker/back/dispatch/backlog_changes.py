@@ -26,9 +26,6 @@ log = logging.getLogger(__name__)
 SPAN = 5_000
 """How many positions of the log are looked at in one step; most of them hold nothing of interest."""
 
-LOOK_SECONDS = 1.0
-"""How soon a decision that had to wait is looked at again."""
-
 LATE_SECONDS = 60.0
 """For how long a front may start events with a graph that was replaced: it reads the configuration every second."""
 
@@ -42,16 +39,24 @@ class BacklogChanges:
         roles: what runs are bringing to them.
         clock: for how long stragglers may turn up.
         events: told of each role for which there are new rows.
+        look_seconds: how soon a decision that had to wait is looked at again.
     """
 
     def __init__(
-        self, log: LogReader, ledger: DeliveryLedger, roles: ConsumerRoles, clock: Clock, events: RoleEvents
+        self,
+        log: LogReader,
+        ledger: DeliveryLedger,
+        roles: ConsumerRoles,
+        clock: Clock,
+        events: RoleEvents,
+        look_seconds: float,
     ) -> None:
         self._log = log
         self._ledger = ledger
         self._roles = roles
         self._clock = clock
         self._events = events
+        self._look_seconds = look_seconds
         self._wake = asyncio.Event()
         self._wake.set()
 
@@ -64,7 +69,7 @@ class BacklogChanges:
         pending = True
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS if pending else None):
+                async with asyncio.timeout(self._look_seconds if pending else None):
                     await self._wake.wait()
             self._wake.clear()
             decisions = await self._log.read(read_decisions)

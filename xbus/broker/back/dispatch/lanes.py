@@ -16,10 +16,6 @@ from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.journal.log.reading import LogEnvelope
 
-GATHER_SECONDS = 0.2
-"""How long a new lane waits before it starts: recipients that come up together then share it, and one that holds others
-up lets them go first. Runs of one envelope come one after the other, so ahead of them it would hold them up still."""
-
 
 class Deliverer(Protocol):
     """What brings an envelope to recipients."""
@@ -50,6 +46,9 @@ class Lanes:
         roles: those in trouble get nothing in their turn; ``arrived`` is called again when they do.
         tasks: where they run.
         events: told of each recipient that goes on together with others again.
+        gather_seconds: how long a new lane waits before it starts: recipients that come up together then share it, and
+            one that holds others up lets them go first. Runs of one envelope come one after the other, so ahead of
+            them it would hold them up still.
     """
 
     def __init__(
@@ -60,6 +59,7 @@ class Lanes:
         roles: ConsumerRoles,
         tasks: asyncio.TaskGroup,
         events: RoleEvents,
+        gather_seconds: float,
     ) -> None:
         self._log = log
         self._ledger = ledger
@@ -67,6 +67,7 @@ class Lanes:
         self._roles = roles
         self._tasks = tasks
         self._events = events
+        self._gather_seconds = gather_seconds
         self._lanes: list[_Lane] = []
 
     def arrived(self, recipient: RecipientProxy) -> None:
@@ -86,7 +87,7 @@ class Lanes:
     def _begin(self, position: int, recipient: RecipientProxy, *, joinable: bool) -> None:
         lane = _Lane(position, [recipient], joinable)
         self._lanes.append(lane)
-        lane.task = self._tasks.create_task(self._read(lane, GATHER_SECONDS), name=f"lane from {position}")
+        lane.task = self._tasks.create_task(self._read(lane), name=f"lane from {position}")
 
     def left(self, recipient: RecipientProxy) -> None:
         """Read no longer for a recipient."""
@@ -118,8 +119,8 @@ class Lanes:
     def _joinable_at(self, position: int) -> _Lane | None:
         return next((lane for lane in self._lanes if lane.joinable and lane.position == position), None)
 
-    async def _read(self, lane: _Lane, pause: float) -> None:
-        await asyncio.sleep(pause)
+    async def _read(self, lane: _Lane) -> None:
+        await asyncio.sleep(self._gather_seconds)
         while True:
             lane.joinable = False
             head = self._log.head

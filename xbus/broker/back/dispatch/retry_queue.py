@@ -10,12 +10,9 @@ from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
-from xbus.clock import Clock
-
-POLL_SECONDS = 5.0
-"""How often rows are looked for when nothing calls for it."""
 
 ANY_TIME = datetime.max.replace(tzinfo=UTC)
 """All rows are due then."""
@@ -30,8 +27,7 @@ class RetryQueue:
         deliveries: what starts the runs.
         in_order: knows what comes first for roles that want order.
         probing: who is in trouble, and gets less.
-        clock: says what is due.
-        tasks: where the readers run, one for each consumer that is there.
+        runtime: its clock says what is due, in its tasks the readers run, one for each consumer that is there.
     """
 
     def __init__(
@@ -41,16 +37,16 @@ class RetryQueue:
         deliveries: Dispatcher,
         in_order: OrderedQueue,
         probing: BreakerProbes,
-        clock: Clock,
-        tasks: asyncio.TaskGroup,
+        runtime: Runtime,
     ) -> None:
         self._due_rows = due_rows
         self._workers = workers
         self._deliveries = deliveries
         self._in_order = in_order
         self._probing = probing
-        self._clock = clock
-        self._tasks = tasks
+        self._clock = runtime.clock
+        self._tasks = runtime.tasks
+        self._poll_seconds = runtime.intervals.rows
         self._readers: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
     def arrived(self, recipient: RecipientProxy) -> None:
@@ -103,7 +99,7 @@ class RetryQueue:
         now = self._clock.now()
         due_at = await self._due_rows.next_due_at(role_id, now, self._in_order.coming(role_id, ()))
         waits = [(due_at - now).total_seconds() if due_at else None, self._probing.seconds_to_probe(role_id)]
-        return min([POLL_SECONDS, *filter(None, waits)])
+        return min([self._poll_seconds, *filter(None, waits)])
 
     async def _deliver_some(self, recipient: RecipientProxy, arrived_at: datetime) -> bool:
         """Deliver what can be delivered now; false where that is nothing.

@@ -26,12 +26,10 @@ RESERVE_POSITIONS = 64
 """How far ahead hand-overs are reserved: a commit for this many envelopes, and as many to look at after a crash."""
 
 MAX_UNWRITTEN = 1_000
-"""Who notes more than this waits until it is written."""
+"""Changes that may be noted and not yet written. More keeps more in memory, and lets more come again after a crash."""
 
 LAZY_SECONDS = 1.0
 """What is in no hurry is written after this long."""
-
-RETRY_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -60,12 +58,24 @@ class DeliveryLedger:
         clock: says when it was.
         roles: whose cursors these are, and whose blocked keys: an index of the rows, always as they are noted here.
         events: told of each row that is moved.
+        retry_seconds: how long it waits after a write that the database did not take.
+        max_unwritten: who notes more than this waits until it is written.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, roles: ConsumerRoles, events: RoleEvents) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        roles: ConsumerRoles,
+        events: RoleEvents,
+        retry_seconds: float,
+        max_unwritten: int = MAX_UNWRITTEN,
+    ) -> None:
         self._journal = journal
         self._clock = clock
         self._events = events
+        self._retry_seconds = retry_seconds
+        self._max_unwritten = max_unwritten
         self._roles = roles
         self._dirty: set[int] = set()
         self._moves: list[DeliveryMove] = []
@@ -172,7 +182,7 @@ class DeliveryLedger:
 
     async def room(self) -> None:
         """Wait while too much is noted and not written."""
-        if self._noted - self._written > MAX_UNWRITTEN:
+        if self._noted - self._written > self._max_unwritten:
             await self.written()
 
     async def written(self) -> None:
@@ -223,7 +233,7 @@ class DeliveryLedger:
             except JournalUnavailable as error:
                 log.warning("progress not written: %s", error, extra={"action": "progress_unwritten"})
                 page.answer = None
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(self._retry_seconds)
             except JournalError as error:
                 page.parts = [*_singly(page.parts[0], error), *page.parts[1:]]
             page.answer = None

@@ -18,14 +18,12 @@ from xbus.broker.back.recipients.failures import own_fault
 from xbus.broker.back.replies.choice import NoReply
 from xbus.broker.back.replies.early_delivery import EarlyDelivery
 from xbus.broker.back.replies.records import ReplyRecords
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.log.reading import read_sealed
 from xbus.broker.journal.log.replies import Ask, read_asks, read_cancelled
-from xbus.clock import Clock
 from xbus.errors import JournalUnavailable
 
 log = logging.getLogger(__name__)
-
-RETRY_SECONDS = 1.0
 
 
 class ReplyService:
@@ -36,8 +34,7 @@ class ReplyService:
         early: delivers their events.
         launcher: carries on what is held open when its envelope is sealed.
         records: where it is noted that there is no reply.
-        clock: says when nobody waits any more.
-        tasks: where all that goes on runs.
+        runtime: its clock says when nobody waits any more; all that goes on runs in its tasks.
         expects: whether there are event types with immediate replies at all.
     """
 
@@ -47,8 +44,7 @@ class ReplyService:
         early: EarlyDelivery,
         launcher: RunLauncher,
         records: ReplyRecords,
-        clock: Clock,
-        tasks: asyncio.TaskGroup,
+        runtime: Runtime,
         expects: Callable[[], bool],
     ) -> None:
         self._log = log
@@ -56,8 +52,9 @@ class ReplyService:
         self._holds = early.holds
         self._launcher = launcher
         self._records = records
-        self._clock = clock
-        self._tasks = tasks
+        self._clock = runtime.clock
+        self._tasks = runtime.tasks
+        self._retry_seconds = runtime.intervals.retry
         self._expects = expects
         self._in_progress: dict[UUID, asyncio.Task[None]] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
@@ -148,7 +145,7 @@ class ReplyService:
         except JournalUnavailable as error:
             # It is asked for again at the next look; not at once, as what can't be written may well be read.
             log.warning("a reply is not written: %s", error, extra={"action": "reply_unwritten"})
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(self._retry_seconds)
         except Exception as error:
             # A fault of ours with this event must not bring all other deliveries down.
             log.exception("a reply died", extra={"action": "reply_died", "envelope_id": ask.envelope_id})

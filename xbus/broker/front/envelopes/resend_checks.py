@@ -19,7 +19,8 @@ class ResendChecks:
     been sent so.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_apart: int = MOST_APART) -> None:
+        self._most_apart = most_apart
         self._doubts: dict[Hashable, asyncio.Future[int] | BaseException] = {}
 
     @property
@@ -62,7 +63,7 @@ class ResendChecks:
         error = copy(None if comparing.cancelled() else comparing.exception())
         del self._doubts[what]
         if error is not None:
-            is_kept_apart = not isinstance(error, Refused) and len(self._doubts) < MOST_APART
+            is_kept_apart = not isinstance(error, Refused) and len(self._doubts) < self._most_apart
             self._doubts[what if is_kept_apart else None] = error
 
 

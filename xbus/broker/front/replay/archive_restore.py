@@ -42,12 +42,16 @@ class ArchiveRestore:
         journal: entered; says what is archived, before and after.
         space: says whether there is space for more.
         command: called with the envelope's id; none where nothing can be put back.
+        interrupt_seconds: how long it may take to end in order.
     """
 
-    def __init__(self, journal: Journal, space: Space, command: Sequence[str]) -> None:
+    def __init__(
+        self, journal: Journal, space: Space, command: Sequence[str], interrupt_seconds: float = INTERRUPT_SECONDS
+    ) -> None:
         self._journal = journal
         self._space = space
         self._command = command
+        self._interrupt_seconds = interrupt_seconds
         self._one_at_a_time = asyncio.Lock()
         self._running: asyncio.subprocess.Process | None = None
         self._given_up = False
@@ -126,7 +130,7 @@ class ArchiveRestore:
         running = self._running
         if running is not None and running.returncode is None:
             running.terminate()
-            asyncio.get_running_loop().call_later(INTERRUPT_SECONDS, _kill, running)
+            asyncio.get_running_loop().call_later(self._interrupt_seconds, _kill, running)
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

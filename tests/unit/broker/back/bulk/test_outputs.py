@@ -14,7 +14,6 @@ from tests.support.back import Broker, running
 from tests.support.journal import NOW
 from tests.support.recipients import BROKEN, NEW, REFUSED
 from xbus import model
-from xbus.broker.back.bulk import leases
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.journal.bulk.attempts import check_output, read_attempt
@@ -31,11 +30,6 @@ from xbus.states import AttemptState, DeliveryState
 BULK = Abilities(batches=True, envelopes=2, bulk_items=3)
 
 LARGE = (b"a", b"b", b"c")
-
-
-@pytest.fixture(autouse=True)
-def leases_looked_at_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "LOOK_SECONDS", 0)
 
 
 async def begin(broker: Broker) -> None:

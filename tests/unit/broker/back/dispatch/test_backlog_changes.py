@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from tests.support.back import Broker, running
 from tests.support.journal import NOW, small_bus
 from xbus import model
-from xbus.broker.back.dispatch import backlog_changes as decisions
 from xbus.broker.journal.configuration import (
     BusSpec,
     EventTypeSpec,
@@ -27,11 +26,6 @@ from xbus.broker.journal.log.catalog import read_catalog
 
 STORE = {"store": NodeSpec("store", "store")}
 AUDIT = BusSpec(services={"audit": ServiceSpec("audit", "consumer")}, roles={"audit_1": RoleSpec("audit_1", "audit")})
-
-
-@pytest.fixture(autouse=True)
-def looked_for_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decisions, "LOOK_SECONDS", 0.01)
 
 
 def graph(type_name: str, *nodes: NodeSpec) -> BusSpec:

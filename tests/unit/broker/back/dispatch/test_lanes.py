@@ -90,10 +90,12 @@ class Bench:
         self.log = ListedLog(graph_of({"names": ["store", "audit"], "store": [], "audit": []}), head)
         roles = [each.role.id for each in (self.store, self.audit, self.stranger)]
         events, consumers = RoleEvents(), consumer_roles()
-        self.ledger = DeliveryLedger(cast(Journal, None), SystemClock(), consumers, events)
+        self.ledger = DeliveryLedger(cast(Journal, None), SystemClock(), consumers, events, retry_seconds=0)
         self.ledger.adopt({role: Cursor(role, 1, None, 0) for role in roles})
         self.noted = Noted()
-        self.lanes = Lanes(cast(LogReader, self.log), self.ledger, self.noted, consumers, tasks, events)
+        self.lanes = Lanes(
+            cast(LogReader, self.log), self.ledger, self.noted, consumers, tasks, events, gather_seconds=0
+        )
 
     def cursor(self, recipient: RecipientProxy) -> Cursor:
         cursor = self.ledger.cursor(recipient.role.id)

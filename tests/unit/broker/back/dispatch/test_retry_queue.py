@@ -8,11 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
-import pytest
-
 from tests.support.clock import StandingClock
 from tests.support.recipients import Cast
-from xbus.broker.back.dispatch import retry_queue as module
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
 from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
@@ -27,6 +24,7 @@ from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Slots
+from xbus.broker.back.runtime import BackIntervals, Runtime
 from xbus.broker.journal.log.deliveries import read_next_due
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
@@ -113,8 +111,8 @@ async def due_rows(listed: Listed) -> AsyncIterator[RetryQueue]:
             cast(Dispatcher, listed),
             OrderedQueue(listed.roles, log, ledger, listed.clock),
             probing,
-            listed.clock,
-            tasks,
+            # Far behind the deadline of these tests: what comes by itself comes because it is due.
+            Runtime(listed.clock, tasks, intervals=BackIntervals(rows=3600)),
         )
         yield made
         made.stop()
@@ -157,10 +155,8 @@ async def test_a_row_waits_until_it_is_due() -> None:
     assert listed.launched == [7, 3]
 
 
-async def test_a_row_that_becomes_due_is_not_waited_for_longer_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_row_that_becomes_due_is_not_waited_for_longer_than_that() -> None:
     """The clock stands still, so that what is waited for here is a moment that the test has passed already."""
-    # Far behind the deadline of these tests: what comes by itself comes because it is due.
-    monkeypatch.setattr(module, "POLL_SECONDS", 3600)
     listed, store = Listed(), Cast().consumer("store")
     listed.rows = [replace(row(store, 3), due_at=listed.clock.now() + timedelta(milliseconds=1))]
     async with due_rows(listed) as rows:

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from tests.support.delivering import consumer_roles
-from xbus.broker.back.progress import ledger as ledgers
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.back.recipients.failures import nonsense
@@ -78,15 +77,14 @@ def roles() -> ConsumerRoles:
 
 @pytest.fixture
 def ledger(journal: HeldJournal, roles: ConsumerRoles) -> DeliveryLedger:
+    return new_ledger(journal, roles)
+
+
+def new_ledger(journal: HeldJournal, roles: ConsumerRoles, **options: Any) -> DeliveryLedger:
     cursors = {role_id: Cursor(role_id, 1, None, 0) for role_id in (STORE, AUDIT)}
-    ledger = DeliveryLedger(cast(Journal, journal), SystemClock(), roles, RoleEvents())
+    ledger = DeliveryLedger(cast(Journal, journal), SystemClock(), roles, RoleEvents(), retry_seconds=0, **options)
     ledger.adopt(cursors)
     return ledger
-
-
-@pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledgers, "RETRY_SECONDS", 0)
 
 
 def delivery(position: int, state: DeliveryState = DeliveryState.RETRY) -> DeliveryRow:
@@ -174,10 +172,8 @@ async def test_nobody_waits_for_nothing(ledger: DeliveryLedger) -> None:
     await ledger.room()
 
 
-async def test_who_notes_too_much_waits(
-    ledger: DeliveryLedger, journal: HeldJournal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ledgers, "MAX_UNWRITTEN", 2)
+async def test_who_notes_too_much_waits(journal: HeldJournal, roles: ConsumerRoles) -> None:
+    ledger = new_ledger(journal, roles, max_unwritten=2)
     for position in (1, 2):
         ledger.settle(STORE, position)
     await ledger.room()

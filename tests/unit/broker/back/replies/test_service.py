@@ -13,7 +13,6 @@ from tests.support.clock import StandingClock
 from tests.support.recipients import NEW, OLD
 from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.back.replies import records
-from xbus.broker.back.replies import service as replies
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_due_deliveries
 from xbus.broker.journal.log.replies import StoredReply, read_asks, read_replies
@@ -24,11 +23,6 @@ from xbus.states import ReplyState
 
 NOW = StandingClock().now()
 WISHES = [True, ["wishes"]]
-
-
-@pytest.fixture(autouse=True)
-def tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replies, "RETRY_SECONDS", 0)
 
 
 class Wish:

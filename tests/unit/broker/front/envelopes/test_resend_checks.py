@@ -5,7 +5,6 @@ import gc
 
 import pytest
 
-from xbus.broker.front.envelopes import resend_checks as comparisons
 from xbus.broker.front.envelopes.resend_checks import ResendChecks
 from xbus.errors import JournalUnavailable, Refused, XbusError
 
@@ -26,9 +25,8 @@ async def failed(made: ResendChecks, what: object, error: XbusError) -> None:
 
 
 @pytest.mark.parametrize("error", [JournalUnavailable("it is away"), Refused("other content", code="content_differs")])
-async def test_what_was_compared_is_not_kept(monkeypatch: pytest.MonkeyPatch, error: XbusError) -> None:
-    monkeypatch.setattr(comparisons, "MOST_APART", 5)
-    made = ResendChecks()
+async def test_what_was_compared_is_not_kept(error: XbusError) -> None:
+    made = ResendChecks(most_apart=5)
     for number in range(20):
         await failed(made, number, type(error)(error.cause, code=error.code))
     assert made.pending == []

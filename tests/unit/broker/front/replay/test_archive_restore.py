@@ -34,7 +34,10 @@ class Archive:
         self._folder = folder
         self.at_interrupt = "echo interrupted >> ended; exit 130"
 
-    def restoring(self, *, max_bytes: int = 0, exit_code: int = 1) -> ArchiveRestore:
+    def restoring(
+        self, *, max_bytes: int = 0, exit_code: int = 1, interrupt_seconds: float = DEADLINE_SECONDS
+    ) -> ArchiveRestore:
+        """What is told to end is not killed because the machine stood still for a moment."""
         script = f"""
             trap '{self.at_interrupt}' TERM
             echo $$ >> pids
@@ -45,7 +48,8 @@ class Archive:
             exit {exit_code}
         """
         space = Space(self.journal, max_bytes, Health("front", StandingClock()))
-        return ArchiveRestore(self.journal, space, ("sh", "-c", f"cd '{self._folder}'; {script}", "sh"))
+        command = ("sh", "-c", f"cd '{self._folder}'; {script}", "sh")
+        return ArchiveRestore(self.journal, space, command, interrupt_seconds)
 
     async def put_away(self) -> None:
         self.envelope_id = (await self._scribe.put([b"a"])).envelope_id
@@ -94,12 +98,6 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told to end is not killed because the machine stood still for a moment."""
-    monkeypatch.setattr("xbus.broker.front.replay.archive_restore.INTERRUPT_SECONDS", DEADLINE_SECONDS)
 
 
 @pytest.fixture
@@ -194,14 +192,11 @@ async def test_a_call_that_is_cancelled_ends_its_command(archive: Archive) -> No
     assert archive.ended == ["interrupted"]
 
 
-async def test_one_that_does_not_end_when_told_to_is_killed(
-    archive: Archive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_that_does_not_end_when_told_to_is_killed(archive: Archive, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    monkeypatch.setattr("xbus.broker.front.replay.archive_restore.INTERRUPT_SECONDS", 0.1)
     archive.hold()
     archive.at_interrupt = ""
-    restoring = archive.restoring()
+    restoring = archive.restoring(interrupt_seconds=0.1)
     call = soon(restoring, archive)
     await eventually(lambda: len(archive.called) == 1, "the command is called")
 
