@@ -108,6 +108,14 @@ def test_an_item_that_is_parked_alone_is_sent_again_corrected(xbus: Xbus, bus: P
     assert unpack_items(segment.data, segment.items) == [CURED]
 
 
+def test_it_says_who_lacks_it_of_a_replay_that_is_on_its_way(xbus: Xbus, bus: ParkedBus) -> None:
+    """The item is in both envelopes, so a correction reaches whoever still waits for either."""
+    with writing(bus.url) as connection:
+        again = repeat(connection, bus.done)
+    lines = correct(xbus, bus.done, "--item", "0", "--value", "1")
+    assert lines[1] == f"Roles that lack it as envelope {again}: counter_1 (owed), store_1 (owed)."
+
+
 def test_where_nobody_lacks_it_it_is_for_who_comes(xbus: Xbus, bus: ParkedBus) -> None:
     assert correct(xbus, bus.done, "--item", "0", "--value", "1") == [
         "Corrected item 0 of event 1 for all roles that lack it, and for those that come later.",

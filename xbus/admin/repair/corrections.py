@@ -9,8 +9,13 @@ from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_graph
 from xbus.broker.journal.log.event_states import DONE, OWED
 from xbus.broker.journal.log.repeats import Past, PastEvent
-from xbus.broker.journal.operations.corrections import add_correction, hold_sealed, read_corrected_item
-from xbus.broker.journal.operations.envelopes import show_envelope
+from xbus.broker.journal.operations.corrections import (
+    add_correction,
+    hold_sealed,
+    list_sharing,
+    read_corrected_item,
+)
+from xbus.broker.journal.operations.envelopes import EnvelopeDetail, show_envelope
 from xbus.broker.journal.operations.parked import Parked, find_past
 from xbus.broker.journal.operations.parked_items import hold_item
 from xbus.broker.journal.operations.parked_moves import RepairDecision, hold_delivery
@@ -19,6 +24,9 @@ from xbus.states import DeliveryState, EnvelopeState
 
 LACKING = {OWED, *(state.value for state in DeliveryState)}
 """States of an envelope at a role that has not got it yet."""
+
+MOST_REPEATS = 20
+"""How many other envelopes with the item are looked at. More would tell more of an item that is replayed for many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +164,15 @@ class Reach:
 
     Args:
         lacking: logins of the roles that have not got the item, each with what has become of it there.
+        repeats: the same for each other envelope that holds the item, as a retry or a replay does, by its id; those are
+            left out that no role lacks.
         having: logins of the roles that have got it before, and keep what they got.
         only_roles: the logins of the only roles that the envelope is for; None for all.
         workers: the worker services through which the item goes.
     """
 
     lacking: Mapping[str, str]
+    repeats: Mapping[UUID, Mapping[str, str]]
     having: Sequence[str]
     only_roles: Sequence[str] | None
     workers: Sequence[str]
@@ -170,12 +181,26 @@ class Reach:
 def read_reach(connection: Connection, target: CorrectionTarget) -> Reach:
     """Read whom a correction for all reaches."""
     detail = show_envelope(connection, target.past.envelope_id)
-    roles = () if detail is None else detail.summary.roles
-    states = {each.role: each.state for each in roles if each.role is not None}
-    lacking = {login: state for login, state in states.items() if state in LACKING}
+    states = _states(detail)
+    lacking = _lacking(states)
     lacking |= {place.parked.role: "parked alone" for place in target.places if place.alone is not None}
     having = [login for login, state in states.items() if state == DONE and login not in lacking]
     is_shared = target.event.segments_id != target.event.event_id
     only_roles = None if detail is None or is_shared else detail.summary.only_roles
     workers = read_graph(connection, target.event.graph_id).worker_services
-    return Reach(lacking, having, only_roles, sorted(workers))
+    repeats = {
+        envelope_id: _lacking(_states(show_envelope(connection, envelope_id)))
+        for envelope_id in list_sharing(connection, target.past.envelope_id, target.event.segments_id, MOST_REPEATS)
+    }
+    waited_for = {envelope_id: of_it for envelope_id, of_it in repeats.items() if of_it}
+    return Reach(lacking, waited_for, having, only_roles, sorted(workers))
+
+
+def _states(detail: EnvelopeDetail | None) -> dict[str, str]:
+    """What has become of an envelope, by the login of the role."""
+    roles = () if detail is None else detail.summary.roles
+    return {each.role: each.state for each in roles if each.role is not None}
+
+
+def _lacking(states: Mapping[str, str]) -> dict[str, str]:
+    return {login: state for login, state in states.items() if state in LACKING}

@@ -1,6 +1,6 @@
 """``xbus parked correct``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 from uuid import UUID
@@ -85,10 +85,18 @@ def _lines(target: CorrectionTarget, reach: Reach) -> Iterator[str]:
 def _reached(reach: Reach) -> Iterator[str]:
     if reach.only_roles is not None:
         yield f"The envelope is for {', '.join(reach.only_roles)} only."
-    lacking = ", ".join(f"{login} ({state})" for login, state in sorted(reach.lacking.items()))
-    yield f"Roles that lack it: {lacking}." if lacking else "No role lacks it now."
+    if reach.lacking:
+        yield f"Roles that lack it: {_named(reach.lacking)}."
+    for envelope_id, lacking in reach.repeats.items():
+        yield f"Roles that lack it as envelope {envelope_id}: {_named(lacking)}."
+    if not (reach.lacking or reach.repeats):
+        yield "No role lacks it now."
     if reach.having:
         yield f"Roles that have it keep it as they got it: {', '.join(reach.having)}."
+
+
+def _named(lacking: Mapping[str, str]) -> str:
+    return ", ".join(f"{login} ({state})" for login, state in sorted(lacking.items()))
 
 
 def _after(present: bytes, value: str | None, file: BinaryIO | None) -> bytes:

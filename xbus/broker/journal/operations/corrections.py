@@ -102,6 +102,29 @@ def read_corrected_events(connection: sa.Connection, after: int) -> list[tuple[i
     return [(number, event_id) for number, event_id in connection.execute(statement)]
 
 
+def list_sharing(connection: sa.Connection, envelope_id: UUID, segments_id: UUID, limit: int) -> list[UUID]:
+    """List the other received envelopes that hold the items of an event, such as retries and replays, newest first.
+
+    Args:
+        envelope_id: the envelope that is left out.
+        segments_id: the event whose segments hold the items.
+        limit: how many at the most.
+    """
+    event, envelope = model.event.c, model.envelope.c
+    statement = (
+        sa.select(envelope.id)
+        .join(model.event, event.envelope_id == envelope.id)
+        .where(
+            sa.or_(event.id == segments_id, event.origin_id == segments_id),
+            envelope.id != envelope_id,
+            envelope.position.is_not(None),
+        )
+        .order_by(envelope.position.desc())
+        .limit(limit)
+    )
+    return list(connection.execute(statement).scalars())
+
+
 def hold_sealed(connection: sa.Connection, envelope_id: UUID, segments_id: UUID) -> bool:
     """Keep an envelope in the journal, and others from correcting items of an event, until the transaction ends.
 
