@@ -1,5 +1,6 @@
 """A descriptor: how to read files of one kind."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 from xml.etree.ElementTree import Element
@@ -122,13 +123,7 @@ def item_of_columns(columns: tuple[Column, ...], row: list[str]) -> dict[str, An
     Raises:
         Misfit: a field is not what it must be; the reason names it.
     """
-    item = {}
-    for field in columns:
-        try:
-            item[field.name] = _value(field, row[field.source])
-        except Misfit as misfit:
-            raise _named(field.name, misfit) from misfit
-    return _sent(columns, item)
+    return _item(columns, lambda field: _value(field, row[field.source]))
 
 
 def item_of_element(fields: tuple[ElementField, ...], record: Element) -> dict[str, Any]:
@@ -137,13 +132,19 @@ def item_of_element(fields: tuple[ElementField, ...], record: Element) -> dict[s
     Raises:
         Misfit: a field is not what it must be; the reason names it.
     """
+    return _item(fields, lambda field: _element_value(field, field.source.first_in(record)))
+
+
+def _item(fields: tuple[Field[Source], ...], value_of: Callable[[Field[Source]], Any]) -> dict[str, Any]:
     item = {}
     for field in fields:
         try:
-            item[field.name] = _element_value(field, field.source.first_in(record))
+            value = value_of(field)
         except Misfit as misfit:
-            raise _named(field.name, misfit) from misfit
-    return _sent(fields, item)
+            raise Misfit(f"field {field.name}: {misfit.reason}") from misfit
+        if field.is_sent:
+            item[field.name] = value
+    return item
 
 
 def _value(field: Column, text: str) -> Any:
@@ -177,14 +178,3 @@ def _element_value(field: ElementField, element: Element | None) -> Any:
         return None
     text = element.text.strip()
     return field.cast(text) if text else None
-
-
-def _named(name: str, misfit: Misfit) -> Misfit:
-    return Misfit(f"field {name}: {misfit.reason}")
-
-
-def _sent(fields: tuple[Field[Any], ...], item: dict[str, Any]) -> dict[str, Any]:
-    for field in fields:
-        if not field.is_sent:
-            item.pop(field.name, None)
-    return item

@@ -130,19 +130,12 @@ def _joined_deliveries() -> sa.FromClause:
 
 def _meant_whole(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
     """Which deliveries are meant, in a statement over :func:`_joined_deliveries`."""
-    delivery = model.delivery.c
-    yield delivery.state == DeliveryState.PARKED.value
-    yield from _of_role(filters)
-    if filters.event_type is not None:
-        yield sa.exists().where(
-            model.event.c.envelope_id == delivery.envelope_id,
-            model.event.c.event_type_id == model.event_type.c.id,
-            model.event_type.c.name == filters.event_type,
-        )
-    if filters.code is not None:
-        yield delivery.code == filters.code
-    if filters.until is not None:
-        yield delivery.changed_at <= filters.until
+    has_type = sa.exists().where(
+        model.event.c.envelope_id == model.delivery.c.envelope_id,
+        model.event.c.event_type_id == model.event_type.c.id,
+        model.event_type.c.name == filters.event_type,
+    )
+    return _meant(filters, model.delivery, DeliveryState.PARKED, has_type)
 
 
 def list_parked_items(connection: sa.Connection, filters: Filters, limit: int) -> Iterator[ParkedSummary]:
@@ -195,22 +188,23 @@ def _joined_items() -> sa.FromClause:
 
 def _meant_items(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
     """Which items are meant, in a statement over :func:`_joined_items`."""
-    parked = model.parked_item.c
-    yield parked.state == ItemState.PARKED.value
-    yield from _of_role(filters)
-    if filters.event_type is not None:
-        yield model.event_type.c.name == filters.event_type
-    if filters.code is not None:
-        yield parked.code == filters.code
-    if filters.until is not None:
-        yield parked.changed_at <= filters.until
+    return _meant(filters, model.parked_item, ItemState.PARKED, model.event_type.c.name == filters.event_type)
 
 
-def _of_role(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
+def _meant(
+    filters: Filters, table: sa.Table, parked: DeliveryState | ItemState, has_type: sa.ColumnElement[bool]
+) -> Iterator[sa.ColumnElement[bool]]:
+    yield table.c.state == parked.value
     if filters.role is not None:
         yield model.role.c.login == filters.role
     if filters.service is not None:
         yield model.service.c.name == filters.service
+    if filters.event_type is not None:
+        yield has_type
+    if filters.code is not None:
+        yield table.c.code == filters.code
+    if filters.until is not None:
+        yield table.c.changed_at <= filters.until
 
 
 def _types(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> dict[UUID, tuple[str, ...]]:
