@@ -205,10 +205,9 @@ async def test_a_large_part_goes_in_several_copies(
     shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("xbus.broker.journal.bulk.part_writer.COPY_BYTES", 1_000)
-    monkeypatch.setattr(adoption, "STEP_BYTES", 1_000)
     segments = [[b"%05d" % number] * 30 for number in range(40)]
     await write(shared_url, attempt_id, segments, segments[:3])
-    steps = await adopt(shared_journal, attempt_id)
+    steps = await adopt(shared_journal, attempt_id, step_bytes=1_000)
     assert (steps > 5) is (side_folder(shared_url) is not None)
     whole = [item for items in (*segments, *segments[:3]) for item in items]
     assert await items_of(shared_journal, attempt_id, 700) == whole

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_worker.items import batches as batching
-from spark_worker.items import pieces as piecing
 from spark_worker.items.batches import SCHEMA, batches
 from spark_worker.items.errors import BadOutput
 from spark_worker.items.pieces import NewSegment, OutputLimits, pieces
@@ -69,10 +68,10 @@ def test_others_are_told_one_by_one(indexes: list[int | None]) -> None:
     assert indexes_of(piece) == [-1 if index is None else index for index in indexes]
 
 
-def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piecing, "SEGMENT_BYTES", 20)
+def test_large_batches_are_cut() -> None:
+    large = batch([0, 1, 2, 9], [b"1234567", b"1234567", b"1234567", b"1"])
 
-    made = list(pieces([batch([0, 1, 2, 9], [b"1234567", b"1234567", b"1234567", b"1"])], LIMITS))
+    made = list(pieces([large], LIMITS, segment_bytes=20))
 
     assert [piece.items for piece in made] == [1, 1, 2]
     assert [index for piece in made for index in indexes_of(piece)] == [0, 1, 2, 9]
