@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_worker.items import batches as batching
-from spark_worker.items.batches import SCHEMA, batches
+from spark_worker.items.batches import SCHEMA, BatchSize, batches
 from spark_worker.items.errors import BadOutput
 from spark_worker.items.pieces import NewSegment, OutputLimits, pieces
 from xbus.rpc.codec import pack_items, unpack_items
@@ -44,11 +43,10 @@ def test_an_item_made_of_several_has_no_index() -> None:
     assert made.column("_index").to_pylist() == [7, None, 7]
 
 
-def test_batches_end_when_they_are_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "BATCH_ITEMS", 2)
+def test_batches_end_when_they_are_large_enough() -> None:
     segments = [NewSegment(1, pack_items([b"x"]), number, None) for number in range(5)]
 
-    assert [len(made) for made in batches(segments)] == [2, 2, 1]
+    assert [len(made) for made in batches(segments, BatchSize(items=2))] == [2, 2, 1]
 
 
 def test_no_segments_make_no_batch() -> None:
