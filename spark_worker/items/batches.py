@@ -1,6 +1,7 @@
 """Segments of the journal as Arrow batches: what executors make of the bytes that they read. Pure but for Arrow."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, TypeVar
 
@@ -12,8 +13,16 @@ from xbus.rpc.codec import unpack_items
 
 SCHEMA = pa.schema([(INDEX, pa.int64()), (DATA, pa.binary())])
 
-BATCH_ITEMS = 10_000
-BATCH_BYTES = 4 * 1024 * 1024
+
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """How much a batch holds at the most, but at least one segment's part. Larger costs memory, smaller costs calls."""
+
+    items: int = 10_000
+    data_bytes: int = 4 * 1024 * 1024
+
+
+BATCH_SIZE = BatchSize()
 """A batch that goes to Spark ends before either. From a thousand items on more gain nothing."""
 
 
@@ -38,19 +47,20 @@ class Items(SegmentBytes, Protocol):
     def sources(self) -> bytes | None: ...
 
 
-def batches(segments: Iterable[Items]) -> Iterator[pa.RecordBatch]:
+def batches(segments: Iterable[Items], size: BatchSize = BATCH_SIZE) -> Iterator[pa.RecordBatch]:
     """Segments as batches of ``_index`` and ``data``; several small ones make one."""
-    for gathered in gather(segments):
+    for gathered in gather(segments, size):
         indexes = [indexes_of(segment) for segment in gathered]
-        yield from sliced(pa.RecordBatch.from_arrays([joined(indexes), data_of(gathered)], schema=SCHEMA))
+        batch = pa.RecordBatch.from_arrays([joined(indexes), data_of(gathered)], schema=SCHEMA)
+        yield from sliced(batch, size)
 
 
-def gather(segments: Iterable[Held]) -> Iterator[list[Held]]:
+def gather(segments: Iterable[Held], most: BatchSize) -> Iterator[list[Held]]:
     """Segments in order, so many at once as make a batch; at least one."""
     gathered: list[Held] = []
     items = size = 0
     for segment in segments:
-        if gathered and (items + segment.items > BATCH_ITEMS or size + len(segment.data) > BATCH_BYTES):
+        if gathered and (items + segment.items > most.items or size + len(segment.data) > most.data_bytes):
             yield gathered
             gathered, items, size = [], 0, 0
         gathered.append(segment)
@@ -60,10 +70,10 @@ def gather(segments: Iterable[Held]) -> Iterator[list[Held]]:
         yield gathered
 
 
-def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def sliced(batch: pa.RecordBatch, size: BatchSize) -> Iterator[pa.RecordBatch]:
     """A batch in parts: a single segment may hold more items than a batch should."""
-    for start in range(0, batch.num_rows, BATCH_ITEMS):
-        yield batch.slice(start, BATCH_ITEMS)
+    for start in range(0, batch.num_rows, size.items):
+        yield batch.slice(start, size.items)
 
 
 def data_of(segments: Iterable[SegmentBytes]) -> pa.Array:

@@ -45,12 +45,15 @@ class NewSegment:
     sources: bytes | None
 
 
-def pieces(made: Iterable[pa.RecordBatch], limits: OutputLimits) -> Iterator[NewSegment]:
+def pieces(
+    made: Iterable[pa.RecordBatch], limits: OutputLimits, segment_bytes: int = SEGMENT_BYTES
+) -> Iterator[NewSegment]:
     """What a partition of the output is as segments.
 
     Args:
         made: batches of ``_index`` and ``data``.
         limits: what the items may be.
+        segment_bytes: a segment holds no more, but at least one item.
 
     Raises:
         BadOutput: a row can't be an item.
@@ -61,16 +64,16 @@ def pieces(made: Iterable[pa.RecordBatch], limits: OutputLimits) -> Iterator[New
             continue
         check_items(data, index, limits)
         sources = pc.fill_null(index, NO_INDEX)
-        for start, end in _cut(data):
+        for start, end in _cut(data, segment_bytes):
             yield _piece(data.slice(start, end - start), sources.slice(start, end - start))
 
 
-def _cut(data: pa.Array) -> Iterator[tuple[int, int]]:
-    """Where the pieces of a batch start and end: of at most ``SEGMENT_BYTES``, but at least one item."""
+def _cut(data: pa.Array, segment_bytes: int) -> Iterator[tuple[int, int]]:
+    """Where the pieces of a batch start and end: of at most ``segment_bytes``, but at least one item."""
     offsets = memoryview(data.buffers()[1]).cast("i")[data.offset : data.offset + len(data) + 1]
     start = 0
     while start < len(data):
-        most = offsets[start] + ITEM_HEADER_BYTES * start + SEGMENT_BYTES
+        most = offsets[start] + ITEM_HEADER_BYTES * start + segment_bytes
         places = range(start + 1, len(data) + 1)
         fitting = bisect_right(places, most, key=lambda place: offsets[place] + ITEM_HEADER_BYTES * place)
         end = start + max(1, fitting)

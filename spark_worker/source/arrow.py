@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from spark_worker.items.batches import consecutive, data_of, gather, joined, sliced
+from spark_worker.items.batches import BATCH_SIZE, BatchSize, consecutive, data_of, gather, joined, sliced
 
 KEPT_COLUMNS = 16
 """So many columns of one value each are kept for the batches that follow."""
@@ -47,7 +47,9 @@ class _Run:
         return segment.event_id == self.first.event_id and segment.first_index == self.first.first_index + self.items
 
 
-def arrow_batches(segments: Iterable[ReadSegment], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def arrow_batches(
+    segments: Iterable[ReadSegment], schema: pa.Schema, size: BatchSize = BATCH_SIZE
+) -> Iterator[pa.RecordBatch]:
     """The items of segments, in their order.
 
     Args:
@@ -56,8 +58,8 @@ def arrow_batches(segments: Iterable[ReadSegment], schema: pa.Schema) -> Iterato
     Raises:
         ProtocolError: a segment does not hold its items.
     """
-    for gathered in gather(segments):
-        yield from sliced(_batch(gathered, schema))
+    for gathered in gather(segments, size):
+        yield from sliced(_batch(gathered, schema), size)
 
 
 def _batch(segments: Sequence[ReadSegment], schema: pa.Schema) -> pa.RecordBatch:

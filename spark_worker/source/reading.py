@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from spark_worker.spark.patience import DatabasePatience, insist
 from xbus.broker.journal.archive.reading import ArchivedFile, archived_files
-from xbus.broker.journal.bulk.segment_reader import LoggedSegment, open_reader
+from xbus.broker.journal.bulk.segment_reader import PAGE_BYTES, LoggedSegment, open_reader
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.log.planning import LogRange
 from xbus.broker.journal.log.ranges import GONE
@@ -31,8 +31,8 @@ class Wanted:
     fail_on_data_loss: bool
 
 
-def read_range(wanted: Wanted, part: LogRange) -> Iterator[LoggedSegment]:
-    """The segments of a range of the journal, in their order.
+def read_range(wanted: Wanted, part: LogRange, page_bytes: int = PAGE_BYTES) -> Iterator[LoggedSegment]:
+    """The segments of a range of the journal, in their order, about so many bytes read at once.
 
     Raises:
         JournalError: something was removed, or moved into the archive or out of it, while it was read
@@ -41,7 +41,7 @@ def read_range(wanted: Wanted, part: LogRange) -> Iterator[LoggedSegment]:
     """
 
     def attempt(rest: LogRange) -> Iterator[LoggedSegment]:
-        with open_reader(wanted.url) as reader:
+        with open_reader(wanted.url, page_bytes) as reader:
             yield from reader.log_range(rest, wanted.columns)
 
     items = 0

@@ -28,12 +28,20 @@ class Runner:
         session: Spark.
         patience: seconds that a job may go without any executor before the cluster counts as gone.
         clock: tells seconds that only go forward.
+        look_seconds: how often it looks after the cluster.
     """
 
-    def __init__(self, session: SparkSession, patience: float, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        patience: float,
+        clock: Callable[[], float] = monotonic,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
         self._session = session
         self._patience = patience
         self._clock = clock
+        self._look_seconds = look_seconds
         self._is_closed = False
         self._endings: set[asyncio.Future[None]] = set()
 
@@ -76,7 +84,7 @@ class Runner:
         """
         furthest = 0.0
         last_seen = self._clock()
-        while not (await asyncio.wait([job], timeout=LOOK_SECONDS))[0]:
+        while not (await asyncio.wait([job], timeout=self._look_seconds))[0]:
             alive, there, done = await asyncio.to_thread(self._look, tag)
             furthest = max(furthest, done)
             tell(furthest)
@@ -109,7 +117,7 @@ class Runner:
                 await asyncio.to_thread(cancel, self._session, tag)
             if not is_alive(self._session):
                 return  # nothing runs there any more, and the thread may wait for an answer for ever
-            await asyncio.wait([job], timeout=LOOK_SECONDS)
+            await asyncio.wait([job], timeout=self._look_seconds)
         if job.done() and not job.cancelled():
             job.exception()  # it is known: else it would be logged as never looked at
 

@@ -31,18 +31,26 @@ class SparkWorker(BulkWorker):
         folder: for spools.
         min_bulk_items: an event of so many items is read from the journal by Spark itself.
         on_gone: called when the cluster is gone, so that the worker leaves the bus until it is back.
+        look_seconds: how soon it notices that an envelope is to be rolled back.
     """
 
     name = "spark_worker"
 
     def __init__(
-        self, jobs: SparkJobs, runner: Runner, folder: Path, min_bulk_items: int, on_gone: Callable[[], None]
+        self,
+        jobs: SparkJobs,
+        runner: Runner,
+        folder: Path,
+        min_bulk_items: int,
+        on_gone: Callable[[], None],
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self.min_bulk_items = min_bulk_items
         self._jobs = jobs
         self._runner = runner
         self._folder = folder
         self._on_gone = on_gone
+        self._look_seconds = look_seconds
 
     async def make_output(self, handover: Handover, progress: Callable[[float], None]) -> Made:
         """Have the executors read the event and write its output."""
@@ -69,7 +77,7 @@ class SparkWorker(BulkWorker):
             event.progress(int(100 * fraction), 100)
 
         job = self._run(f"xbus-event:{uuid4()}", lambda: self._jobs.answer(spool, *ids, event.type_name), tell)
-        table = await _unless_stopped(asyncio.create_task(job), event.envelope)
+        table = await _unless_stopped(asyncio.create_task(job), event.envelope, self._look_seconds)
         spool.remove()
         # Heartbeats go on meanwhile.
         return await asyncio.to_thread(items_of, table, spool.origins.several)
@@ -91,13 +99,13 @@ class SparkWorker(BulkWorker):
             raise
 
 
-async def _unless_stopped(job: "asyncio.Task[Answer]", envelope: Envelope) -> Answer:
+async def _unless_stopped(job: "asyncio.Task[Answer]", envelope: Envelope, look_seconds: float) -> Answer:
     """What comes of a job, which is ended as soon as its envelope is to be rolled back.
 
     Raises:
         Failed: it was.
     """
-    while not (await asyncio.wait([job], timeout=LOOK_SECONDS))[0]:
+    while not (await asyncio.wait([job], timeout=look_seconds))[0]:
         if envelope.is_stopped and not job.cancelling():
             job.cancel()
     if job.cancelled():

@@ -8,7 +8,6 @@ import pytest
 
 from tests.support.attempts import event_of, make_output
 from tests.support.journal import NOW, Scribe
-from xbus.broker.journal.bulk import segment_reader as bulk_reading
 from xbus.broker.journal.bulk.segment_reader import LoggedSegment, SegmentReader, open_reader
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import cut_log
@@ -110,16 +109,15 @@ async def test_an_output_is_read_by_parts(shared_url: str, shared_journal: Journ
 
 
 async def test_pages_are_bounded_and_lose_nothing(
-    shared_url: str, shared_journal: Journal, shared_scribe: Scribe, monkeypatch: pytest.MonkeyPatch
+    shared_url: str, shared_journal: Journal, shared_scribe: Scribe
 ) -> None:
-    monkeypatch.setattr(bulk_reading, "PAGE_BYTES", 250)
     segments = [[b"%03d" % number * size] for number, size in enumerate([1, 90, 30, 1, 1, 200, 1, 40, 40])]
     receipt, event_id = await put_in_segments(shared_scribe, *segments)
     attempt_id = await make_output(
         shared_journal, shared_scribe, shared_url, event_id, segments[:4], segments[4:5], segments[5:]
     )
     whole = [item for items in segments for item in items]
-    with open_reader(shared_url) as reader:
+    with open_reader(shared_url, page_bytes=250) as reader:
         for wanted in (
             *await shared_journal.read(cut_event, event_id, 1),
             *await shared_journal.read(cut_output, attempt_id, 1),
@@ -130,16 +128,13 @@ async def test_pages_are_bounded_and_lose_nothing(
         assert items_of(log_of(reader, shared_scribe, 0, receipt.position)) == whole
 
 
-async def test_the_log_of_a_type_comes_in_order(
-    shared_url: str, shared_scribe: Scribe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bulk_reading, "PAGE_BYTES", 100)
+async def test_the_log_of_a_type_comes_in_order(shared_url: str, shared_scribe: Scribe) -> None:
     receipts = []
     for number in range(8):
         sizes = (3, 1, 0, 40 if number == 4 else 2)
         events = [[b"%d-%d-%d" % (number, event, n) for n in range(size)] for event, size in enumerate(sizes)]
         receipts.append(await shared_scribe.put(*events, type_name="notes" if number == 2 else "flights"))
-    with open_reader(shared_url) as reader:
+    with open_reader(shared_url, page_bytes=100) as reader:
         found = log_of(reader, shared_scribe, receipts[0].position, receipts[6].position)
     expected = [
         b"%d-%d-%d" % (number, event, n)

@@ -205,23 +205,21 @@ async def test_a_large_part_goes_in_several_copies(
     shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("xbus.broker.journal.bulk.part_writer.COPY_BYTES", 1_000)
-    monkeypatch.setattr(adoption, "STEP_BYTES", 1_000)
     segments = [[b"%05d" % number] * 30 for number in range(40)]
     await write(shared_url, attempt_id, segments, segments[:3])
-    steps = await adopt(shared_journal, attempt_id)
+    steps = await adopt(shared_journal, attempt_id, step_bytes=1_000)
     assert (steps > 5) is (side_folder(shared_url) is not None)
     whole = [item for items in (*segments, *segments[:3]) for item in items]
     assert await items_of(shared_journal, attempt_id, 700) == whole
 
 
 async def test_adoption_goes_on_where_it_was_broken_off(
-    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
+    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID
 ) -> None:
-    monkeypatch.setattr(adoption, "STEP_ROWS", 2)
     await write(shared_url, attempt_id, *[[[b"%d-%d" % (part, n)] for n in range(3)] for part in range(3)])
     for _ in range(12):
         # Each by another one, as after a restart; every other one fails in its COMMIT.
-        step = adoption.Adoption(attempt_id)
+        step = adoption.Adoption(attempt_id, step_rows=2)
         with pytest.raises(JournalUnavailable):
             await shared_journal.run(_failing, step)
         await shared_journal.run(step.step)

@@ -2,13 +2,11 @@
 
 from datetime import timedelta
 
-import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log import planning as log_planning
 from xbus.broker.journal.log.planning import (
     LogRange,
     count_missing,
@@ -69,8 +67,7 @@ async def test_a_moment_is_found(journal: Journal, scribe: Scribe) -> None:
     assert await journal.read(position_before, NOW + timedelta(seconds=4.5)) == 5
 
 
-async def test_it_is_read_for_so_many_items(journal: Journal, scribe: Scribe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_planning, "PAGE_EVENTS", 2)
+async def test_it_is_read_for_so_many_items(journal: Journal, scribe: Scribe) -> None:
     notes = type_id(scribe)
     for sizes in ((3,), (0,), (2, 2), (5,), (1,)):
         await put(scribe, *sizes)
@@ -79,29 +76,23 @@ async def test_it_is_read_for_so_many_items(journal: Journal, scribe: Scribe, mo
         *((0, 1, 1), (0, 3, 2), (0, 6, 2), (0, 7, 3), (0, 12, 4), (0, 13, 6), (0, 100, 6)),
         *((1, 1, 3), (2, 3, 3), (3, 5, 4), (3, 6, 6), (5, 1, 6), (6, 1, 6)),
     ):
-        assert await journal.read(read_end, notes, after, 6, most) == expected, (after, most)
-    assert await journal.read(read_end, notes, 0, 3, 100) == 3
+        assert await journal.read(read_end, notes, after, 6, most, 2) == expected, (after, most)
+    assert await journal.read(read_end, notes, 0, 3, 100, 2) == 3
 
 
-async def test_small_envelopes_are_shared_out_whole(
-    journal: Journal, scribe: Scribe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_planning, "LARGE_ITEMS", 4)
+async def test_small_envelopes_are_shared_out_whole(journal: Journal, scribe: Scribe) -> None:
     notes = type_id(scribe)
     for sizes in ((3,), (0,), (2, 2), (1,), (1,)):
         await put(scribe, *sizes)
         await put(scribe, 9, type_name="flights")
-    found = await journal.read(cut_log, notes, 0, 10, 2)
+    found = await journal.read(cut_log, notes, 0, 10, 2, 4)
     assert found == [LogRange(notes, 0, 3, 3), LogRange(notes, 4, 9, 6)]
-    assert await journal.read(cut_log, notes, 0, 10, 1) == [LogRange(notes, 0, 9, 9)]
-    assert await journal.read(cut_log, notes, 9, 10, 3) == []
-    assert await journal.read(cut_log, notes, 0, 0, 3) == []
+    assert await journal.read(cut_log, notes, 0, 10, 1, 4) == [LogRange(notes, 0, 9, 9)]
+    assert await journal.read(cut_log, notes, 9, 10, 3, 4) == []
+    assert await journal.read(cut_log, notes, 0, 0, 3, 4) == []
 
 
-async def test_a_large_envelope_is_cut_between_segments(
-    journal: Journal, scribe: Scribe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_planning, "LARGE_ITEMS", 10)
+async def test_a_large_envelope_is_cut_between_segments(journal: Journal, scribe: Scribe) -> None:
     flights = type_id(scribe, "flights")
     envelope_id, started = scribe.start_envelope()
     await started
@@ -113,9 +104,9 @@ async def test_a_large_envelope_is_cut_between_segments(
         await scribe.end_event(envelope_id, event_id, 20)
     await put(scribe, 3, type_name="flights")
     await scribe.seal(envelope_id, 2, 40)
-    found = await journal.read(cut_log, flights, 0, 2, 4)
+    found = await journal.read(cut_log, flights, 0, 2, 4, 10)
     assert found == [
         LogRange(flights, 0, 1, 3),
         *(LogRange(flights, 1, 2, 10, number, first, first + 10) for number in (1, 2) for first in (0, 10)),
     ]
-    assert await journal.read(cut_log, flights, 0, 2, 1) == [LogRange(flights, 0, 2, 43)]
+    assert await journal.read(cut_log, flights, 0, 2, 1, 10) == [LogRange(flights, 0, 2, 43)]

@@ -82,22 +82,18 @@ def test_a_local_server_is_another_one_on_another_machine(
 
 
 @pytest.mark.parametrize("content", ["", "uninitialized\n", None])
-def test_a_machine_without_an_id_is_unknown(
-    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_without_an_id_is_unknown(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "machine-id"
     if content is not None:
         path.write_text(content)
-    monkeypatch.setattr(place, "MACHINE_ID_FILES", (path,))
-    assert place._machine() == "unknown"
+    assert place._machine([path]) == "unknown"
 
 
-def test_the_id_of_a_machine_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_id_of_a_machine_is_not_shown(tmp_path: Path) -> None:
     ids = []
     for number in range(2):
         path = tmp_path / f"machine-id-{number}"
         path.write_text(f"{number:032x}\n")
-        monkeypatch.setattr(place, "MACHINE_ID_FILES", (path,))
-        ids.append(place._machine())
+        ids.append(place._machine([path]))
         assert f"{number:032x}"[:12] not in ids[-1]
     assert ids[0] != ids[1]

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import read_at, read_log
 from xbus.broker.journal.log.repeats import read_past
 from xbus.broker.journal.operations.corrections import read_corrected_events
-from xbus.broker.journal.retention import pruning as retention
 from xbus.broker.journal.retention.pruning import PruningStep, prune_cancelled, prune_settled, read_stored_bytes
 from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, Failure, ProgressUpdate, SealReceipt
 from xbus.errors import JournalError
@@ -221,21 +221,19 @@ async def test_an_envelope_with_an_idempotency_key_keeps_its_row_for_good(journa
     assert await journal.read(read_past, receipts[0].envelope_id) is None
 
 
-async def test_rows_that_are_kept_for_good_are_passed_in_small_steps(
-    journal: Journal, scribe: Scribe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rows_that_are_kept_for_good_are_passed_in_small_steps(journal: Journal, scribe: Scribe) -> None:
     for _ in range(9):
         await scribe.put([b"x"])
     await settle(journal, scribe, 9)
     assert await prune(journal, keep_rows=True) == 9
     receipt = await scribe.put([b"x"])
     await settle(journal, scribe, receipt.position)
-    monkeypatch.setattr(retention, "SCANNED_POSITIONS", 3)
 
     def steps(connection: sa.Connection) -> list[PruningStep]:
-        found = [prune_settled(connection, journal.name, 0, OLD, LATER, keep_rows=True)]
+        step = partial(prune_settled, connection, journal.name, keep_rows=True, scanned_positions=3)
+        found = [step(0, OLD, LATER)]
         while (after := found[-1].after) is not None:
-            found.append(prune_settled(connection, journal.name, after, OLD, LATER, keep_rows=True))
+            found.append(step(after, OLD, LATER))
         return found
 
     done = await journal.run(steps)
@@ -255,13 +253,13 @@ async def test_where_space_is_wanted_receipts_stay_until_their_time(journal: Jou
 
 
 async def test_a_large_envelope_goes_piece_by_piece_and_can_not_be_repeated_meanwhile(
-    journal: Journal, scribe: Scribe, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, scribe: Scribe
 ) -> None:
-    monkeypatch.setattr(retention, "STEP_BYTES", 1000)
     receipt = await put_in_pieces(scribe, [b"x" * 600] * 7)
     again = await scribe.again(receipt.envelope_id)
     await settle(journal, scribe, 1)
-    done = await journal.run(lambda c: prune_settled(c, journal.name, 0, OLD, LATER, keep_rows=False))
+    step = partial(prune_settled, keep_rows=False, step_bytes=1000)
+    done = await journal.run(step, journal.name, 0, OLD, LATER)
     assert (done.envelopes, done.after) == (0, 0)
     assert 1000 <= done.data_bytes < 2000
     assert await journal.read(read_stored_bytes) == receipt.data_bytes - done.data_bytes

@@ -154,22 +154,22 @@ async def test_what_is_open_by_its_emitter(journal: Journal, scribe: Scribe) -> 
     assert await journal.read(count_open, NOW) == {}
 
 
-async def test_what_is_owed_ahead_in_the_log(journal: Journal, scribe: Scribe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stalled, "PAGE_POSITIONS", 3)
+async def test_what_is_owed_ahead_in_the_log(journal: Journal, scribe: Scribe) -> None:
+    page = 3
     role_id, store, prices = scribe.role_id(), await service_id(journal, "store"), await service_id(journal, "prices")
     for _ in range(5):
         await scribe.put([b"a"])
     cursor = await cursor_of(journal, role_id)
-    assert await journal.read(find_owed_ahead, cursor, store, 0) == (Stalled(3, NOW, at_least=True), 0)
-    assert await journal.read(find_owed_ahead, cursor, store, 2) == (Stalled(3, NOW), 2)
+    assert await journal.read(find_owed_ahead, cursor, store, 0, page) == (Stalled(3, NOW, at_least=True), 0)
+    assert await journal.read(find_owed_ahead, cursor, store, 2, page) == (Stalled(3, NOW), 2)
     # No graph of them leads to this service: the next look begins behind them.
-    assert await journal.read(find_owed_ahead, cursor, prices, 0) == (None, 3)
-    assert await journal.read(find_owed_ahead, cursor, prices, 3) == (None, 5)
+    assert await journal.read(find_owed_ahead, cursor, prices, 0, page) == (None, 3)
+    assert await journal.read(find_owed_ahead, cursor, prices, 3, page) == (None, 5)
     cursor.settle_range(2, 4)
-    assert await journal.read(find_owed_ahead, cursor, store, 1) == (None, 4)
-    assert await journal.read(find_owed_ahead, cursor, store, 4) == (Stalled(1, NOW), 4)
+    assert await journal.read(find_owed_ahead, cursor, store, 1, page) == (None, 4)
+    assert await journal.read(find_owed_ahead, cursor, store, 4, page) == (Stalled(1, NOW), 4)
     cursor.until_position = 5
-    assert await journal.read(find_owed_ahead, cursor, store, 4) == (None, 5)
+    assert await journal.read(find_owed_ahead, cursor, store, 4, page) == (None, 5)
 
 
 async def test_who_has_got_all_is_owed_nothing(journal: Journal, scribe: Scribe) -> None:

@@ -51,9 +51,9 @@ def write_part(
     return writer.written
 
 
-async def adopt(journal: Journal, attempt_id: uuid.UUID) -> int:
+async def adopt(journal: Journal, attempt_id: uuid.UUID, **options: int) -> int:
     """Take over the side files, if there are any; in how many steps."""
-    adoption = Adoption(attempt_id)
+    adoption = Adoption(attempt_id, **options)
     steps = 0
     while await journal.run(adoption.step):
         steps += 1

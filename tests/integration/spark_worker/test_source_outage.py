@@ -12,7 +12,6 @@ from spark_worker.source.options import batch_options
 from spark_worker.source.reading import Wanted, read_range
 from tests.support.daemon import write_config
 from tests.support.journal import Scribe, add_small_bus, looking
-from xbus.broker.journal.bulk import segment_reader as bulk_reading
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.planning import LogRange
 from xbus.errors import JournalUnavailable
@@ -41,8 +40,7 @@ async def fill(url: str) -> None:
 
 
 @pytest.fixture
-def log(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], TypeLog]:
-    monkeypatch.setattr(bulk_reading, "PAGE_BYTES", 300)
+def log(postgres_url: str, tmp_path: Path) -> Callable[[float], TypeLog]:
     with looking(postgres_url) as connection:
         add_small_bus(connection)
     asyncio.run(fill(postgres_url))
@@ -58,7 +56,7 @@ def log(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 def read(wanted: Wanted, meanwhile: Callable[[int], None]) -> list[bytes]:
     found: list[bytes] = []
     assert isinstance(wanted.part, LogRange)
-    for number, segment in enumerate(read_range(wanted, wanted.part)):
+    for number, segment in enumerate(read_range(wanted, wanted.part, page_bytes=300)):
         found += unpack_items(segment.data, segment.items)
         meanwhile(number)
     return found

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_worker.items import batches as batching
-from spark_worker.items import pieces as piecing
-from spark_worker.items.batches import SCHEMA, batches
+from spark_worker.items.batches import SCHEMA, BatchSize, batches
 from spark_worker.items.errors import BadOutput
 from spark_worker.items.pieces import NewSegment, OutputLimits, pieces
 from xbus.rpc.codec import pack_items, unpack_items
@@ -45,11 +43,10 @@ def test_an_item_made_of_several_has_no_index() -> None:
     assert made.column("_index").to_pylist() == [7, None, 7]
 
 
-def test_batches_end_when_they_are_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "BATCH_ITEMS", 2)
+def test_batches_end_when_they_are_large_enough() -> None:
     segments = [NewSegment(1, pack_items([b"x"]), number, None) for number in range(5)]
 
-    assert [len(made) for made in batches(segments)] == [2, 2, 1]
+    assert [len(made) for made in batches(segments, BatchSize(items=2))] == [2, 2, 1]
 
 
 def test_no_segments_make_no_batch() -> None:
@@ -69,10 +66,10 @@ def test_others_are_told_one_by_one(indexes: list[int | None]) -> None:
     assert indexes_of(piece) == [-1 if index is None else index for index in indexes]
 
 
-def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piecing, "SEGMENT_BYTES", 20)
+def test_large_batches_are_cut() -> None:
+    large = batch([0, 1, 2, 9], [b"1234567", b"1234567", b"1234567", b"1"])
 
-    made = list(pieces([batch([0, 1, 2, 9], [b"1234567", b"1234567", b"1234567", b"1"])], LIMITS))
+    made = list(pieces([large], LIMITS, segment_bytes=20))
 
     assert [piece.items for piece in made] == [1, 1, 2]
     assert [index for piece in made for index in indexes_of(piece)] == [0, 1, 2, 9]

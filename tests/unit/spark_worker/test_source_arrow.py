@@ -6,7 +6,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from spark_worker.items import batches as batching
+from spark_worker.items.batches import BatchSize
 from spark_worker.source.arrow import arrow_batches
 from xbus.broker.journal.bulk.segment_reader import LoggedSegment
 from xbus.errors import ProtocolError
@@ -40,9 +40,8 @@ ROWS = [(1, 0, b"a"), (1, 1, b"bb"), (1, 2, b""), (2, 0, b"c" * 300), (2, 7, b"d
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 10_000])
-def test_each_item_becomes_a_row(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "BATCH_ITEMS", most)
-    batches = list(arrow_batches(SEGMENTS, SCHEMA))
+def test_each_item_becomes_a_row(most: int) -> None:
+    batches = list(arrow_batches(SEGMENTS, SCHEMA, BatchSize(items=most)))
     assert all(batch.schema.equals(SCHEMA) and 0 < batch.num_rows <= most for batch in batches)
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert [(row["position"], row["index"], row["data"]) for row in rows] == ROWS
@@ -51,9 +50,9 @@ def test_each_item_becomes_a_row(most: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert {(row["emitter"], row["sealed_at"]) for row in rows} == {("north", AT)}
 
 
-def test_batches_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "BATCH_BYTES", 10)
-    assert [batch.num_rows for batch in arrow_batches(SEGMENTS, SCHEMA)] == [3, 1, 2]
+def test_batches_are_bounded_in_bytes() -> None:
+    size = BatchSize(data_bytes=10)
+    assert [batch.num_rows for batch in arrow_batches(SEGMENTS, SCHEMA, size)] == [3, 1, 2]
 
 
 def test_only_the_columns_of_the_schema_are_made() -> None:

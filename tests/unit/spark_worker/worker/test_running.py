@@ -37,7 +37,6 @@ class Pretended:
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Pretended:
     pretended = Pretended()
-    monkeypatch.setattr(running, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(running, "cancel", pretended.cancel)
     monkeypatch.setattr(running, "is_alive", lambda _: pretended.alive)
     monkeypatch.setattr(running, "executors", lambda _: pretended.executors)
@@ -48,7 +47,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Pretended:
 
 def runner(patience: float = 60.0) -> Runner:
     session: Any = None
-    return Runner(session, patience)
+    return Runner(session, patience, look_seconds=0.01)
 
 
 async def test_what_a_job_returns_is_answered(spark: Pretended) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from spark_worker.items.batches import SCHEMA
 from spark_worker.items.errors import ClusterUnreachable
-from spark_worker.worker import worker as module
 from spark_worker.worker.job import SparkJobs
 from spark_worker.worker.running import Runner
 from spark_worker.worker.spool import Spool
@@ -65,7 +64,8 @@ class Bench:
         self.jobs = PretendedJobs()
         self.runner = PretendedRunner()
         self.gone = 0
-        self.worker = SparkWorker(cast(SparkJobs, self.jobs), cast(Runner, self.runner), folder, 100, self.on_gone)
+        jobs, runner = cast(SparkJobs, self.jobs), cast(Runner, self.runner)
+        self.worker = SparkWorker(jobs, runner, folder, 100, self.on_gone, look_seconds=0.01)
         self.event = Event(str(uuid4()), "orders", Envelope(str(uuid4())))
 
     def on_gone(self) -> None:
@@ -107,8 +107,7 @@ async def test_what_is_rolled_back_leaves_no_file(bench: Bench) -> None:
     assert list(bench.folder.iterdir()) == []
 
 
-async def test_a_stop_ends_the_job(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+async def test_a_stop_ends_the_job(bench: Bench) -> None:
     bench.give(Batch([b"x"], 0))
     bench.runner.hangs = True
     bench.event.envelope.is_stopped = True

@@ -39,8 +39,10 @@ class Adoption:
         ...     pass
     """
 
-    def __init__(self, attempt_id: UUID) -> None:
+    def __init__(self, attempt_id: UUID, *, step_bytes: int = STEP_BYTES, step_rows: int = STEP_ROWS) -> None:
         self._attempt_id = attempt_id
+        self._step_bytes = step_bytes
+        self._step_rows = step_rows
         self._offsets: dict[tuple[int, int], int] = {}
 
     def step(self, connection: sa.Connection) -> bool:
@@ -96,7 +98,7 @@ class Adoption:
                     read_row(file)
             else:
                 file.seek(known)
-            while size < STEP_BYTES and len(rows) < STEP_ROWS and (fields := read_row(file)) is not None:
+            while size < self._step_bytes and len(rows) < self._step_rows and (fields := read_row(file)) is not None:
                 rows.append(self._row(fields, part, number + len(rows)))
                 size += len(fields[4] or b"")
                 # The next step may come here again, if only to find the end.

@@ -64,18 +64,19 @@ class LoggedSegment:
 
 
 @contextmanager
-def open_reader(url: str) -> Iterator["SegmentReader"]:
+def open_reader(url: str, page_bytes: int = PAGE_BYTES) -> Iterator["SegmentReader"]:
     """A reader with a connection of its own.
 
     Args:
         url: the journal's SQLAlchemy URL.
+        page_bytes: about so many bytes are read at once.
 
     Raises:
         JournalUnavailable: the database can't be reached.
         ConfigurationError: the URL can't be used.
     """
     with fetching(url) as fetcher:
-        yield SegmentReader(fetcher)
+        yield SegmentReader(fetcher, page_bytes)
 
 
 class SegmentReader:
@@ -83,10 +84,12 @@ class SegmentReader:
 
     Args:
         fetcher: its connection.
+        page_bytes: about so many bytes are read at once.
     """
 
-    def __init__(self, fetcher: Fetcher) -> None:
+    def __init__(self, fetcher: Fetcher, page_bytes: int = PAGE_BYTES) -> None:
         self._fetcher = fetcher
+        self._page_bytes = page_bytes
 
     def segments(self, wanted: SegmentRange) -> Iterator[BulkSegment]:
         """The segments of a range, in order.
@@ -123,11 +126,11 @@ class SegmentReader:
         size = 0
         for event in self._events(type_id, after, until):
             is_next = not gathered or gathered[-1].position != event.position
-            if gathered and is_next and size + event.envelope_bytes > PAGE_BYTES:
+            if gathered and is_next and size + event.envelope_bytes > self._page_bytes:
                 yield from self._gathered(gathered, type_id, with_data)
                 gathered, size = [], 0
             # The data of an event is not more than that of its envelope.
-            if event.envelope_bytes > PAGE_BYTES:
+            if event.envelope_bytes > self._page_bytes:
                 yield from self._large(event, 0, event.items, with_data)
                 continue
             gathered.append(event)
@@ -150,7 +153,7 @@ class SegmentReader:
         """Rows of a source's segments, of so much data at once."""
         after: Place = texts.before(first)
         while sizes := self._fetcher.fetch(texts.sizes, source=source, a=after[0], b=after[1], last=last):
-            for page in pages(sizes, PAGE_BYTES):
+            for page in pages(sizes, self._page_bytes):
                 start, end = page[0], page[-1]
                 values = {"a": start[0], "b": start[1], "c": end[0], "d": end[1]}
                 yield from self._fetcher.fetch(texts.data, source=source, **values)

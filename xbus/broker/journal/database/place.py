@@ -7,7 +7,7 @@ the file itself (machine, path and inode), for PostgreSQL the server and the dat
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -72,9 +72,9 @@ def _address(parameters: Mapping[str, str]) -> str:
     return f"{address} from machine {_machine()}" if is_local else address
 
 
-def _machine() -> str:
+def _machine(files: Sequence[Path] = MACHINE_ID_FILES) -> str:
     """A machine's id, hashed as it is meant to stay on the machine; containers often have none."""
-    for path in MACHINE_ID_FILES:
+    for path in files:
         try:
             found = path.read_text().strip()
         except OSError:

@@ -126,7 +126,9 @@ def count_items(connection: sa.Connection, type_id: int, after: int, until: int)
     return int(connection.execute(_ITEMS, wanted).scalar_one())
 
 
-def read_end(connection: sa.Connection, type_id: int, after: int, until: int, max_items: int) -> int:
+def read_end(
+    connection: sa.Connection, type_id: int, after: int, until: int, max_items: int, page_events: int = PAGE_EVENTS
+) -> int:
     """How far to read for so many items of a type: envelopes are never cut.
 
     Returns:
@@ -135,7 +137,7 @@ def read_end(connection: sa.Connection, type_id: int, after: int, until: int, ma
     """
     total = 0
     end = after
-    for position, events in groupby(_events(connection, type_id, after, until), _position):
+    for position, events in groupby(_events(connection, type_id, after, until, page_events), _position):
         size = sum(event.items for event in events)
         if total and total + size > max_items:
             return end
@@ -144,7 +146,9 @@ def read_end(connection: sa.Connection, type_id: int, after: int, until: int, ma
     return until
 
 
-def cut_log(connection: sa.Connection, type_id: int, after: int, until: int, parts: int) -> list[LogRange]:
+def cut_log(
+    connection: sa.Connection, type_id: int, after: int, until: int, parts: int, large_items: int = LARGE_ITEMS
+) -> list[LogRange]:
     """Share a part of the log out: ranges of about the same number of items, in order, large events cut between their
     segments.
 
@@ -153,7 +157,7 @@ def cut_log(connection: sa.Connection, type_id: int, after: int, until: int, par
     """
     envelopes = [list(of_one) for _, of_one in groupby(_events(connection, type_id, after, until), _position)]
     sizes = [sum(event.items for event in events) for events in envelopes]
-    share = max(LARGE_ITEMS, -(-sum(sizes) // parts))
+    share = max(large_items, -(-sum(sizes) // parts))
     ranges: list[LogRange] = []
     for is_large, run in groupby(zip(envelopes, sizes, strict=True), lambda envelope: envelope[1] > share):
         found = list(run)
@@ -194,9 +198,11 @@ def _position(event: _Event) -> int:
     return event.position
 
 
-def _events(connection: sa.Connection, type_id: int, after: int, until: int) -> Iterator[_Event]:
+def _events(
+    connection: sa.Connection, type_id: int, after: int, until: int, page_events: int = PAGE_EVENTS
+) -> Iterator[_Event]:
     number = _LAST
-    wanted = {"type_id": type_id, "until": until, "rows": PAGE_EVENTS}
+    wanted = {"type_id": type_id, "until": until, "rows": page_events}
     while found := connection.execute(_EVENTS, {**wanted, "after": after, "number": number}).all():
         for row in found:
             yield _Event(*row)

@@ -172,18 +172,19 @@ def count_owed_rows(connection: sa.Connection, role_id: int) -> Stalled | None:
 
 
 def find_owed_ahead(
-    connection: sa.Connection, cursor: Cursor, service_id: int, after: int
+    connection: sa.Connection, cursor: Cursor, service_id: int, after: int, page_positions: int = PAGE_POSITIONS
 ) -> tuple[Stalled | None, int]:
-    """Envelopes that a role is owed in their turn, in the next :data:`PAGE_POSITIONS` of the log.
+    """Envelopes that a role is owed in their turn, in the next ``page_positions`` of the log.
 
     Args:
         after: the page begins behind this position; nothing before it is owed.
+        page_positions: how many positions are looked at.
 
     Returns:
         What was found, None for nothing; and a position up to which the role is owed nothing.
     """
     envelope = model.envelope.c
-    end = after + PAGE_POSITIONS
+    end = after + page_positions
     statement = (
         sa.select(envelope.position, envelope.closed_at)
         .where(envelope.position > after, envelope.position <= end, asks_for(service_id), is_for(cursor.role_id))

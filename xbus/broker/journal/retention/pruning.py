@@ -51,7 +51,15 @@ def read_stored_bytes(connection: sa.Connection) -> int:
 
 
 def prune_settled(
-    connection: sa.Connection, writer: str, after: int, until: datetime, now: datetime, *, keep_rows: bool
+    connection: sa.Connection,
+    writer: str,
+    after: int,
+    until: datetime,
+    now: datetime,
+    *,
+    keep_rows: bool,
+    scanned_positions: int = SCANNED_POSITIONS,
+    step_bytes: int = STEP_BYTES,
 ) -> PruningStep:
     """Remove some of the received envelopes that are settled for all, in position order.
 
@@ -63,12 +71,14 @@ def prune_settled(
         now: what ``pruned_at`` is set to.
         keep_rows: whether all keep their own rows, with the receipt, as those with an idempotency key always do: their
             emitters may still repeat calls that got no answer.
+        scanned_positions: how much of the log is looked at.
+        step_bytes: about so many bytes are removed at the most.
     """
     after = behind_owed(owed_ranges(connection), after)
     first = connection.execute(_FIRST, {"after": after}).scalar_one()
     if first is None:
         return PruningStep(0, 0, None)
-    last = first + SCANNED_POSITIONS
+    last = first + scanned_positions
     candidates = _candidates(connection, after, last, keep_rows)
     found = [candidate for candidate in candidates if candidate.closed_at < until]
     if not found:
@@ -80,7 +90,7 @@ def prune_settled(
         _mark(connection, settled[:1], now)
         data_bytes = _remove_outputs(connection, writer, settled[0], now)
         return PruningStep(0, data_bytes, settled[0].position - 1)
-    data_bytes, emptied = remove_segments(connection, writer, before)
+    data_bytes, emptied = remove_segments(connection, writer, before, step_bytes)
     # From its first removed segment on nobody may repeat an envelope.
     _mark(connection, before[: len(emptied) + 1], now)
     _remove(connection, emptied)
@@ -160,16 +170,16 @@ def _mark(connection: sa.Connection, begun: Sequence[Candidate], now: datetime) 
 
 
 def remove_segments(
-    connection: sa.Connection, writer: str, settled: Sequence[Candidate]
+    connection: sa.Connection, writer: str, settled: Sequence[Candidate], step_bytes: int = STEP_BYTES
 ) -> tuple[int, list[Candidate]]:
     """Remove segments of envelopes in their order; how many bytes, and the envelopes that have none left."""
-    small = list(_fitting(settled))
+    small = list(_fitting(settled, step_bytes))
     total = _remove_all(connection, small)
     emptied = small
     for candidate in settled[len(small) :]:
-        if total >= STEP_BYTES:
+        if total >= step_bytes:
             break
-        removed, is_empty = _remove_some(connection, candidate, STEP_BYTES - total)
+        removed, is_empty = _remove_some(connection, candidate, step_bytes - total)
         total += removed
         if is_empty:
             emptied.append(candidate)
@@ -178,12 +188,12 @@ def remove_segments(
     return total, emptied
 
 
-def _fitting(settled: Sequence[Candidate]) -> Iterator[Candidate]:
+def _fitting(settled: Sequence[Candidate], step_bytes: int) -> Iterator[Candidate]:
     """The first of some envelopes, as many as a step may remove at once."""
     total = 0
     for candidate in settled:
-        total += STEP_BYTES if candidate.data_bytes is None else candidate.data_bytes
-        if total >= STEP_BYTES:
+        total += step_bytes if candidate.data_bytes is None else candidate.data_bytes
+        if total >= step_bytes:
             return
         yield candidate
 

@@ -146,12 +146,11 @@ async def test_each_role_may_say_for_itself_how_long(journal: Journal) -> None:
 
 
 async def test_what_a_role_is_not_owed_is_read_once(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stalled, "PAGE_POSITIONS", 2)
     read: list[int] = []
 
     def find(connection: Any, cursor: Any, service_id: int, after: int) -> Any:
         read.append(after)
-        return stalled.find_owed_ahead(connection, cursor, service_id, after)
+        return stalled.find_owed_ahead(connection, cursor, service_id, after, page_positions=2)
 
     monkeypatch.setattr("xbus.broker.back.monitoring.stalled.find_owed_ahead", find)
     async with watching(journal, replace(DEFAULTS, absent_minutes=0)) as watch:
