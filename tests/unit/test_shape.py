@@ -123,3 +123,27 @@ def test_no_function_at_the_seams_returns_any() -> None:
         if function.returns is not None and re.search(r"\bAny\b", ast.unparse(function.returns))
     }
     assert found == UNTYPED
+
+
+FACES = ("xbus.broker.back.", "xbus.broker.front.")
+
+
+def package_of(module: str) -> str:
+    """The package of front or back that a module lies in; empty where it lies in none."""
+    for part in FACES:
+        if module.startswith(part):
+            name = module.removeprefix(part).partition(".")[0]
+            return part + name if (CHECKOUT / (part + name).replace(".", "/")).is_dir() else ""
+    return ""
+
+
+def test_packages_of_front_and_back_are_entered_by_their_face() -> None:
+    past_the_face = [
+        f"{path}:{node.lineno} {node.module}"
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for package in [package_of(node.module)]
+        if package and node.module != package and package_of(path[:-3].replace("/", ".")) != package
+    ]
+    assert past_the_face == []

@@ -5,48 +5,54 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xbus.broker.back.bulk.attempt import OutputAttempt
-from xbus.broker.back.bulk.attempts import OutputAttempts
-from xbus.broker.back.bulk.bulk_step import BulkStep
-from xbus.broker.back.bulk.job_sender import BulkJobSender
-from xbus.broker.back.bulk.leases import Leases
-from xbus.broker.back.bulk.outputs import BulkOutputs
-from xbus.broker.back.bulk.reports import OutputReports
-from xbus.broker.back.bulk.requirements import OutputRequirements
-from xbus.broker.back.bulk.waiting import WaitingDeliveries
-from xbus.broker.back.bulk.workers import BulkWorkerPool
-from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
-from xbus.broker.back.dispatch.dispatcher import Dispatcher
-from xbus.broker.back.dispatch.due_rows import DueRows
-from xbus.broker.back.dispatch.eligibility import Eligibility
-from xbus.broker.back.dispatch.lanes import Lanes
-from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
-from xbus.broker.back.dispatch.retry_queue import RetryQueue
-from xbus.broker.back.dispatch.run_executor import RunExecutor
-from xbus.broker.back.dispatch.run_launcher import RunLauncher
-from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.bad_item_search import BadItems
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.progress.open_replies import OpenReplies
-from xbus.broker.back.progress.recovery import Recovery
-from xbus.broker.back.progress.results import RunResults
-from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.progress.retry_schedule import RetrySchedule
-from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
-from xbus.broker.back.recipients.gathering import ConsumerGathering
-from xbus.broker.back.recipients.pace import Pace
-from xbus.broker.back.recipients.probing import BreakerProbes
-from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
-from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.role_events import RoleEvents
-from xbus.broker.back.recipients.slots import Slots
-from xbus.broker.back.replies.early_delivery import EarlyDelivery
-from xbus.broker.back.replies.left_behind import LeftBehind
-from xbus.broker.back.replies.records import ReplyRecords
-from xbus.broker.back.replies.service import ReplyService
-from xbus.broker.back.run.context import BackRunContext
+from xbus.broker.back.bulk import (
+    BulkJobSender,
+    BulkOutputs,
+    BulkStep,
+    BulkWorkerPool,
+    Leases,
+    OutputAttempt,
+    OutputAttempts,
+    OutputReports,
+    OutputRequirements,
+    WaitingDeliveries,
+)
+from xbus.broker.back.dispatch import (
+    BacklogChanges,
+    Dispatcher,
+    DueRows,
+    Eligibility,
+    Lanes,
+    OrderedQueue,
+    RetryQueue,
+    RunExecutor,
+    RunLauncher,
+    WorkerAvailability,
+)
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.progress import (
+    BadItems,
+    ConsumerRoles,
+    DeliveryLedger,
+    OpenReplies,
+    Recovery,
+    RetryPolicy,
+    RetrySchedule,
+    RunResults,
+)
+from xbus.broker.back.recipients import (
+    BreakerProbes,
+    CallTimeouts,
+    CircuitBreakers,
+    ConsumerGathering,
+    Pace,
+    RecipientProxy,
+    Registry,
+    RoleEvents,
+    Slots,
+)
+from xbus.broker.back.replies import EarlyDelivery, LeftBehind, ReplyRecords, ReplyService
+from xbus.broker.back.run import BackRunContext
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog

@@ -8,14 +8,16 @@ from weakref import WeakValueDictionary
 
 from xbus.backoff import Backoff
 from xbus.broker.back.assembly import DeliveryAssembly, DeliverySettings
-from xbus.broker.back.bulk.outputs import BulkOutputs
-from xbus.broker.back.bulk.reports import OutputReports
-from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
-from xbus.broker.back.recipients.handshake import Handshake, introduce
-from xbus.broker.back.recipients.own_registrations import OwnRegistrations
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.bulk import BulkOutputs, OutputReports
+from xbus.broker.back.recipients import (
+    CircuitBreakers,
+    Handshake,
+    OwnRegistrations,
+    RecipientProxy,
+    Registry,
+    RoleEvents,
+    introduce,
+)
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal

@@ -6,13 +6,19 @@ from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
 
-from xbus.broker.front.envelopes.checks import Checks, NewEvent
-from xbus.broker.front.envelopes.directory import EnvelopeDirectory, Known
-from xbus.broker.front.envelopes.futures import ignore
-from xbus.broker.front.envelopes.open import OpenEnvelope
-from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
-from xbus.broker.front.envelopes.replies import ReplyRequests
-from xbus.broker.front.envelopes.state import EndedEvent, envelope_unknown
+from xbus.broker.front.envelopes import (
+    NO_OPTIONS,
+    Checks,
+    EndedEvent,
+    EnvelopeDirectory,
+    EnvelopeOptions,
+    Known,
+    NewEvent,
+    OpenEnvelope,
+    ReplyRequests,
+    envelope_unknown,
+    ignore,
+)
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import SealReceipt

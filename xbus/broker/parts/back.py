@@ -4,15 +4,11 @@ from collections.abc import Callable
 
 from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
-from xbus.broker.back.monitoring.overdue import OverdueBacklog
-from xbus.broker.back.monitoring.presence import Presence, RecipientSigns
-from xbus.broker.back.monitoring.stalled import StalledDeliveries
-from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
+from xbus.broker.back.monitoring import OverdueBacklog, Presence, RecipientSigns, StalledDeliveries
+from xbus.broker.back.progress import RetryPolicy
+from xbus.broker.back.recipients import CallTimeouts, RecipientProxy
 from xbus.broker.back.runtime import Runtime
-from xbus.broker.back.verbs.batches import BackBatchVerbs
-from xbus.broker.back.verbs.outputs import OutputVerbs
-from xbus.broker.back.verbs.recipients import BackVerbs
+from xbus.broker.back.verbs import BackBatchVerbs, BackVerbs, OutputVerbs
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue

@@ -1,16 +1,9 @@
 """The part that serves emitters."""
 
-from xbus.broker.front.envelopes.checks import Checks
-from xbus.broker.front.envelopes.open_too_long import OpenTooLong
-from xbus.broker.front.envelopes.replies import ReplyRequests
-from xbus.broker.front.envelopes.state import EnvelopeLimits
-from xbus.broker.front.envelopes.timeouts import OpenTimeouts
+from xbus.broker.front.envelopes import Checks, EnvelopeLimits, OpenTimeouts, OpenTooLong, ReplyRequests
 from xbus.broker.front.front import Front
-from xbus.broker.front.replay.archive_restore import ArchiveRestore, restore_command
-from xbus.broker.front.replay.replay import Replay
-from xbus.broker.front.verbs.batches import FrontBatchVerbs
-from xbus.broker.front.verbs.emitters import FrontVerbs
-from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
+from xbus.broker.front.replay import ArchiveRestore, Replay, restore_command
+from xbus.broker.front.verbs import FrontBatchVerbs, FrontVerbs, RepeatBatchVerbs, RepeatVerbs
 from xbus.broker.health_verbs import HealthVerbs
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
-from xbus.broker.back.log.reader import RETRY_SECONDS, LogReader
-from xbus.broker.back.recipients.failures import RecipientFailed, no_output
+from xbus.broker.back.log import RETRY_SECONDS, LogReader
+from xbus.broker.back.recipients import RecipientFailed, no_output
 from xbus.broker.journal.bulk.cleaning import LOST, give_up_lost
 from xbus.broker.journal.bulk.status import LiveAttempt, read_live_attempts, read_node_id
 from xbus.broker.journal.journal import Journal

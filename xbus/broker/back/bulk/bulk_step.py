@@ -7,8 +7,8 @@ from xbus.broker.back.bulk.attempt import WantedOutput
 from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.bulk.requirements import OutputRequirements
 from xbus.broker.back.bulk.waiting import WaitingDeliveries
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes import DeliveryRow
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.journal.bulk.attempts import check_output
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph

@@ -6,7 +6,7 @@ from xbus.broker.back.bulk.attempt import WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
 from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.bulk.waiting import WaitingDeliveries
-from xbus.broker.back.recipients.failures import no_output
+from xbus.broker.back.recipients import no_output
 from xbus.clock import Clock
 
 UNWANTED_SECONDS = 3.0

@@ -11,11 +11,16 @@ from xbus.broker.back.bulk.attempts import OutputAttempts
 from xbus.broker.back.bulk.job_sender import BulkJobSender
 from xbus.broker.back.bulk.waiting import WaitingDeliveries
 from xbus.broker.back.bulk.workers import BulkWorkerPool
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed, no_output, own_fault
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.slots import Absent
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.recipients import (
+    Absent,
+    FailureClass,
+    RecipientFailed,
+    RecipientProxy,
+    Registry,
+    no_output,
+    own_fault,
+)
 from xbus.broker.journal.bulk.cleaning import LOST
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.states import AttemptState

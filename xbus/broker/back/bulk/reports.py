@@ -12,7 +12,7 @@ from uuid import UUID
 from xbus.broker.back.bulk.attempt import OutputAttempt
 from xbus.broker.back.bulk.attempts import OutputAttempts
 from xbus.broker.back.bulk.outputs import BulkOutputs
-from xbus.broker.back.recipients.failures import RecipientFailed, failure_of_report, no_output
+from xbus.broker.back.recipients import RecipientFailed, failure_of_report, no_output
 from xbus.broker.journal.bulk.adoption import Adoption
 from xbus.broker.journal.bulk.attempts import check_output
 from xbus.broker.journal.bulk.totals import MISMATCH, Totals

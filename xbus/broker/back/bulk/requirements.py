@@ -5,11 +5,9 @@ from uuid import UUID
 
 from xbus.broker.back.bulk.attempt import WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.recipients.failures import RecipientFailed
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.slots import AnyOf, Slots
-from xbus.broker.back.run.plan import EventPlan, bulk_nodes
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.recipients import AnyOf, RecipientFailed, RecipientProxy, Slots
+from xbus.broker.back.run import EventPlan, bulk_nodes
 from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph, Node

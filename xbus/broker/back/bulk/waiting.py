@@ -6,14 +6,9 @@ from uuid import UUID
 
 from xbus.broker.back.bulk.attempt import WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.bad_item_search import Serving
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.progress.results import RunResults
-from xbus.broker.back.recipients.failures import RecipientFailed
-from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.progress import DeliveryLedger, RunResults, Serving, transitions
+from xbus.broker.back.recipients import RecipientFailed, Registry, RoleEvents
 from xbus.broker.journal.bulk.status import read_awaiting
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.broker.journal.log.reading import LogEnvelope

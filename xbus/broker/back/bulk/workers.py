@@ -3,8 +3,7 @@
 from contextlib import suppress
 
 from xbus.broker.back.bulk.attempt import OutputAttempt
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
+from xbus.broker.back.recipients import Absent, AnyOf, RecipientProxy, Slots, This
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.clock import Clock
 

@@ -2,3 +2,27 @@
 
 It decides who takes part in a run, and when. It never calls a recipient itself: runs do.
 """
+
+from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
+from xbus.broker.back.dispatch.dispatcher import Dispatcher
+from xbus.broker.back.dispatch.due_rows import DueRows
+from xbus.broker.back.dispatch.eligibility import Eligibility
+from xbus.broker.back.dispatch.lanes import Lanes
+from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
+from xbus.broker.back.dispatch.retry_queue import RetryQueue
+from xbus.broker.back.dispatch.run_executor import RunExecutor
+from xbus.broker.back.dispatch.run_launcher import RunLauncher
+from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
+
+__all__ = [
+    "BacklogChanges",
+    "Dispatcher",
+    "DueRows",
+    "Eligibility",
+    "Lanes",
+    "OrderedQueue",
+    "RetryQueue",
+    "RunExecutor",
+    "RunLauncher",
+    "WorkerAvailability",
+]

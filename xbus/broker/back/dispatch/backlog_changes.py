@@ -12,10 +12,9 @@ from datetime import timedelta
 from uuid import UUID
 
 from xbus.broker.back.dispatch.change_step import ChangeStep, Ways
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger
+from xbus.broker.back.recipients import RoleEvents
 from xbus.broker.journal.log.backlog_changes import BacklogChange, Concerned, is_open, read_concerned, read_decisions
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.writes import Decided

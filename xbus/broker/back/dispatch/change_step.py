@@ -4,9 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.progress.transitions import before_its_turn, settled
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, before_its_turn, settled
 from xbus.broker.journal.log.backlog_changes import FIRST_GRAPH, BacklogChange, Concerned
 from xbus.broker.journal.log.event_states import DROPPED, REROUTED
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent

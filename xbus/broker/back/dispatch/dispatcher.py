@@ -3,15 +3,13 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from xbus.broker.back.bulk.bulk_step import BulkStep
+from xbus.broker.back.bulk import BulkStep
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
-from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.recipients.probing import BreakerProbes
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.run.context import BackRunContext
+from xbus.broker.back.progress import DeliveryLedger, transitions
+from xbus.broker.back.recipients import BreakerProbes, RecipientProxy
+from xbus.broker.back.run import BackRunContext
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState

@@ -3,12 +3,9 @@
 from collections.abc import Sequence, Set
 from datetime import datetime
 
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.recipients.probing import BreakerProbes
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, transitions
+from xbus.broker.back.recipients import BreakerProbes, RecipientProxy
 from xbus.broker.journal.log.deliveries import read_due_deliveries, read_next_due
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow

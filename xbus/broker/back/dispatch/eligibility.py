@@ -1,8 +1,7 @@
 """Says whether a recipient may get an envelope now; nothing is awaited here."""
 
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.progress import ConsumerRoles
+from xbus.broker.back.recipients import RecipientProxy, Registry
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
 

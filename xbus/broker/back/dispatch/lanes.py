@@ -9,11 +9,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger
+from xbus.broker.back.recipients import RecipientProxy, RoleEvents
 from xbus.broker.journal.log.reading import LogEnvelope
 
 

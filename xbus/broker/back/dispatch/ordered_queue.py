@@ -5,11 +5,9 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from itertools import takewhile
 from typing import Protocol, TypeAlias
 
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.blocked_keys import First
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.progress import RESERVE_POSITIONS, ConsumerRoles, DeliveryLedger, First
+from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.journal.log.ordered import HeldKey, read_key_rows, read_states
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow

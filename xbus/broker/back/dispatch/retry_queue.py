@@ -8,8 +8,7 @@ from xbus.broker.back.dispatch.dispatcher import Dispatcher
 from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
-from xbus.broker.back.recipients.probing import BreakerProbes
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients import BreakerProbes, RecipientProxy
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow

@@ -6,15 +6,9 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.progress.results import RunResults
-from xbus.broker.back.recipients.failures import own_fault
-from xbus.broker.back.recipients.gathering import ConsumerGathering
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.role_events import RoleEvents
-from xbus.broker.back.run.context import BackRunContext
-from xbus.broker.back.run.run import Run
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults
+from xbus.broker.back.recipients import ConsumerGathering, RecipientProxy, RoleEvents, own_fault
+from xbus.broker.back.run import BackRunContext, Run
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow, IsolatedItem
 from xbus.states import DeliveryState

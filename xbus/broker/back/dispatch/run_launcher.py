@@ -4,14 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from xbus.broker.back.dispatch.run_executor import RunExecutor
-from xbus.broker.back.progress import transitions
-from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.progress.open_replies import OpenReplies
-from xbus.broker.back.recipients.gathering import ConsumerGathering
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.run.context import BackRunContext
-from xbus.broker.back.run.run import Run
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, OpenReplies, transitions
+from xbus.broker.back.recipients import ConsumerGathering, RecipientProxy
+from xbus.broker.back.run import BackRunContext, Run
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
 

@@ -1,10 +1,8 @@
 """Says which workers an envelope needs on its way to a consumer, and which of them are missing."""
 
-from xbus.broker.back.bulk.requirements import OutputRequirements
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.recipients.probing import BreakerProbes
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.bulk import OutputRequirements
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.recipients import BreakerProbes, RecipientProxy, Registry
 from xbus.broker.journal.log.reading import LogEnvelope
 
 

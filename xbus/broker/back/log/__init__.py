@@ -2,3 +2,14 @@
 
 Reads only, by way of the journal. It never knows who is registered. All other packages of the back may import it.
 """
+
+from xbus.broker.back.log.batch import RunBatch, check_given
+from xbus.broker.back.log.reader import RETRY_SECONDS, LogReader, OutputIncomplete
+
+__all__ = [
+    "RETRY_SECONDS",
+    "LogReader",
+    "OutputIncomplete",
+    "RunBatch",
+    "check_given",
+]

@@ -3,8 +3,7 @@
 import asyncio
 import logging
 
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients import RecipientProxy, Registry
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.clock import Clock

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from xbus.broker.back.bulk.attempt import OutputAttempt
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.bulk import OutputAttempt
+from xbus.broker.back.recipients import RecipientProxy, Registry
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import RoleEntry

@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterable
 from datetime import datetime
 
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients import RecipientProxy, Registry
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import RoleEntry

@@ -2,3 +2,31 @@
 
 Here a failed delivery gets its next attempt, or is parked. Nothing in this package calls a recipient.
 """
+
+from xbus.broker.back.progress.bad_item_search import BadItems, Serving
+from xbus.broker.back.progress.blocked_keys import First
+from xbus.broker.back.progress.consumer_role import ConsumerRoles
+from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
+from xbus.broker.back.progress.open_replies import OpenReplies, OpenReply
+from xbus.broker.back.progress.recovery import Recovery
+from xbus.broker.back.progress.results import RunResults
+from xbus.broker.back.progress.retry_policy import RetryPolicy
+from xbus.broker.back.progress.retry_schedule import RetrySchedule
+from xbus.broker.back.progress.transitions import before_its_turn, settled
+
+__all__ = [
+    "RESERVE_POSITIONS",
+    "BadItems",
+    "ConsumerRoles",
+    "DeliveryLedger",
+    "First",
+    "OpenReplies",
+    "OpenReply",
+    "Recovery",
+    "RetryPolicy",
+    "RetrySchedule",
+    "RunResults",
+    "Serving",
+    "before_its_turn",
+    "settled",
+]

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.log import LogReader
 from xbus.broker.back.progress.bad_items import concerned_services, refused_items
-from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
-from xbus.broker.back.recipients.slots import Absent
+from xbus.broker.back.recipients import Absent, FailureClass, RecipientFailed
 from xbus.broker.journal.log.catalog import Catalog, RoleEntry
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
+from xbus.broker.back.recipients import FailureClass, RecipientFailed
 from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.broker.journal.writes import IsolatedItem

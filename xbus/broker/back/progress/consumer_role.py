@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterator
 
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.in_flight import InFlight
-from xbus.broker.back.recipients.circuit_breaker import CircuitBreaker, CircuitBreakers
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.recipients import CircuitBreaker, CircuitBreakers, RecipientProxy
 from xbus.broker.journal.writes.cursor import Cursor
 
 

@@ -11,8 +11,7 @@ from uuid import UUID
 
 from xbus.broker.back.progress import transitions
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
-from xbus.broker.back.recipients.failures import RecipientFailed
-from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.recipients import RecipientFailed, RoleEvents
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import Decided, DeliveryMove, DeliveryRow, Failure, IsolatedItem, ProgressUpdate

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.run.run import Run
+from xbus.broker.back.recipients import RecipientProxy
+from xbus.broker.back.run import Run
 
 
 @dataclass(eq=False, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from itertools import takewhile
 
-from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.log import LogReader
 from xbus.broker.back.progress import transitions
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger

@@ -9,10 +9,7 @@ from xbus.broker.back.progress.bad_items import in_words
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies
 from xbus.broker.back.progress.retry_schedule import RetrySchedule
-from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
-from xbus.broker.back.recipients.probing import BreakerProbes
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.slots import Absent, AnyOf
+from xbus.broker.back.recipients import Absent, AnyOf, BreakerProbes, FailureClass, RecipientFailed, RecipientProxy
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow, IsolatedItem
 from xbus.states import DeliveryState

@@ -5,8 +5,7 @@ from random import Random
 
 from xbus.broker.back.progress.bad_item_search import Serving
 from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.recipients.failures import RecipientFailed
-from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients import RecipientFailed, Registry
 from xbus.clock import Clock
 
 

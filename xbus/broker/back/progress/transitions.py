@@ -6,7 +6,7 @@ Each function makes the role's next delivery row.
 from dataclasses import replace
 from datetime import datetime
 
-from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
+from xbus.broker.back.recipients import FailureClass, RecipientFailed
 from xbus.broker.journal.log.deliveries import OUTPUT_NOT_READY, RESUMED
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow

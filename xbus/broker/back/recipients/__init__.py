@@ -3,3 +3,39 @@
 It knows nothing of envelopes beyond what a call carries. Runs and everything above them import it; it imports only
 the log.
 """
+
+from xbus.broker.back.recipients.circuit_breaker import CircuitBreaker, CircuitBreakers
+from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed, failure_of_report, no_output, own_fault
+from xbus.broker.back.recipients.gathering import ConsumerGathering
+from xbus.broker.back.recipients.handshake import Handshake, introduce
+from xbus.broker.back.recipients.own_registrations import OwnRegistrations
+from xbus.broker.back.recipients.pace import Pace
+from xbus.broker.back.recipients.probing import BreakerProbes
+from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
+from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
+
+__all__ = [
+    "Absent",
+    "AnyOf",
+    "BreakerProbes",
+    "CallTimeouts",
+    "CircuitBreaker",
+    "CircuitBreakers",
+    "ConsumerGathering",
+    "FailureClass",
+    "Handshake",
+    "OwnRegistrations",
+    "Pace",
+    "RecipientFailed",
+    "RecipientProxy",
+    "Registry",
+    "RoleEvents",
+    "Slots",
+    "This",
+    "failure_of_report",
+    "introduce",
+    "no_output",
+    "own_fault",
+]

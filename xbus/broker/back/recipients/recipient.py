@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.log.batch import RunBatch
+from xbus.broker.back.log import RunBatch
 from xbus.broker.back.recipients.failures import LEAVING_CODES, SUPERSEDED, RecipientFailed, failure_of_call
 from xbus.broker.back.recipients.heartbeats import Heartbeats
 from xbus.broker.back.recipients.responses import EventResponse, Responses

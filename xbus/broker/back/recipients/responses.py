@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from xbus.broker.back.log.batch import RunBatch, check_given
+from xbus.broker.back.log import RunBatch, check_given
 from xbus.broker.back.recipients.failures import LEAVING_CODES, failure_of_call, nonsense, refusal
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.errors import CallError, ProtocolError

@@ -1,7 +1,6 @@
 """Chooses the consumer that gives an immediate reply, from those present at the time of the question."""
 
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients import RecipientProxy, Registry
 from xbus.graph import Graph
 
 ARRIVAL_SECONDS = 1.0

@@ -3,16 +3,12 @@
 import asyncio
 from typing import Any
 
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.progress.open_replies import OpenReplies, OpenReply
-from xbus.broker.back.recipients.failures import RecipientFailed
-from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.slots import Absent
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.progress import DeliveryLedger, OpenReplies, OpenReply
+from xbus.broker.back.recipients import Absent, RecipientFailed, Registry
 from xbus.broker.back.replies.choice import NoReply, replier
 from xbus.broker.back.replies.records import ReplyRecords
-from xbus.broker.back.run.context import BackRunContext
-from xbus.broker.back.run.run import Run
+from xbus.broker.back.run import BackRunContext, Run
 from xbus.broker.journal.log.replies import Ask
 from xbus.broker.journal.writes import MoveReply
 from xbus.states import ReplyState

@@ -5,10 +5,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from uuid import UUID
 
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.progress.open_replies import OpenReplies
-from xbus.broker.back.recipients.failures import RecipientFailed
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.progress import OpenReplies
+from xbus.broker.back.recipients import RecipientFailed, RecipientProxy
 from xbus.broker.back.replies.records import ReplyRecords, moves_to_given
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_role_services

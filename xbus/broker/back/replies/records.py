@@ -5,8 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from xbus.broker.back.progress.ledger import DeliveryLedger
-from xbus.broker.back.progress.open_replies import OpenReply
+from xbus.broker.back.progress import DeliveryLedger, OpenReply
 from xbus.broker.back.replies.choice import NoReply
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.replies import Ask

@@ -12,9 +12,9 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from xbus.broker.back.dispatch.run_launcher import RunLauncher
-from xbus.broker.back.log.reader import LogReader
-from xbus.broker.back.recipients.failures import own_fault
+from xbus.broker.back.dispatch import RunLauncher
+from xbus.broker.back.log import LogReader
+from xbus.broker.back.recipients import own_fault
 from xbus.broker.back.replies.choice import NoReply
 from xbus.broker.back.replies.early_delivery import EarlyDelivery
 from xbus.broker.back.replies.records import ReplyRecords

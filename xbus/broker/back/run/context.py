@@ -6,11 +6,8 @@ from copy import copy
 from typing import Any, Protocol
 from uuid import UUID
 
-from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.log.reader import LogReader, OutputIncomplete
-from xbus.broker.back.recipients.failures import RecipientFailed
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.slots import AnyOf, Slots, This
+from xbus.broker.back.log import LogReader, OutputIncomplete, RunBatch
+from xbus.broker.back.recipients import AnyOf, RecipientFailed, RecipientProxy, Slots, This
 from xbus.broker.back.run.overlaid import overlaid
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.overlays import EventOverlay

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.recipients.failures import RecipientFailed
+from xbus.broker.back.log import RunBatch
+from xbus.broker.back.recipients import RecipientFailed
 
 
 class StageInbox:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from xbus.broker.back.log.batch import RunBatch
+from xbus.broker.back.log import RunBatch
 from xbus.broker.journal.log.overlays import EventOverlay
 from xbus.rpc.codec import unpack_items
 

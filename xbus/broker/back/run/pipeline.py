@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.recipients.failures import RecipientFailed
-from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.broker.back.log import RunBatch
+from xbus.broker.back.recipients import RecipientFailed, RecipientProxy
 from xbus.broker.back.run.flow_control import CallWindow, StageInbox, together
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.reading import LogEvent

@@ -8,10 +8,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from typing import Any, Protocol
 from uuid import UUID
 
-from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.slots import Absent
+from xbus.broker.back.log import RunBatch
+from xbus.broker.back.recipients import Absent, FailureClass, RecipientFailed, RecipientProxy
 from xbus.broker.back.run.flow_control import together
 from xbus.broker.back.run.pipeline import EventStream, Members
 from xbus.broker.back.run.plan import EventPlan

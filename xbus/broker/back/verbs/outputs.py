@@ -1,7 +1,7 @@
 """The back's verbs for bulk workers, which make outputs by themselves and tell how far they are."""
 
 from xbus.broker.answers import coded_answer
-from xbus.broker.back.bulk.reports import OutputReports
+from xbus.broker.back.bulk import OutputReports
 from xbus.broker.sessions import Sessions
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb

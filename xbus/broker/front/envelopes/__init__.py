@@ -2,3 +2,33 @@
 
 It checks, counts and writes; it never reads a socket. ``front.front`` is the only door to it.
 """
+
+from xbus.broker.front.envelopes.checks import Checks, NewEvent
+from xbus.broker.front.envelopes.closed import content_differs
+from xbus.broker.front.envelopes.directory import EnvelopeDirectory, Known
+from xbus.broker.front.envelopes.futures import ignore
+from xbus.broker.front.envelopes.open import OpenEnvelope
+from xbus.broker.front.envelopes.open_too_long import OpenTooLong
+from xbus.broker.front.envelopes.options import NO_OPTIONS, EnvelopeOptions
+from xbus.broker.front.envelopes.replies import ReplyRequests
+from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, envelope_unknown, event_unknown
+from xbus.broker.front.envelopes.timeouts import OpenTimeouts
+
+__all__ = [
+    "NO_OPTIONS",
+    "Checks",
+    "EndedEvent",
+    "EnvelopeDirectory",
+    "EnvelopeLimits",
+    "EnvelopeOptions",
+    "Known",
+    "NewEvent",
+    "OpenEnvelope",
+    "OpenTimeouts",
+    "OpenTooLong",
+    "ReplyRequests",
+    "content_differs",
+    "envelope_unknown",
+    "event_unknown",
+    "ignore",
+]

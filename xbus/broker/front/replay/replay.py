@@ -4,9 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
-from xbus.broker.front.envelopes.checks import Checks
-from xbus.broker.front.envelopes.closed import content_differs
-from xbus.broker.front.envelopes.state import envelope_unknown
+from xbus.broker.front.envelopes import Checks, content_differs, envelope_unknown
 from xbus.broker.front.replay.archive_restore import ArchiveRestore
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import repeats

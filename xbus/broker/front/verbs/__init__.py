@@ -2,3 +2,14 @@
 
 A verb checks who calls and hands the call on; it decides nothing. Only ``parts`` imports this package.
 """
+
+from xbus.broker.front.verbs.batches import FrontBatchVerbs
+from xbus.broker.front.verbs.emitters import FrontVerbs
+from xbus.broker.front.verbs.repeats import RepeatBatchVerbs, RepeatVerbs
+
+__all__ = [
+    "FrontBatchVerbs",
+    "FrontVerbs",
+    "RepeatBatchVerbs",
+    "RepeatVerbs",
+]

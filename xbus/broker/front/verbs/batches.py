@@ -6,9 +6,7 @@ Ids are made by the caller, so that it can send call after call without waiting 
 from uuid import UUID
 
 from xbus.broker.answers import coded_answer
-from xbus.broker.front.envelopes.checks import NewEvent
-from xbus.broker.front.envelopes.options import EnvelopeOptions
-from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits
+from xbus.broker.front.envelopes import EndedEvent, EnvelopeLimits, EnvelopeOptions, NewEvent
 from xbus.broker.front.front import Front
 from xbus.broker.front.verbs.emitters import known_envelope, known_event, new_id, reply_value
 from xbus.broker.journal.writes import SealReceipt

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from xbus.broker.answers import old_answer
-from xbus.broker.front.envelopes.state import EndedEvent, envelope_unknown, event_unknown
+from xbus.broker.front.envelopes import EndedEvent, envelope_unknown, event_unknown
 from xbus.broker.front.front import Front
 from xbus.broker.sessions import OLD_LOGIN_SECONDS, Sessions
 from xbus.errors import Refused

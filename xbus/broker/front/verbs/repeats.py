@@ -5,7 +5,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from xbus.broker.answers import coded_answer, old_answer
-from xbus.broker.front.replay.replay import Replay, event_unknown
+from xbus.broker.front.replay import Replay, event_unknown
 from xbus.broker.front.verbs.emitters import known_envelope, new_id
 from xbus.broker.sessions import Sessions
 from xbus.ids import parse_uuid
