@@ -57,7 +57,10 @@ async def test_children_send_by_the_emitter_of_their_parent_which_goes_on(daemon
 async def test_an_envelope_of_the_parent_is_refused_in_a_child(daemon: Daemon) -> None:
     told, values = await outcome(daemon, "envelope_of_parent", delivered=1)
 
-    assert told == ["refused begun_before_fork"] * 7 + ["ended 0", "parent 2"]
+    refused = "refused begun_before_fork"
+    # The reply to an event that had ended may have come before the fork: then the child knows it, too.
+    assert told.pop(2) in (refused, "known None")
+    assert told == [refused] * 6 + ["ended 0", "parent 2"]
     assert values == {"first second"}
 
 

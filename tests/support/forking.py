@@ -89,7 +89,7 @@ def envelope_of_parent(url: str) -> None:
                 def go_on() -> None:
                     refusal(fill_a_batch)
                     refusal(event.flush)
-                    refusal(ended.reply)
+                    refusal(lambda: tell("known", ended.reply()))
                     refusal(lambda: event.__exit__(None, None, None))
                     refusal(lambda: envelope.event("numbers").__enter__().flush())
                     refusal(lambda: envelope.__exit__(None, None, None))
