@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import uuid
+from collections.abc import Awaitable
 
 import pytest
 import sqlalchemy as sa
@@ -145,7 +146,11 @@ async def test_an_id_that_an_event_of_another_envelope_has_is_told(journal: Jour
     other_id, other_started = scribe.start_envelope()
     event_type = scribe.catalog.event_types["notes"]
     taking = journal.write(StartEvent(event_id, other_id, 1, event_type.id, event_type.graph_id, 0))
-    behind = [taking, scribe.append(other_id, event_id, 0, [b"x"]), scribe.seal(other_id, 1, 1)]
+    behind: list[Awaitable[object]] = [
+        taking,
+        scribe.append(other_id, event_id, 0, [b"x"]),
+        scribe.seal(other_id, 1, 1),
+    ]
     appended = scribe.append(envelope_id, event_id, 0, [b"y"])
     for answer in behind:
         with pytest.raises(EventIdTaken, match=str(event_id)):
@@ -229,7 +234,7 @@ async def test_an_event_of_another_envelope_takes_nothing(journal: Journal, scri
     used = stored.events[0].event_id
     envelope_id, _ = scribe.start_envelope()
     event_type = scribe.catalog.event_types["notes"]
-    calls = [
+    calls: list[Awaitable[object]] = [
         journal.write(StartEvent(used, envelope_id, 1, event_type.id, event_type.graph_id, 0)),
         journal.write(Append(envelope_id, used, 0, 1, pack_items([b"y"]))),
         journal.write(Append(envelope_id, used, 1, 1, pack_items([b"z"]))),

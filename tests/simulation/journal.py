@@ -7,7 +7,7 @@ COMMIT and its answer, or for a while.
 import asyncio
 import random
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -123,13 +123,15 @@ class SimulatedJournal:
         """There is always room."""
 
     async def run(self, errand: Callable[..., T], /, *args: Any) -> T:
-        done: T = await self.write(lambda connection: errand(connection, *args))  # type: ignore[arg-type]
-        return done
+        return await self._enqueue(lambda connection: errand(connection, *args))
 
-    def write(self, write: Write) -> "asyncio.Future[Any]":
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    def write(self, write: Write[T]) -> "asyncio.Future[T]":
+        return self._enqueue(write)
+
+    def _enqueue(self, what: Write[T] | Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if not self._is_dead:
-            self._pending.append((WriteJob(write, self._faults_known), answer))
+            self._pending.append((WriteJob(what, self._faults_known), answer))
             self._commit_soon(self._choices.choice(COMMIT_SECONDS))
         return answer
 
@@ -163,11 +165,11 @@ class SimulatedJournal:
             decided, self._undecided = self._undecided, []
             self._tell(decided, answers)
 
-    def _tell(self, futures: list["asyncio.Future[Any]"], answers: list[Any]) -> None:
+    def _tell(self, futures: list["asyncio.Future[Any]"], answers: Sequence[object]) -> None:
         # In order, as the thread's answers come to the loop.
         asyncio.get_running_loop().call_soon(self._answer, futures, answers, self._committer.faults)
 
-    def _answer(self, futures: list["asyncio.Future[Any]"], answers: list[Any], faults: int) -> None:
+    def _answer(self, futures: list["asyncio.Future[Any]"], answers: Sequence[object], faults: int) -> None:
         if self._is_dead:
             return
         self._faults_known = faults

@@ -131,7 +131,7 @@ class Broker:
         """As the front does."""
         self._bell.rung.set()
 
-    async def write(self, write: Write) -> None:
+    async def write(self, write: Write[object]) -> None:
         await self.journal.write(write)
         self._bell.rung.set()
 

@@ -94,13 +94,12 @@ class Journal:
             connection.close()
         self._engine.dispose()
 
-    def write(self, write: Write) -> "asyncio.Future[Any]":
+    def write(self, write: Write[T]) -> "asyncio.Future[T]":
         """Have something made durable, behind all that was written before.
 
         Returns:
-            A future that is done when it is: of a ``Receipt`` for a seal, of None for all else. It raises
-            JournalUnavailable where the database can't do it now and JournalError where it never will; then nothing
-            of the call was kept.
+            A future of the write's answer, done when the write is durable. It raises JournalUnavailable where the
+            database can't do it now and JournalError where it never will; then nothing of the call was kept.
         """
         return self._writer.submit(write)
 
@@ -117,8 +116,7 @@ class Journal:
             return statement(connection, *args, **kwargs)
 
         if self._readers is None:
-            found: T = await self._writer.run(errand)
-            return found
+            return await self._writer.run(errand)
         if self._closed:
             raise JournalUnavailable("the journal is closed", "repeat the call when the broker runs")
         try:
@@ -174,8 +172,7 @@ class Journal:
         Raises:
             JournalUnavailable: the database can't do it now; nothing was kept, unless that broke off its COMMIT.
         """
-        done: T = await self._writer.run(lambda connection: errand(connection, *args, **kwargs))
-        return done
+        return await self._writer.run(lambda connection: errand(connection, *args, **kwargs))
 
     def on_room(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called whenever ``has_room`` turns true again."""

@@ -490,7 +490,7 @@ async def test_a_connection_lost_while_it_registers_is_no_registration(
     write = journal.write
     async with running(journal) as broker:
 
-        def write_and_lose(what: Write) -> "asyncio.Future[Any]":
+        def write_and_lose(what: Write[None]) -> "asyncio.Future[None]":
             if isinstance(what, Register):
                 broker.lost["tcp://store_1"]()
             return write(what)

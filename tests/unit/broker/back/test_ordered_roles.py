@@ -305,7 +305,7 @@ async def test_an_outage_while_a_role_comes_to_want_order_loses_no_key(
         outages = [JournalUnavailable("the database is away", "")]
         write = journal.write
 
-        def write_later(what: Write) -> "asyncio.Future[Any]":
+        def write_later(what: Write[None]) -> "asyncio.Future[None]":
             if isinstance(what, FollowOrder) and outages:
                 raise outages.pop()
             return write(what)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import TypeVar
 from uuid import UUID
 
 from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
@@ -23,6 +23,8 @@ from xbus.errors import JournalUnavailable
 from xbus.states import AttemptState
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class OutputAttempts:
@@ -174,7 +176,7 @@ class OutputAttempts:
         attempt.is_ending = True
         write = EndAttempt(attempt.id, state, self._clock.now(), code, cause, items, data_bytes, hash)
         try:
-            was_building = bool(await self._write(write))
+            was_building = await self._write(write)
         finally:
             attempt.is_ending = False
         attempt.state = state if was_building else AttemptState.ABANDONED
@@ -216,11 +218,11 @@ class OutputAttempts:
         if not of_event:
             del self._of_event[attempt.output.event_id]
 
-    async def _write(self, write: Write) -> Any:
+    async def _write(self, write: Write[T]) -> T:
         return await _insist(lambda: self._journal.write(write))
 
 
-async def _insist(write: Callable[[], Awaitable[Any]]) -> Any:
+async def _insist(write: Callable[[], Awaitable[T]]) -> T:
     """What a write is answered, as soon as the database can be written."""
     while True:
         try:
@@ -230,7 +232,7 @@ async def _insist(write: Callable[[], Awaitable[Any]]) -> Any:
             await asyncio.sleep(RETRY_SECONDS)
 
 
-def _log_failure(written: "asyncio.Future[Any]") -> None:
+def _log_failure(written: "asyncio.Future[bool]") -> None:
     error = None if written.cancelled() else written.exception()
     if error is not None:
         log.info("lease not written: %s", error, extra={"action": "lease_unwritten"})

@@ -105,7 +105,7 @@ class OpenEnvelope:
             self.state.holder = session
             self._comparisons.begin_anew()
 
-    def write(self, write: Write) -> Writing:
+    def write(self, write: Write[SealReceipt | None]) -> Writing:
         """Write behind all that was written of this envelope before."""
         writing = self._journal.write(write)
         self.state.last_write = writing

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -19,7 +19,7 @@ from xbus.errors import EventIdTaken, JournalError, JournalUnavailable, XbusErro
 
 log = logging.getLogger(__name__)
 
-Errand: TypeAlias = Callable[[sa.Connection], Any]
+Errand: TypeAlias = Callable[[sa.Connection], object]
 """Something else to do on the write connection, in a transaction of its own."""
 
 
@@ -43,7 +43,7 @@ class WriteJob:
         faults_known: how many faults its maker could know of.
     """
 
-    what: Write | Errand
+    what: Write[object] | Errand
     faults_known: int
 
 
@@ -52,7 +52,7 @@ class _Undecided:
     """A group whose COMMIT was not answered, and the answers that its calls get if it took place."""
 
     calls: Sequence[WriteJob]
-    answers: list[Any]
+    answers: Sequence[object]
 
 
 class Committer:
@@ -102,7 +102,7 @@ class Committer:
             self._epoch, self._group_number = row.epoch + 1, row.group_number
             connection.execute(_NEW_EPOCH, {"of_name": self._name, "new_epoch": self._epoch})
 
-    def do(self, calls: Sequence[WriteJob]) -> list[Any]:
+    def do(self, calls: Sequence[WriteJob]) -> Sequence[object]:
         """Do all calls in order.
 
         Returns:
@@ -111,7 +111,7 @@ class Committer:
         Raises:
             Superseded: another process has taken over.
         """
-        answers: list[Any] = []
+        answers: list[object] = []
         for kind, run in groupby(calls, key=self._kind):
             match kind:
                 case "errand":
@@ -124,7 +124,7 @@ class Committer:
     def _kind(call: WriteJob) -> Literal["errand", "write"]:
         return "errand" if callable(call.what) else "write"
 
-    def _do_errand(self, errand: Errand) -> Any:
+    def _do_errand(self, errand: Errand) -> object:
         try:
             with journal_errors(), self._connected().begin():
                 answer = errand(self._connected())
@@ -136,7 +136,7 @@ class Committer:
         self.outage = None
         return answer
 
-    def _write_group(self, calls: Sequence[WriteJob]) -> list[Any]:
+    def _write_group(self, calls: Sequence[WriteJob]) -> Sequence[object]:
         if any(self._is_overtaken(call) for call in calls):
             return self._write_singly(calls)
         if self._undecided is not None:
@@ -154,7 +154,7 @@ class Committer:
         # One call is at fault: each in a transaction of its own, so that the others don't fail with it.
         return self._write_singly(calls)
 
-    def _write_singly(self, calls: Sequence[WriteJob]) -> list[Any]:
+    def _write_singly(self, calls: Sequence[WriteJob]) -> Sequence[object]:
         return [self._overtaken(call) if self._is_overtaken(call) else self._write_group([call])[0] for call in calls]
 
     def _is_overtaken(self, call: WriteJob) -> bool:
@@ -191,12 +191,12 @@ class Committer:
         log.error("a write died", exc_info=error, extra={"action": "write_died"})
         return JournalError(f"a fault in the broker ({error!r})", "see the broker's log")
 
-    def _transaction(self, calls: Sequence[WriteJob]) -> list[Any]:
+    def _transaction(self, calls: Sequence[WriteJob]) -> Sequence[object]:
         # Never used twice, also where the group fails: else it could speak for another one.
         self._group_number += 1
         committing = False
-        answers: list[Any] = []
-        group = [cast(Write, call.what) for call in calls]
+        answers: Sequence[object] = []
+        group = [cast(Write[object], call.what) for call in calls]
         data_bytes = sum(len(write.data) for write in group if type(write) is Append)
         try:
             with journal_errors(), self._connected().begin():
@@ -234,7 +234,7 @@ class Committer:
         if _STAMP.execute(self._connected(), values) != 1:
             raise Superseded(f"another broker now writes to this journal as {self._name}")
 
-    def decide(self) -> list[Any] | None:
+    def decide(self) -> Sequence[object] | None:
         """Find out what became of the COMMIT during which the database went away; until then nothing else is written.
 
         Returns:
@@ -288,7 +288,7 @@ class Committer:
         self._disconnect()
 
 
-def _ready_bytes(group: Sequence[Write], answers: Sequence[Any]) -> int:
+def _ready_bytes(group: Sequence[Write[object]], answers: Sequence[object]) -> int:
     """How much data bulk workers wrote that counts from this group on."""
     return sum(
         write.data_bytes or 0

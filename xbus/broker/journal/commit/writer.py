@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.commit.committer import UNDECIDED, Committer, Errand, WriteJob
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, WriteJob
 from xbus.broker.journal.writes import Write, write_size
 from xbus.errors import JournalUnavailable, XbusError
+
+T = TypeVar("T")
 
 GROUP_BYTES = 4 * 1024 * 1024
 """A group is closed when it holds this much, so that a transaction, and with it the wait for an answer, stays short."""
@@ -136,7 +138,7 @@ class Writer:
         assert self._ended is not None, "the writer is not started"
         await asyncio.shield(self._ended)
 
-    def submit(self, write: Write) -> "asyncio.Future[Any]":
+    def submit(self, write: Write[T]) -> "asyncio.Future[T]":
         """Have ``write`` made durable, behind all that was submitted before.
 
         Returns:
@@ -145,13 +147,13 @@ class Writer:
         """
         return self._enqueue(write, write_size(write))
 
-    def run(self, errand: Errand) -> "asyncio.Future[Any]":
+    def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something else on the write connection, in its turn and in a transaction of its own."""
         return self._enqueue(errand, 0)
 
-    def _enqueue(self, what: Write | Errand, size: int) -> "asyncio.Future[Any]":
+    def _enqueue(self, what: Write[T] | Callable[[sa.Connection], T], size: int) -> "asyncio.Future[T]":
         assert self._loop is not None, "the writer is not started"
-        answer: asyncio.Future[Any] = self._loop.create_future()
+        answer: asyncio.Future[T] = self._loop.create_future()
         if self._closing:
             answer.set_exception(JournalUnavailable("the journal is closed", "repeat the call when the broker runs"))
             return answer
@@ -202,7 +204,7 @@ class Writer:
             decided, self._undecided = self._undecided, []
             self._tell(decided, answers)
 
-    def _tell(self, group: Sequence[_Pending], answers: Sequence[Any]) -> None:
+    def _tell(self, group: Sequence[_Pending], answers: Sequence[object]) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
 
@@ -224,7 +226,7 @@ class Writer:
 
     # -- on the loop -----------------------------------------------------------------------------------------------
 
-    def _answer(self, group: Sequence[_Pending], answers: Sequence[Any], faults: int) -> None:
+    def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int) -> None:
         # Not before those who wait are told, which the loop does in its next turn: what is called until then is of
         # somebody who can't know. It runs ahead of them, as they may go on as soon as they know.
         assert self._loop is not None

@@ -1,7 +1,5 @@
 """The writes to the journal, as values; ``commit.statements`` carries each out."""
 
-from typing import TypeAlias
-
 from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt, RenewAttempt
 from xbus.broker.journal.writes.emission import (
     Append,
@@ -35,35 +33,10 @@ from xbus.broker.journal.writes.sessions import (
     StorePassword,
     Unregister,
 )
-
-Write: TypeAlias = (
-    StartEnvelope
-    | StartEvent
-    | Append
-    | EndEvent
-    | Repeat
-    | Seal
-    | Cancel
-    | CallOffAsks
-    | AskReply
-    | MoveReply
-    | StartSession
-    | RenewSessions
-    | EndSession
-    | StorePassword
-    | Register
-    | Introduce
-    | Unregister
-    | ProgressUpdate
-    | NotePresence
-    | FollowOrder
-    | BeginAttempt
-    | RenewAttempt
-    | EndAttempt
-)
+from xbus.broker.journal.writes.write import Write
 
 
-def write_size(write: Write) -> int:
+def write_size(write: Write[object]) -> int:
     """About how many bytes of memory a write holds on to until it is committed."""
     match write:
         case Append():

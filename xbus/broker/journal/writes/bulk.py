@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from xbus.broker.journal.writes.write import Write
 from xbus.states import AttemptState
 
 
 @dataclass(frozen=True, slots=True)
-class BeginAttempt:
+class BeginAttempt(Write[bool]):
     """A bulk worker is about to be asked for the output of a node for an event.
 
     Answered True, or False where another attempt of the same output counts already: then nothing is written.
@@ -23,7 +24,7 @@ class BeginAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class RenewAttempt:
+class RenewAttempt(Write[bool]):
     """Its worker gave a sign of life; nothing happens to one that is not building any more."""
 
     attempt_id: UUID
@@ -32,7 +33,7 @@ class RenewAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class EndAttempt:
+class EndAttempt(Write[bool]):
     """It is over. Answered whether it was building until now: else nothing is written.
 
     Args:

@@ -6,12 +6,14 @@ from datetime import datetime
 from typing import TypeAlias
 from uuid import UUID
 
+from xbus.broker.journal.writes.write import Write
+
 Indices: TypeAlias = list[list[int]]
 """For each item the indices of the emitted items that it was made of."""
 
 
 @dataclass(frozen=True, slots=True)
-class StartEnvelope:
+class StartEnvelope(Write[None]):
     """An envelope begins; ``ordering_key`` and ``idempotency_key`` as in ``model.envelope``."""
 
     envelope_id: UUID
@@ -22,7 +24,7 @@ class StartEnvelope:
 
 
 @dataclass(frozen=True, slots=True)
-class StartEvent:
+class StartEvent(Write[None]):
     event_id: UUID
     envelope_id: UUID
     number: int
@@ -32,7 +34,7 @@ class StartEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class Append(Write[None]):
     """Items of an event, ``data`` as in ``model.segment``; appends of one group that touch become one segment."""
 
     envelope_id: UUID
@@ -47,14 +49,14 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
-class EndEvent:
+class EndEvent(Write[None]):
     envelope_id: UUID
     event_id: UUID
     items: int
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(Write["SealReceipt"]):
     """The envelope is received: answered with its ``SealReceipt``.
 
     Args:
@@ -71,7 +73,7 @@ class Seal:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Write[None]):
     envelope_id: UUID
     at: datetime
     reason: str
@@ -98,7 +100,7 @@ class RepeatedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Write["SealReceipt"]):
     """A received envelope comes again, as a new one that is received at once: answered with its ``SealReceipt``.
 
     Args:

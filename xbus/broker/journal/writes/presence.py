@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from xbus.broker.journal.writes.write import Write
 from xbus.states import PresenceState
 
 
@@ -24,7 +25,7 @@ class PresenceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class NotePresence:
+class NotePresence(Write[None]):
     """What is known of recipients now, where it has changed."""
 
     rows: Sequence[PresenceRow]

@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from xbus.broker.journal.writes.cursor import Cursor
+from xbus.broker.journal.writes.write import Write
 from xbus.states import DeliveryState
 
 
@@ -97,7 +98,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgressUpdate:
+class ProgressUpdate(Write[None]):
     """What the back got done, all in one transaction: cursors move only together with the rows they pass."""
 
     at: datetime
@@ -108,7 +109,7 @@ class ProgressUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowOrder:
+class FollowOrder(Write[None]):
     """The deliveries that have rows are as the roles want them now: of ordered roles each has its ordering key, and for
     others none is held.
 

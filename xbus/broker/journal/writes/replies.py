@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from xbus.broker.journal.writes.write import Write
 from xbus.states import ReplyState
 
 
 @dataclass(frozen=True, slots=True)
-class AskReply:
+class AskReply(Write[None]):
     """The emitter of an event waits for its immediate reply, or does so again: see ``model.reply``."""
 
     event_id: UUID
@@ -17,7 +18,7 @@ class AskReply:
 
 
 @dataclass(frozen=True, slots=True)
-class CallOffAsks:
+class CallOffAsks(Write[None]):
     """Nobody waits for any reply: the front that was asked has gone down, and emitters ask the next one anew.
 
     Args:
@@ -30,7 +31,7 @@ class CallOffAsks:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveReply:
+class MoveReply(Write[None]):
     """What becomes of an immediate reply.
 
     Args:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from xbus.broker.journal.writes.write import Write
+
 
 @dataclass(frozen=True, slots=True)
-class StartSession:
+class StartSession(Write[None]):
     token_hash: bytes
     emitter_id: int | None
     role_id: int | None
@@ -15,19 +17,19 @@ class StartSession:
 
 
 @dataclass(frozen=True, slots=True)
-class RenewSessions:
+class RenewSessions(Write[None]):
     """When sessions expire from now on, by token hash."""
 
     expiries: Sequence[tuple[bytes, datetime]]
 
 
 @dataclass(frozen=True, slots=True)
-class EndSession:
+class EndSession(Write[None]):
     token_hash: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class StorePassword:
+class StorePassword(Write[None]):
     """A better hash of a password that was just given, unless another was set since.
 
     Args:
@@ -42,7 +44,7 @@ class StorePassword:
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class Register(Write[None]):
     """A recipient serves a role from now on; ``place``, ``metadata`` and ``features`` as in ``model.registration``."""
 
     role_id: int
@@ -55,7 +57,7 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Introduce:
+class Introduce(Write[None]):
     """What a recipient says of itself now, where it is still the one that is registered.
 
     Args:
@@ -71,7 +73,7 @@ class Introduce:
 
 
 @dataclass(frozen=True, slots=True)
-class Unregister:
+class Unregister(Write[None]):
     """A registration ends; a newer one of the same role stays."""
 
     role_id: int

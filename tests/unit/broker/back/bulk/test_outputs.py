@@ -367,7 +367,7 @@ async def test_who_comes_to_wait_while_it_is_broken_off_has_it_made_anew(
         waiting, write = dict(awaiting._waiting), attempts._write
         begun, may_end = asyncio.Event(), asyncio.Event()
 
-        async def slow(what: Write) -> Any:
+        async def slow(what: Write[bool]) -> bool:
             if isinstance(what, EndAttempt):
                 begun.set()
                 await may_end.wait()

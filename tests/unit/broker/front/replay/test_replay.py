@@ -229,11 +229,11 @@ async def test_a_write_that_fails_again_and_again_is_told(
 ) -> None:
     await bench.park("store_1")
     (first, _) = await bench.event_ids()
-    tried: list[Write] = []
+    tried: list[Write[SealReceipt]] = []
 
-    def refuse(write: Write) -> "asyncio.Future[Any]":
+    def refuse(write: Write[SealReceipt]) -> "asyncio.Future[SealReceipt]":
         tried.append(write)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[SealReceipt] = asyncio.get_running_loop().create_future()
         answer.set_exception(JournalError("the database does not like it"))
         return answer
 

@@ -18,7 +18,7 @@ from xbus.broker.journal.commit.statements import (
 )
 from xbus.broker.journal.log.segments import gather
 
-Handler = Callable[[sa.Connection, Any], list[Any] | None]
+Handler = Callable[[sa.Connection, Any], Sequence[object] | None]
 
 _HANDLERS: dict[type, Handler] = {
     writes.StartSession: sessions.start_sessions,
@@ -51,7 +51,7 @@ _HANDLERS: dict[type, Handler] = {
 """In the order in which a group is carried out."""
 
 
-def carry_out(connection: sa.Connection, group: Sequence[writes.Write], max_segment_bytes: int) -> list[Any]:
+def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], max_segment_bytes: int) -> list[object]:
     """Write a group of calls in the caller's transaction.
 
     The group is carried out kind by kind, not call by call: an envelope's calls come in the order of the kinds anyway,
@@ -69,7 +69,7 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write], max_segm
     Raises:
         JournalError: one of the calls can't be carried out; nothing of the group may be committed.
     """
-    answers: list[Any] = [None] * len(group)
+    answers: list[object] = [None] * len(group)
     places: dict[type, list[int]] = {}
     for place, write in enumerate(group):
         places.setdefault(type(write), []).append(place)
