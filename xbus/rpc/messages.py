@@ -94,6 +94,17 @@ class OutputWork(TypedDict):
     of: int
 
 
+class OutputHandover(TypedDict):
+    """The last argument of ``xbus.take_output``."""
+
+    attempt_id: str
+    node: str
+    event_id: str
+    input: str | None
+    items: int | None
+    lease: float
+
+
 class MadeOutput(TypedDict):
     """The output that ``xbus.output_ready`` tells of."""
 

@@ -15,6 +15,7 @@ from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.role_progress import MOST_COUNTED
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles
+from xbus.broker.journal.writes import PresenceWork
 from xbus.clock import SystemClock
 
 HEADS = ("ROLE", "SERVICE", "KIND", "STATE", "LAST SEEN", "LAG", "OLDEST", "PARKED", "WORKS ON", "ALARM")
@@ -119,7 +120,7 @@ def _parked(role: RoleStatus) -> int | str:
     return f"{role.parked:,}, {counted(role.parked_items)}" if role.parked_items else role.parked
 
 
-def _work(work: dict[str, Any]) -> str:
+def _work(work: PresenceWork) -> str:
     """``12 send_item 40 %``: the position, what was asked last, and how far it is."""
     place = work.get("position") or work["envelope_id"]
     percent, done = _percent(work), work.get("done")
@@ -127,7 +128,7 @@ def _work(work: dict[str, Any]) -> str:
     return f"{place} {work['verb']}{progress}"
 
 
-def _percent(work: dict[str, Any]) -> int | None:
+def _percent(work: PresenceWork) -> int | None:
     done, of = work.get("done"), work.get("of")
     return min(100, 100 * done // of) if done is not None and of else None
 

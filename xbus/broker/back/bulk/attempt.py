@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
+from xbus.errors import XbusError
 from xbus.states import AttemptState
 
 
@@ -46,7 +46,7 @@ class OutputAttempt:
     progress: float = 0.0
     items: int | None = None
     is_ending: bool = False
-    report: "asyncio.Task[Any] | None" = None
+    report: "asyncio.Task[bool | XbusError] | None" = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

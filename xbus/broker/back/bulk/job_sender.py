@@ -1,7 +1,6 @@
 """Hands an event over to a bulk worker, which reads the items by itself: those of the event, or an output's."""
 
 import logging
-from typing import Any
 
 from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
@@ -10,6 +9,7 @@ from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.journal.bulk.attempts import check_output
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph
+from xbus.rpc.messages import OutputHandover
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class BulkJobSender:
         log.info("output asked for", extra={**extra, "role": worker.role.login, "node": attempt.output.node})
         await worker.take_output(envelope.envelope_id, event, self._words(event, attempt, made))
 
-    def _words(self, event: LogEvent, attempt: OutputAttempt, made: OutputAttempt | None) -> dict[str, Any]:
+    def _words(self, event: LogEvent, attempt: OutputAttempt, made: OutputAttempt | None) -> OutputHandover:
         """What a worker is told, as the wire has it."""
         return {
             "attempt_id": str(attempt.id),

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
@@ -26,6 +26,8 @@ from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.states import AttemptState
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class BulkOutputs:
@@ -60,7 +62,7 @@ class BulkOutputs:
         self._tasks = tasks
         self._making: dict[WantedOutput, asyncio.Task[None]] = {}
         self._failing: set[WantedOutput] = set()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
 
     # -- who comes and goes ----------------------------------------------------------------------------------------
 
@@ -196,9 +198,9 @@ class BulkOutputs:
 
     # -- what goes on beside ---------------------------------------------------------------------------------------
 
-    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
+    def spawn(self, work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
         """Do something beside until ``stop`` is called."""
-        task: asyncio.Task[Any] = self._tasks.create_task(work, name=name)
+        task: asyncio.Task[T] = self._tasks.create_task(work, name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task

@@ -6,7 +6,6 @@ The attempts in the journal are the truth: it may be told, and told again, after
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.bulk.attempt import OutputAttempt
@@ -45,7 +44,7 @@ class OutputReports:
         self._outputs = outputs
         self._on_ready = on_ready
 
-    def renew(self, role_id: int, attempt_id: str, progress: Any) -> bool:
+    def renew(self, role_id: int, attempt_id: str, progress: object) -> bool:
         """Take note of a sign of life; whether the output is still wanted."""
         attempt = self._found(role_id, attempt_id)
         if attempt is None or attempt.state is not AttemptState.BUILDING:
@@ -54,7 +53,7 @@ class OutputReports:
             self._attempts.renew(attempt, _fraction(progress))
         return True
 
-    async def ready(self, role_id: int, attempt_id: str, told: Any) -> bool:
+    async def ready(self, role_id: int, attempt_id: str, told: object) -> bool:
         """Check an output that is said to be ready; whether it is. Told again meanwhile, there is one check.
 
         Raises:
@@ -71,7 +70,7 @@ class OutputReports:
             attempt.report = self._outputs.spawn(self._check(attempt, announced), "check of an output")
         return False if attempt.report is None else await _outcome(attempt.report)
 
-    async def failed(self, role_id: int, attempt_id: str, told: Any) -> bool:
+    async def failed(self, role_id: int, attempt_id: str, told: object) -> bool:
         """Note that an output can't be made; whether anybody waited for it."""
         attempt = self._found(role_id, attempt_id)
         if attempt is None:
@@ -131,7 +130,7 @@ class OutputReports:
         return attempt if attempt is not None and attempt.role_id == role_id else None
 
 
-async def _outcome(report: "asyncio.Task[Any]") -> bool:
+async def _outcome(report: "asyncio.Task[bool | XbusError]") -> bool:
     try:
         outcome = await asyncio.shield(report)
     except asyncio.CancelledError:
@@ -140,15 +139,15 @@ async def _outcome(report: "asyncio.Task[Any]") -> bool:
         raise Failed("the broker is stopping", "tell it again when it is back", code="broker_stopping") from None
     if isinstance(outcome, XbusError):
         raise outcome
-    return bool(outcome)
+    return outcome
 
 
-def _totals(told: Any) -> Totals:
+def _totals(told: object) -> Totals:
     match told:
         case {"items": int(items), "bytes": int(data_bytes), "hash": bytes(digest)}:
             return Totals(items, data_bytes, digest)
     raise Refused("what is told of an output is not a map of items, bytes and hash", code="bad_report")
 
 
-def _fraction(progress: Any) -> float:
-    return min(1.0, max(0.0, float(progress))) if type(progress) in (int, float) else 0.0
+def _fraction(progress: object) -> float:
+    return min(1.0, max(0.0, float(progress))) if type(progress) is int or type(progress) is float else 0.0

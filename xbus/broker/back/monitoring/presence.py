@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from xbus.broker.back.bulk import OutputAttempt
 from xbus.broker.back.recipients import RecipientProxy, Registry
@@ -13,7 +12,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.operations.roles import read_presence
-from xbus.broker.journal.writes import NotePresence, PresenceRow
+from xbus.broker.journal.writes import NotePresence, PresenceRow, PresenceWork
 from xbus.clock import Clock
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.states import PresenceState
@@ -182,11 +181,11 @@ class Presence:
         return row.seen_at - known.seen_at >= timedelta(seconds=SEEN_SECONDS)
 
 
-def _work(recipient: RecipientProxy, now: datetime) -> list[dict[str, Any]]:
+def _work(recipient: RecipientProxy, now: datetime) -> list[PresenceWork]:
     """What is being brought to a recipient, and what it tells of it."""
-    works: list[dict[str, Any]] = []
+    works: list[PresenceWork] = []
     for envelope_id, bringing in recipient.bringing.items():
-        work: dict[str, Any] = {
+        work: PresenceWork = {
             "envelope_id": str(envelope_id),
             "verb": bringing.verb,
             "since": (now - timedelta(seconds=recipient.seconds_since(bringing.since))).isoformat(timespec="seconds"),
@@ -198,7 +197,7 @@ def _work(recipient: RecipientProxy, now: datetime) -> list[dict[str, Any]]:
     return works
 
 
-def _made(recipient: RecipientProxy, attempts: Iterable[OutputAttempt]) -> Iterator[dict[str, Any]]:
+def _made(recipient: RecipientProxy, attempts: Iterable[OutputAttempt]) -> Iterator[PresenceWork]:
     """The outputs that a recipient makes, and how far it is."""
     for attempt in attempts:
         told = recipient.heartbeats.work(attempt.id)
@@ -215,5 +214,7 @@ def _made(recipient: RecipientProxy, attempts: Iterable[OutputAttempt]) -> Itera
         }
 
 
-def _without_positions(works: Any) -> list[dict[str, Any]] | None:
-    return works and [{name: value for name, value in work.items() if name != "position"} for work in works]
+def _without_positions(works: Sequence[PresenceWork] | None) -> list[dict[str, object]] | None:
+    if works is None:
+        return None
+    return [{name: value for name, value in work.items() if name != "position"} for work in works]

@@ -4,12 +4,13 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import CallError, Refused
 from xbus.rpc.client import Client
+from xbus.rpc.codec import Value
 
 REQUIRED_TEXTS = ("name", "host", "start_date", "local_time")
 REQUIRED_NUMBERS = ("version", "api_version")
@@ -35,8 +36,8 @@ class Handshake:
 
     abilities: Abilities
     kind: str | None
-    metadata: Mapping[str, Any]
-    features: Mapping[str, Sequence[Any]]
+    metadata: Mapping[str, Value]
+    features: Mapping[str, Sequence[Value]]
 
     def check_kind(self, role: RoleEntry) -> None:
         """Let a recipient pass that can serve the role: called as the other kind, it would answer and do nothing.
@@ -65,7 +66,7 @@ async def introduce(client: Client, seconds: float) -> Handshake:
     """
     try:
         async with asyncio.timeout(seconds):
-            metadata: Any = await client.call("get_metadata")
+            answer = await client.call("get_metadata")
             clearing = await client.call("has_clearing")
             immediate_reply = await client.call("has_immediate_reply")
     except TimeoutError:
@@ -80,14 +81,13 @@ async def introduce(client: Client, seconds: float) -> Handshake:
             "implement get_metadata, has_clearing and has_immediate_reply",
             code="recipient_failed",
         ) from error
-    _check_metadata(metadata)
+    metadata = _checked_metadata(answer)
     features = {"clearing": _clearing(clearing), "immediate_reply": _immediate_reply(immediate_reply)}
-    has_reply, types = features["immediate_reply"]
-    abilities = Abilities.of_metadata(metadata, types if has_reply else ())
+    abilities = Abilities.of_metadata(metadata, _reply_types(features["immediate_reply"]))
     return Handshake(abilities, _kind(metadata), metadata, features)
 
 
-def _check_metadata(metadata: Any) -> None:
+def _checked_metadata(metadata: Value) -> dict[str, Value]:
     if not isinstance(metadata, dict):
         raise _nonsense("get_metadata", "a map")
     for key in REQUIRED_TEXTS:
@@ -98,9 +98,11 @@ def _check_metadata(metadata: Any) -> None:
             raise _nonsense("get_metadata", f"a number as {key}")
     if not _can_be_kept(metadata):
         raise _nonsense("get_metadata", f"what JSON can hold in {MOST_BYTES} bytes and {MOST_LEVELS} levels")
+    # JSON holds no keys but texts.
+    return cast("dict[str, Value]", metadata)
 
 
-def _kind(metadata: Mapping[str, Any]) -> str | None:
+def _kind(metadata: Mapping[str, Value]) -> str | None:
     match metadata.get("xbus"):
         case {"kind": "worker" | "consumer" as kind}:
             return str(kind)
@@ -109,7 +111,7 @@ def _kind(metadata: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _clearing(answer: Any) -> list[Any]:
+def _clearing(answer: Value) -> list[Value]:
     match answer:
         case [False, *details]:
             return _without_feature(details)
@@ -118,7 +120,7 @@ def _clearing(answer: Any) -> list[Any]:
     raise _nonsense("has_clearing", "(False, None) or (True, address of the clearing database)")
 
 
-def _immediate_reply(answer: Any) -> list[Any]:
+def _immediate_reply(answer: Value) -> list[Value]:
     match answer:
         case [False, *details]:
             return _without_feature(details)
@@ -127,12 +129,19 @@ def _immediate_reply(answer: Any) -> list[Any]:
     raise _nonsense("has_immediate_reply", "(False, None) or (True, list of event type names)")
 
 
-def _without_feature(details: Sequence[Any]) -> list[Any]:
+def _reply_types(feature: Sequence[Value]) -> list[str]:
+    match feature:
+        case [True, list(types)]:
+            return [name for name in types if isinstance(name, str)]
+    return []
+
+
+def _without_feature(details: Sequence[Value]) -> list[Value]:
     """Details of a feature that a recipient doesn't have mean nothing: they are left out where they can't be kept."""
     return [False, details[0] if details and _can_be_kept(details[0]) else None]
 
 
-def _can_be_kept(value: Any) -> bool:
+def _can_be_kept(value: Value) -> bool:
     """Whether JSON holds a value unchanged: msgpack knows more, such as bytes, and keys of any type."""
     try:
         if _levels(value) > MOST_LEVELS:
@@ -143,7 +152,7 @@ def _can_be_kept(value: Any) -> bool:
         return False
 
 
-def _levels(value: Any) -> int:
+def _levels(value: Value) -> int:
     if isinstance(value, dict):
         value = list(value.values())
     return 1 + max(map(_levels, value), default=0) if isinstance(value, list) else 0

@@ -39,7 +39,7 @@ class Heartbeats:
         self.heard_at: float | None = None
         """When the last one came; None before the first."""
 
-    def heartbeat(self, told: Any) -> None:
+    def heartbeat(self, told: object) -> None:
         """Take note of a heartbeat.
 
         Args:
@@ -75,5 +75,5 @@ class Heartbeats:
         return self._work.get(envelope_id)
 
 
-def _amount(value: Any) -> int | None:
+def _amount(value: object) -> int | None:
     return value if type(value) is int and value >= 0 else None

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from xbus.broker.back.log import RunBatch
@@ -15,6 +14,8 @@ from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.errors import CallError, Failed
 from xbus.rpc.client import Client
+from xbus.rpc.codec import Value
+from xbus.rpc.messages import OutputHandover
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Abilities:
     bulk_attempts: frozenset[str] | None = None
 
     @classmethod
-    def of_metadata(cls, metadata: Mapping[str, Any], immediate_reply: Iterable[str] = ()) -> "Abilities":
+    def of_metadata(cls, metadata: Mapping[str, Value], immediate_reply: Iterable[str] = ()) -> "Abilities":
         """What stands in the answer of ``get_metadata``; an old recipient announces nothing there."""
         types = frozenset(immediate_reply)
         match metadata.get("xbus"):
@@ -64,7 +65,7 @@ class Abilities:
                 return known._with_bulk(more.get("bulk"))
         return cls(immediate_reply=types)
 
-    def _with_bulk(self, announced: Any) -> "Abilities":
+    def _with_bulk(self, announced: object) -> "Abilities":
         match announced:
             case {"min_items": int(items), **more} if items >= 0:
                 attempts = more.get("attempts")
@@ -207,7 +208,7 @@ class RecipientProxy:
             self._open.pop(envelope_id, None)
         return end
 
-    async def take_output(self, envelope_id: UUID, event: LogEvent, handover: Mapping[str, Any]) -> None:
+    async def take_output(self, envelope_id: UUID, event: LogEvent, handover: OutputHandover) -> None:
         """Have a bulk worker make the output for an event by itself; it has only taken it when this returns."""
         call = self._call(
             "take_output",
@@ -243,23 +244,23 @@ class RecipientProxy:
             self._note_leaving(error)
             raise failure_of_call(self.role.id, "stop_envelope", None, error) from error
 
-    def stop_envelope_soon(self, envelope_id: UUID) -> "asyncio.Future[Any]":
+    def stop_envelope_soon(self, envelope_id: UUID) -> "asyncio.Future[Value]":
         """The same without waiting; it is sent before this returns. The future is done when it is answered, or not."""
         stop = self._stop(envelope_id)
         stop.add_done_callback(self._stopped_soon)
         return stop
 
-    def _stopped_soon(self, call: "asyncio.Future[Any]") -> None:
+    def _stopped_soon(self, call: "asyncio.Future[Value]") -> None:
         if not call.cancelled() and isinstance(error := call.exception(), CallError):
             self._note_leaving(error)
 
-    def _stop(self, envelope_id: UUID) -> "asyncio.Future[Any]":
+    def _stop(self, envelope_id: UUID) -> "asyncio.Future[Value]":
         self._open.pop(envelope_id, None)
         call = self._call("stop_envelope", "stop_envelope", self._timeouts.stop_envelope, envelope_id)
         call.add_done_callback(self._stopped)
         return call
 
-    def _stopped(self, call: "asyncio.Future[Any]") -> None:
+    def _stopped(self, call: "asyncio.Future[Value]") -> None:
         if not call.cancelled() and call.exception() is None and not self._at_work:
             # It has nothing open any more, so a worker need not say that it is ready.
             self.ready()
@@ -353,7 +354,7 @@ class RecipientProxy:
         if envelope_id not in self._open:
             self._open[envelope_id] = Bringing(self._now(), "")
 
-    def _call(self, verb: str, name: str, seconds: float, envelope_id: UUID, *args: Any) -> "asyncio.Future[Any]":
+    def _call(self, verb: str, name: str, seconds: float, envelope_id: UUID, *args: object) -> "asyncio.Future[Value]":
         """Call about an envelope; the time-out of a recipient that sends heartbeats is one of time without progress.
 
         Args:
@@ -371,7 +372,7 @@ class RecipientProxy:
         call.add_done_callback(self._answered)
         return call
 
-    def _answered(self, _: "asyncio.Future[Any]") -> None:
+    def _answered(self, _: "asyncio.Future[Value]") -> None:
         self._unanswered -= 1
         if not self._unanswered:
             self._was_busy += self._now() - self._busy_since

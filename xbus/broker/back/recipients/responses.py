@@ -10,6 +10,7 @@ from xbus.broker.back.log import RunBatch, check_given
 from xbus.broker.back.recipients.failures import LEAVING_CODES, failure_of_call, nonsense, refusal
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.errors import CallError, ProtocolError
+from xbus.rpc.codec import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class EventResponse:
         made: what a worker kept back until then.
     """
 
-    reply: Any
+    reply: Value
     made: Sequence[RunBatch] = ()
 
 
@@ -67,7 +68,7 @@ class Responses:
         """Note that items up to this index are."""
         self._given[event_id] = max(self._given.get(event_id, 0), last + 1)
 
-    async def parts(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> list[Any]:
+    async def parts(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Value]") -> list[Value]:
         """What came behind True in the answer to a call."""
         try:
             answer = await call
@@ -82,17 +83,17 @@ class Responses:
                 raise refusal(self._role_id, verb, event_id, parts[0] if parts else None)
         raise nonsense(self._role_id, verb, event_id, answer)
 
-    async def detail(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Any]") -> Any:
+    async def detail(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Value]") -> Value:
         """The first thing behind True in the answer to a call; None where there is nothing."""
         parts = await self.parts(verb, event_id, call)
         return parts[0] if parts else None
 
-    def end(self, verb: str, event_id: UUID, parts: Sequence[Any]) -> EventResponse:
+    def end(self, verb: str, event_id: UUID, parts: Sequence[Value]) -> EventResponse:
         """What is said by ``(reply, batches)``, of which either may be missing."""
         reply, batches, *_ = (*parts, None, None)
         return EventResponse(reply, self.batches(verb, event_id, batches))
 
-    def batches(self, verb: str, event_id: UUID, answer: Any) -> list[RunBatch]:
+    def batches(self, verb: str, event_id: UUID, answer: Value) -> list[RunBatch]:
         """The batches of items that a worker made; a consumer makes none."""
         if not self._is_worker or answer is None:
             return []
@@ -104,12 +105,13 @@ class Responses:
             raise nonsense(self._role_id, verb, event_id, error.cause) from error
         return [batch for batch in batches if batch.items]
 
-    def singles(self, event_id: UUID, answer: Any) -> list[tuple[list[int], bytes]]:
+    def singles(self, event_id: UUID, answer: Value) -> list[tuple[list[int], bytes]]:
         """What a worker of the old kind made of one item: each with the indices that it was made of."""
         if not self._is_worker:
             return []
         singles: list[tuple[list[int], bytes]] = []
-        for made in answer if isinstance(answer, list) else [answer]:
+        said: list[Any] = answer if isinstance(answer, list) else [answer]
+        for made in said:
             match made:
                 case [indices, bytes(item)] if indices:
                     try:

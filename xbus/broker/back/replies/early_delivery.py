@@ -1,7 +1,6 @@
 """Delivers events ahead of their envelopes: the consumer that replies holds the envelope open until its end."""
 
 import asyncio
-from typing import Any
 
 from xbus.broker.back.log import LogReader
 from xbus.broker.back.progress import DeliveryLedger, OpenReplies, OpenReply
@@ -11,6 +10,7 @@ from xbus.broker.back.replies.records import ReplyRecords
 from xbus.broker.back.run import BackRunContext, Run
 from xbus.broker.journal.log.replies import Ask
 from xbus.broker.journal.writes import MoveReply
+from xbus.rpc.codec import Value
 from xbus.states import ReplyState
 
 MAX_TOLD = 10
@@ -101,7 +101,7 @@ class EarlyDelivery:
             self.holds.add(hold)
             return hold
 
-    async def _ask(self, hold: OpenReply, ask: Ask) -> Any:
+    async def _ask(self, hold: OpenReply, ask: Ask) -> Value:
         hold.forget_expiry()
         hold.asking = True
         try:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from xbus.broker.back.progress import DeliveryLedger, OpenReply
 from xbus.broker.back.replies.choice import NoReply
@@ -11,7 +10,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.replies import Ask
 from xbus.broker.journal.writes import MoveReply
 from xbus.errors import JournalError
-from xbus.rpc.codec import pack
+from xbus.rpc.codec import Value, pack
 from xbus.states import ReplyState
 
 log = logging.getLogger(__name__)
@@ -35,7 +34,7 @@ class ReplyRecords:
         self._tasks = tasks
         self._ring = ring
 
-    async def keep(self, ask: Ask, role_id: int, reply: Any) -> None:
+    async def keep(self, ask: Ask, role_id: int, reply: Value) -> None:
         """Have a reply durable, and tell the front of it; its consumer holds the envelope open.
 
         Raises:

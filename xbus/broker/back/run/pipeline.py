@@ -12,6 +12,7 @@ from xbus.broker.back.run.flow_control import CallWindow, StageInbox, together
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.graph import Node
+from xbus.rpc.codec import Value
 
 WINDOW_CALLS = 16
 """How many calls a recipient that takes batches may owe an answer to; one that doesn't is asked one thing at a time."""
@@ -57,7 +58,7 @@ class Stage:
         self.recipient = recipient
         self.inbox = inbox
         self.has_committed = False
-        self.reply: Any = None
+        self.reply: Value = None
         self._children = children
         self._may_commit = may_commit
         self._window_bytes = window_bytes
@@ -231,7 +232,7 @@ class EventStream:
         """Who has committed the envelope together with the event."""
         return [stage.recipient for stages in self._stages.values() for stage in stages if stage.has_committed]
 
-    def reply_of(self, consumer: RecipientProxy) -> Any:
+    def reply_of(self, consumer: RecipientProxy) -> Value:
         """What a consumer answered to the end of the event."""
         return next(stage.reply for stages in self._stages.values() for stage in stages if stage.recipient is consumer)
 

@@ -15,6 +15,7 @@ from xbus.broker.back.run.pipeline import EventStream, Members
 from xbus.broker.back.run.plan import EventPlan
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph
+from xbus.rpc.codec import Value
 
 
 class RunContext(Protocol):
@@ -72,7 +73,7 @@ class Run:
         self.workers_done: list[RecipientProxy] = []
         """The workers that have committed."""
 
-    async def ask(self, event: LogEvent) -> Any:
+    async def ask(self, event: LogEvent) -> Value:
         """Deliver one event ahead, to the only consumer; nothing is committed yet.
 
         Returns:

@@ -11,7 +11,7 @@ from xbus import model
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import asks_for, is_for
-from xbus.broker.journal.writes import PresenceRow
+from xbus.broker.journal.writes import PresenceRow, PresenceWork
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState, ItemState, PresenceState
 
@@ -44,7 +44,7 @@ class RoleStatus:
     since: datetime | None
     seen_at: datetime | None
     noted_at: datetime | None
-    work: Sequence[dict[str, Any]]
+    work: Sequence[PresenceWork]
     lag: int | None
     owed_since: datetime | None
     parked: int

@@ -13,7 +13,7 @@ from xbus.broker.journal.writes.emission import (
     StartEnvelope,
     StartEvent,
 )
-from xbus.broker.journal.writes.presence import NotePresence, PresenceRow
+from xbus.broker.journal.writes.presence import NotePresence, PresenceRow, PresenceWork
 from xbus.broker.journal.writes.progress import (
     Decided,
     DeliveryMove,
@@ -66,6 +66,7 @@ __all__ = [
     "MoveReply",
     "NotePresence",
     "PresenceRow",
+    "PresenceWork",
     "ProgressUpdate",
     "Register",
     "RenewAttempt",

@@ -1,12 +1,29 @@
 """Writes about recipients, for operators to see."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from xbus.broker.journal.writes.write import Write
 from xbus.states import PresenceState
+
+
+class PresenceWork(TypedDict):
+    """An envelope that is being brought to a recipient, or an output that it makes: see ``model.presence``.
+
+    ``position`` is added when this is written down, ``event_id`` is told of outputs alone, and the rest of recipients
+    that tell by heartbeats how far they are.
+    """
+
+    envelope_id: str
+    event_id: NotRequired[str]
+    verb: str
+    since: str
+    progress: NotRequired[int]
+    done: NotRequired[int | None]
+    of: NotRequired[int | None]
+    position: NotRequired[int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +38,7 @@ class PresenceRow:
     state: PresenceState
     since: datetime
     seen_at: datetime | None
-    work: Sequence[Mapping[str, Any]] | None = None
+    work: Sequence[PresenceWork] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from xbus.broker.journal.writes.write import Write
 
@@ -52,8 +51,8 @@ class Register(Write[None]):
     uri: str
     place: str
     at: datetime
-    metadata: Mapping[str, Any]
-    features: Mapping[str, Any]
+    metadata: Mapping[str, object]
+    features: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +67,8 @@ class Introduce(Write[None]):
     role_id: int
     token_hash: bytes
     uri: str
-    metadata: Mapping[str, Any] | None
-    features: Mapping[str, Any] | None
+    metadata: Mapping[str, object] | None
+    features: Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Statements for the presence of recipients, which operators see."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -42,6 +41,6 @@ def _positions(connection: sa.Connection, rows: Sequence[writes.PresenceRow]) ->
     return dict(connection.execute(statement).all())
 
 
-def _with_position(work: Mapping[str, Any], positions: Mapping[UUID, int]) -> Mapping[str, Any]:
+def _with_position(work: writes.PresenceWork, positions: Mapping[UUID, int]) -> writes.PresenceWork:
     """The position is None where it has none yet: an event that is asked about comes ahead of its envelope."""
     return {**work, "position": positions.get(UUID(work["envelope_id"]))}
