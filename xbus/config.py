@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from xbus.errors import ConfigurationError
+
+T = TypeVar("T")
 
 LARGEST_NUMBER = 2**53
 """No option needs more, and up to here a float keeps whole numbers exact."""
@@ -139,7 +141,7 @@ def _database(value: str) -> str:
     return f"{scheme}://{rest.replace('%%', '%')}"
 
 
-def option(default: Any, check: Callable[[str], Any], name: str = "", *, secret: bool = False) -> Any:
+def option(default: T, check: Callable[[str], T], name: str = "", *, secret: bool = False) -> T:
     """A field that the configuration file may set.
 
     Args:
@@ -298,7 +300,7 @@ def load(path: Path) -> Config:
         ConfigurationError: the file can't be read, or holds an unknown section, an unknown option or a bad value.
     """
     parser = _parse(path)
-    sections = {name: _section(path, parser, name, kind) for name, kind in SECTIONS.items()}
+    sections: dict[str, Any] = {name: _section(path, parser, name, kind) for name, kind in SECTIONS.items()}
     _refuse_unknown(path, "section", parser.sections(), {*SECTIONS, *UNUSED_SECTIONS})
     config = Config(**sections, notes=_notes(path, parser), file=path.absolute())
     return _rooted(config, path.absolute().parent)
@@ -336,7 +338,7 @@ def _malformation(error: configparser.Error) -> str:
     return f"line {', '.join(numbers)}: not an option with a value"
 
 
-def _section(path: Path, parser: configparser.ConfigParser, name: str, kind: type[Any]) -> Any:
+def _section(path: Path, parser: configparser.ConfigParser, name: str, kind: type[Any]) -> object:
     given = parser[name] if parser.has_section(name) else {}
     known = {option_name(described): described for described in fields(kind)}
     _refuse_unknown(path, f"option of [{name}]", given, {*known, *UNUSED.get(name, ())})
@@ -344,7 +346,7 @@ def _section(path: Path, parser: configparser.ConfigParser, name: str, kind: typ
     return kind(**values)
 
 
-def _value(path: Path, section: str, described: "Field[Any]", text: str) -> Any:
+def _value(path: Path, section: str, described: "Field[Any]", text: str) -> object:
     try:
         return described.metadata["check"](text)
     except ValueError as error:

@@ -43,7 +43,7 @@ class Program(click.Group):
         entry = plugins.found().get(cmd_name)
         return None if entry is None else plugins.load(entry)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         with ending.in_one_line("xbus"):
             return super().invoke(ctx)
 

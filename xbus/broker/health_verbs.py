@@ -1,8 +1,7 @@
 """The verb of both sockets that tells how the broker is; it needs no login, and no database."""
 
-from typing import Any
-
 from xbus.rpc.dispatch import verb
+from xbus.rpc.messages import HealthReport
 from xbus.supervision.health import Health
 
 
@@ -17,5 +16,5 @@ class HealthVerbs:
         self._health = health
 
     @verb("xbus.health")
-    def health(self) -> dict[str, Any]:
+    def health(self) -> HealthReport:
         return self._health.report()

@@ -119,6 +119,25 @@ FailedOutput = TypedDict(
 """The failure that ``xbus.output_failed`` tells of."""
 
 
+class HealthProblem(TypedDict):
+    """A problem of a process of the broker; ``since`` is None only where ``xbus health`` itself tells of it."""
+
+    code: str
+    about: NotRequired[str]
+    cause: str
+    since: str | None
+    next_step: str
+
+
+class HealthReport(TypedDict):
+    """The answer to ``xbus.health``."""
+
+    healthy: bool
+    name: str
+    since: str
+    problems: list[HealthProblem]
+
+
 class BulkAbility(TypedDict):
     """What a bulk worker announces."""
 

@@ -4,9 +4,9 @@ import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from xbus.clock import Clock
+from xbus.rpc.messages import HealthReport
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Health:
         for (code, about), problem in found.items():
             self.trouble(code, problem.cause, problem.next_step, about=about, since=problem.since)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> HealthReport:
         """What the verb ``xbus.health`` answers."""
         return {
             "healthy": self.healthy,

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import click
 
@@ -10,15 +10,28 @@ from xbus.admin.address import broker_address
 from xbus.admin.output import block, one_json
 from xbus.admin.program import config_option, json_option
 from xbus.ending import NOT_NOW, REFUSED
-from xbus.errors import CallError, ProtocolError
+from xbus.errors import CallError, ProtocolError, Refused
 from xbus.rpc.client import Client
 from xbus.rpc.context import new_context
+from xbus.rpc.messages import HealthProblem, HealthReport
+from xbus.rpc.shapes import AnswerReader
 
 ANSWER_SECONDS = 5.0
 
 UNREACHABLE = "unreachable"
 
 HEADS = ("CODE", "ABOUT", "SINCE", "CAUSE", "NEXT STEP")
+
+_REPORT = AnswerReader("xbus.health", HealthReport)
+
+
+class SilentReport(TypedDict):
+    """The report of a process that does not answer, in the form in which it would report itself."""
+
+    healthy: bool
+    name: str
+    since: None
+    problems: list[HealthProblem]
 
 
 @click.command()
@@ -39,23 +52,25 @@ def health(config_path: Path | None, url: str | None, as_json: bool) -> None:
         {"broker": url} if url is not None else {side: broker_address(side, None, config_path) for side in sides}
     )
     answers = dict(zip(addresses, asyncio.run(_ask(list(addresses.values()))), strict=True))
-    reports = _processes([answer for answer in answers.values() if isinstance(answer, dict)])
+    reports = _processes([answer for answer in answers.values() if not isinstance(answer, CallError)])
     silent = [_unreachable(name, answer) for name, answer in answers.items() if isinstance(answer, CallError)]
-    for report in [*reports, *silent] if as_json else reports:
+    for report in reports:
         click.echo(one_json(report) if as_json else "\n".join(_told(report)))
-    for report in silent:
-        (problem,) = report["problems"]
+    for unreachable in silent:
+        if as_json:
+            click.echo(one_json(unreachable))
+        (problem,) = unreachable["problems"]
         click.echo(f"xbus: {problem['cause']}: {problem['next_step']} [{problem['code']}]", err=True)
     click.get_current_context().exit(_exit_code(reports, is_silent=bool(silent)))
 
 
-def _exit_code(reports: list[dict[str, Any]], is_silent: bool) -> int:
+def _exit_code(reports: list[HealthReport], is_silent: bool) -> int:
     if not all(report["healthy"] for report in reports):
         return REFUSED
     return NOT_NOW if is_silent else 0
 
 
-async def _ask(addresses: list[str]) -> list[dict[str, Any] | CallError]:
+async def _ask(addresses: list[str]) -> list[HealthReport | CallError]:
     context = new_context()
     try:
         return await asyncio.gather(*(_ask_one(Client(context, name=address), address) for address in addresses))
@@ -63,36 +78,38 @@ async def _ask(addresses: list[str]) -> list[dict[str, Any] | CallError]:
         context.destroy(linger=0)
 
 
-async def _ask_one(client: Client, address: str) -> dict[str, Any] | CallError:
+async def _ask_one(client: Client, address: str) -> HealthReport | CallError:
     try:
         client.connect(address)
-        answer: Any = await client.call("xbus.health", timeout=ANSWER_SECONDS)
+        answer = await client.call("xbus.health", timeout=ANSWER_SECONDS)
     except CallError as error:
         return error
     finally:
         client.close()
-    if not (isinstance(answer, dict) and {"healthy", "name", "since", "problems"} <= answer.keys()):
-        raise ProtocolError(f"what answers at {address} is no broker of this version", "see that the address is right")
-    return answer
+    try:
+        return _REPORT.read(answer)
+    except Refused as error:
+        raise ProtocolError(
+            f"what answers at {address} is no broker of this version", "see that the address is right"
+        ) from error
 
 
-def _processes(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _processes(answers: list[HealthReport]) -> list[HealthReport]:
     """Leave one answer of each process: one that runs both parts reports the same twice."""
     return list({answer["name"]: answer for answer in answers}.values())
 
 
-def _unreachable(name: str, error: CallError) -> dict[str, Any]:
-    """Report of a process that does not answer, in the form in which it would report itself."""
+def _unreachable(name: str, error: CallError) -> SilentReport:
     taken = {"front": "nothing is taken from emitters", "back": "nothing is delivered"}
     cause = f"the {name} can't be reached, so {taken.get(name, 'it may be down')} ({error.cause})"
     next_step = (
         "see whether it runs, and what its log says; start_xbusbroker starts it, and it goes on where it stopped"
     )
-    problem = {"code": UNREACHABLE, "about": name, "cause": cause, "since": None, "next_step": next_step}
+    problem: HealthProblem = {"code": UNREACHABLE, "about": name, "cause": cause, "since": None, "next_step": next_step}
     return {"healthy": False, "name": name, "since": None, "problems": [problem]}
 
 
-def _told(report: dict[str, Any]) -> list[str]:
+def _told(report: HealthReport) -> list[str]:
     since = _moment(report["since"])
     if report["healthy"]:
         return [f"The {report['name']} is healthy since {since}."]
@@ -109,6 +126,6 @@ def _told(report: dict[str, Any]) -> list[str]:
     return [f"The {report['name']} is not healthy since {since}.", *block("PROBLEMS", HEADS, rows)]
 
 
-def _moment(text: str) -> str:
+def _moment(text: str | None) -> str | None:
     """A moment to the second, as other commands show it."""
-    return f"{text[:10]} {text[11:19]}Z"
+    return None if text is None else f"{text[:10]} {text[11:19]}Z"
