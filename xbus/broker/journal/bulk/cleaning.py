@@ -170,7 +170,7 @@ def with_outputs(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> set
 _HAS_SEGMENTS = sa.exists().where(model.bulk_segment.c.attempt_id == model.bulk_attempt.c.id)
 
 
-def _events_of(envelope_ids: Sequence[UUID]) -> sa.Select[Any]:
+def _events_of(envelope_ids: Sequence[UUID]) -> sa.Select[UUID]:
     return sa.select(model.event.c.id).where(model.event.c.envelope_id.in_(envelope_ids))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from xbus.broker.journal.database.paging import pages
@@ -24,6 +24,12 @@ PAGE_ROWS = 5_000
 
 Place: TypeAlias = tuple[int, int]
 """Where a segment stands: (0, first_index) in an event, (part, number) in an output."""
+
+_SegmentRow: TypeAlias = tuple[int, bytes, int, bytes | None]
+"""Number of items, data, first index and sources."""
+
+_LoggedRow: TypeAlias = tuple[int, int, int, int, *tuple[bytes, ...]]
+"""Position, number of the event, first index and number of items; and the data, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ class SegmentReader:
                 return
         raise JournalError(f"event {wanted.number} at position {wanted.until} was removed", code=GONE)
 
-    def _in_pages(self, texts: "_Texts", source: UUID, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    def _in_pages(self, texts: "_Texts", source: UUID, first: int, last: int) -> Iterator[_SegmentRow]:
         """Rows of a source's segments, of so much data at once."""
         after: Place = texts.before(first)
         while sizes := self._fetcher.fetch(texts.sizes, source=source, a=after[0], b=after[1], last=last):
@@ -188,7 +194,7 @@ class SegmentReader:
         for items, data, first_index, _ in self._in_pages(texts, event.source, first, end - 1):
             _expect(event, expected, first_index)
             expected += items
-            yield event.segment(first_index, items, data)
+            yield event.segment(first_index, items, data if with_data else b"")
         _expect(event, expected, end)
 
 
@@ -226,8 +232,8 @@ class _Texts:
         is_output: whether a place is a part and a number.
     """
 
-    sizes: Query
-    data: Query
+    sizes: Query[tuple[int, int, int]]
+    data: Query[_SegmentRow]
     is_output: bool
 
     def before(self, first: int) -> Place:
@@ -266,7 +272,7 @@ _OUTPUT = _Texts(
     ),
     is_output=True,
 )
-_LOG_EVENTS = Query(
+_LOG_EVENTS: Query[tuple[UUID, UUID, UUID, int, int, int, str, datetime, int]] = Query(
     "SELECT envelope.id, event.id, coalesce(event.origin_id, event.id), event.items, envelope.position, event.number,"
     " emitter.login, envelope.closed_at, envelope.bytes"
     " FROM envelope JOIN event ON event.envelope_id = envelope.id JOIN emitter ON emitter.id = envelope.emitter_id"
@@ -275,7 +281,7 @@ _LOG_EVENTS = Query(
     f" ORDER BY envelope.position, event.number LIMIT {PAGE_ROWS}",
     "uuuqqistq",
 )
-_LOG_SEGMENTS = Query(
+_LOG_SEGMENTS: Query[_LoggedRow] = Query(
     "SELECT envelope.position, event.number, segment.first_index, segment.items, segment.data"
     " FROM envelope JOIN event ON event.envelope_id = envelope.id"
     " JOIN segment ON segment.event_id = coalesce(event.origin_id, event.id)"
@@ -284,4 +290,4 @@ _LOG_SEGMENTS = Query(
     " ORDER BY envelope.position, event.number, segment.first_index",
     "qiqib",
 )
-_LOG_SEGMENTS_BARE = Query(_LOG_SEGMENTS.text.replace(", segment.data", ""), "qiqi")
+_LOG_SEGMENTS_BARE: Query[_LoggedRow] = Query(_LOG_SEGMENTS.text.replace(", segment.data", ""), "qiqi")

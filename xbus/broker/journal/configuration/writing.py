@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
@@ -65,7 +64,7 @@ def apply(connection: Connection, plan: Plan, at: datetime) -> None:
 def _write(connection: Connection, change: Change, at: datetime) -> None:
     match change.entry:
         case ServiceSpec() as entry:
-            _put(connection, service, **_columns(entry))
+            _put(connection, service, entry.name, **_columns(entry, "name"))
         case EventTypeSpec() as entry:
             _write_event_type(connection, entry, at)
         case RoleSpec() as entry:
@@ -84,7 +83,7 @@ def _remove(connection: Connection, change: Change, at: datetime) -> None:
 
 
 def _write_event_type(connection: Connection, entry: EventTypeSpec, at: datetime) -> None:
-    event_type_id = _put(connection, event_type, **_columns(entry, without="nodes"))
+    event_type_id = _put(connection, event_type, entry.name, **_columns(entry, "name", "nodes"))
     present = read_current_nodes(connection, event_type_id)
     if present != entry.nodes:
         graph_id = _write_graph(connection, event_type_id, entry.nodes, at)
@@ -132,12 +131,12 @@ def _write_profile(connection: Connection, entry: ProfileSpec) -> None:
         connection.execute(insert(profile_event_type).values(profile_id=profile_id, event_type_id=event_type_id))
 
 
-def _columns(entry: EventTypeSpec | ServiceSpec, *, without: str = "") -> dict[str, Any]:
+def _columns(entry: EventTypeSpec | ServiceSpec, *without: str) -> dict[str, object]:
     """An entry's fields, which are called as its table's columns are."""
-    return {field.name: getattr(entry, field.name) for field in fields(entry) if field.name != without}
+    return {field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in without}
 
 
-def _put(connection: Connection, table: Table, name: str, **values: Any) -> int:
+def _put(connection: Connection, table: Table, name: str, /, **values: object) -> int:
     """Bring the row of that name to ``values`` and into use, or insert it; returns its id."""
     found = connection.execute(update(table).where(_name(table) == name).values(removed_at=None, **values))
     if found.rowcount:
@@ -145,7 +144,7 @@ def _put(connection: Connection, table: Table, name: str, **values: Any) -> int:
     return _insert(connection, table, **{_name(table).name: name}, **values)
 
 
-def _insert(connection: Connection, table: Table, **values: Any) -> int:
+def _insert(connection: Connection, table: Table, /, **values: object) -> int:
     new_id: int = connection.execute(insert(table).values(**values).returning(table.c.id)).scalar_one()
     return new_id
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -14,7 +13,7 @@ from xbus.broker.journal.database.engine import journal_errors
 PAGE_ROWS = 10_000
 
 
-def read_foreign(url: str, table: str) -> Iterator[tuple[Sequence[str], list[Sequence[Any]]]]:
+def read_foreign(url: str, table: str) -> Iterator[tuple[Sequence[str], list[Sequence[object]]]]:
     """The rows of a table, page by page, each with the names of the columns.
 
     Args:

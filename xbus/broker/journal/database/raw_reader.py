@@ -10,17 +10,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 from xbus.broker.journal.database.binary_copy import BIG_INTEGER, INTEGER, unpack_rows
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.errors import ConfigurationError
 
+R = TypeVar("R")
+
+QueryValue: TypeAlias = int | str | UUID
+
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A SELECT for both databases.
+class Query(Generic[R]):
+    """A SELECT for both databases. Its rows are tuples of the type ``R``, as ``kinds`` tells at run time.
 
     Args:
         text: with its parameters as ``%(name)s``; these are numbers, texts or UUIDs.
@@ -35,7 +39,7 @@ class Query:
 class Fetcher(Protocol):
     """A connection that reads."""
 
-    def fetch(self, query: Query, **values: Any) -> list[tuple[Any, ...]]:
+    def fetch(self, query: Query[R], **values: QueryValue) -> list[R]:
         """All rows that a query finds.
 
         Raises:
@@ -74,19 +78,19 @@ class _Sqlite:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def fetch(self, query: Query, **values: Any) -> list[tuple[Any, ...]]:
+    def fetch(self, query: Query[R], **values: QueryValue) -> list[R]:
         named = {name: value.hex if isinstance(value, UUID) else value for name, value in values.items()}
         with journal_errors(), closing(self._connection.cursor()) as cursor:
             rows = cursor.execute(_with_colons(query.text), named).fetchall()
         readings = [(place, _FROM_SQLITE[kind]) for place, kind in enumerate(query.kinds) if kind in _FROM_SQLITE]
-        return [_read_some(row, readings) for row in rows] if readings else rows
+        return cast("list[R]", [_read_some(row, readings) for row in rows] if readings else rows)
 
 
 def _with_colons(text: str) -> str:
     return re.sub(r"%\((\w+)\)s", r":\1", text)
 
 
-def _read_some(row: tuple[Any, ...], readings: list[tuple[int, Callable[[Any], Any]]]) -> tuple[Any, ...]:
+def _read_some(row: tuple[object, ...], readings: list[tuple[int, Callable[[Any], object]]]) -> tuple[object, ...]:
     values = list(row)
     for place, reading in readings:
         if values[place] is not None:
@@ -94,7 +98,7 @@ def _read_some(row: tuple[Any, ...], readings: list[tuple[int, Callable[[Any], A
     return tuple(values)
 
 
-_FROM_SQLITE: Mapping[str, Callable[[Any], Any]] = {
+_FROM_SQLITE: Mapping[str, Callable[[Any], object]] = {
     "u": UUID,
     "t": lambda text: datetime.fromisoformat(text).replace(tzinfo=UTC),
 }
@@ -111,17 +115,18 @@ class _Postgres:
                 "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off"
             )
 
-    def fetch(self, query: Query, **values: Any) -> list[tuple[Any, ...]]:
+    def fetch(self, query: Query[R], **values: QueryValue) -> list[R]:
         named = {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
         copied = _Copied()
         with journal_errors(), closing(self._connection.cursor()) as cursor:
             text = cursor.mogrify(query.text, named).decode()
             cursor.copy_expert(f"COPY ({text}) TO STDOUT (FORMAT binary)", copied)
         readings = [_FROM_POSTGRES[kind] for kind in query.kinds]
-        return [
+        rows = [
             tuple(None if field is None else reading(field) for reading, field in zip(readings, fields, strict=True))
             for fields in unpack_rows(copied.messages)
         ]
+        return cast("list[R]", rows)
 
 
 class _Copied:
@@ -137,7 +142,7 @@ class _Copied:
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
-_FROM_POSTGRES: Mapping[str, Callable[[bytes], Any]] = {
+_FROM_POSTGRES: Mapping[str, Callable[[bytes], object]] = {
     "i": lambda field: INTEGER.unpack(field)[0],
     "q": lambda field: BIG_INTEGER.unpack(field)[0],
     "u": lambda field: UUID(bytes=field),

@@ -47,7 +47,7 @@ def reading_legacy(address: str) -> Iterator[sa.Connection]:
         engine.dispose()
 
 
-def _parameters(address: str) -> dict[str, Any]:
+def _parameters(address: str) -> dict[str, object]:
     scheme, separator, rest = address.partition("://")
     if not separator:
         found = _of_keywords(address)
@@ -58,14 +58,14 @@ def _parameters(address: str) -> dict[str, Any]:
     return {"connect_timeout": CONNECT_SECONDS, **found}
 
 
-def _of_keywords(address: str) -> dict[str, Any]:
+def _of_keywords(address: str) -> dict[str, object]:
     try:
         return parse_dsn(address)
     except psycopg2.Error:
         raise ConfigurationError("the old database's address can't be read", _FORMS) from None
 
 
-def _of_url(rest: str) -> dict[str, Any]:
+def _of_url(rest: str) -> dict[str, object]:
     if rest.partition("?")[0].count("@") > 1:
         raise ConfigurationError(
             "the old database's address holds more than one @", "write an @ of the password as %40"

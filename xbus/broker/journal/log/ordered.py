@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -36,7 +35,7 @@ def read_free_keys(connection: sa.Connection, role_ids: Collection[int]) -> list
     return [HeldKey(*row) for row in connection.execute(statement)]
 
 
-def _held_keys(role_ids: Collection[int]) -> "sa.Select[Any]":
+def _held_keys(role_ids: Collection[int]) -> "sa.Select[int, str, int, int]":
     delivery = model.delivery.c
     return (
         sa.select(

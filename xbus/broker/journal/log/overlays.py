@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -71,7 +70,9 @@ def list_overlaid(connection: sa.Connection, envelope_id: UUID, limit: int) -> l
         *(found.where(model.event.c.envelope_id == envelope_id) for found in (corrected, alone)),
     )
     found = connection.execute(wanted.order_by("number", "item_index", "at", "state", "login").limit(limit))
-    return [OverlaidItem(role or None, *row) for role, *row in found]
+    return [
+        OverlaidItem(role or None, number, index, state, at, cause) for role, number, index, state, at, cause in found
+    ]
 
 
 CORRECTED = "corrected"
@@ -85,7 +86,7 @@ def _overlaid(
     state: sa.ColumnElement[str],
     at: sa.ColumnElement[datetime],
     cause: sa.ColumnElement[str],
-) -> sa.Select[Any]:
+) -> "sa.Select[str, int, int, str, datetime, str]":
     # Databases do not agree on where nothing is in an order, so it is an empty text.
     login = sa.func.coalesce(model.role.c.login, "").label("login")
     return (

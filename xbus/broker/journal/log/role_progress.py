@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -70,10 +69,11 @@ def role_progress(
     for service, role_id, login, removed_at, registered in roles:
         if only_roles is not None and login not in only_roles:
             continue
-        cursor = cursors.get(role_id)
         if role_id is None:
             yield RoleProgress(None, service, OWED, cause="the service has no role yet")
-        elif row := deliveries.get(role_id):
+            continue
+        cursor = cursors.get(role_id)
+        if row := deliveries.get(role_id):
             under_way = row.state == DeliveryState.RETRY and row.attempts > 0 and registered
             yield RoleProgress(login, service, row.state, row.attempts, row.code, row.cause, row.changed_at, under_way)
         elif role_id in retries:
@@ -101,7 +101,7 @@ def _read_let_go(connection: sa.Connection, envelope_id: UUID, role_ids: Collect
     return {subjects[subject_id]: (move, reason) for subject_id, move, reason in rows}
 
 
-def _roles_of(envelope_id: UUID) -> sa.Select[Any]:
+def _roles_of(envelope_id: UUID) -> "sa.Select[str, int | None, str | None, datetime | None, bool]":
     """Service, role, its removal and whether it is registered, for each consumer service that the graphs lead to."""
     return (
         sa.select(

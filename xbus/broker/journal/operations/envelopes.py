@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -12,6 +11,7 @@ import sqlalchemy as sa
 from xbus import model
 from xbus.broker.journal.archive.reading import Whereabouts, read_whereabouts
 from xbus.broker.journal.bulk.summaries import OutputSummary, list_outputs
+from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.event_states import EventState, event_state
 from xbus.broker.journal.log.overlays import OverlaidItem, list_overlaid
@@ -147,7 +147,7 @@ def _place(opened_at: datetime, envelope_id: UUID) -> sa.Tuple:
     return sa.tuple_(sa.literal(opened_at, envelope.opened_at.type), sa.literal(envelope_id, envelope.id.type))
 
 
-def _summaries() -> sa.Select[Any]:
+def _summaries() -> NamedRows:
     parked = model.parked_item.c
     parked_items = (
         sa.select(sa.func.count())
@@ -159,7 +159,7 @@ def _summaries() -> sa.Select[Any]:
     )
 
 
-def _summary(connection: sa.Connection, row: sa.Row[Any], cursors: dict[int, Cursor]) -> EnvelopeSummary:
+def _summary(connection: sa.Connection, row: NamedRow, cursors: dict[int, Cursor]) -> EnvelopeSummary:
     found = row._mapping
     position = found["position"]
     only_roles = None if found["origin_id"] is None else _only_roles(connection, found["id"])

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.commit.statements.common import remember
+from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.errors import Refused
 from xbus.states import TRACKING_MOVES, TrackingState, predecessors
 
@@ -135,7 +135,7 @@ def _refusal(connection: sa.Connection, failure_id: int, state: TrackingState) -
     return Refused(cause, f"it can become {following}", code="tracking_refused")
 
 
-def _summaries() -> sa.Select[Any]:
+def _summaries() -> NamedRows:
     failure = model.failure.c
     return sa.select(
         failure.id,
@@ -152,7 +152,7 @@ def _summaries() -> sa.Select[Any]:
     ).outerjoin(model.role, model.role.c.id == failure.role_id)
 
 
-def _summary(row: sa.Row[Any]) -> FailureSummary:
+def _summary(row: NamedRow) -> FailureSummary:
     return FailureSummary(**{**row._mapping, "tracking": TrackingState(row.tracking)})
 
 

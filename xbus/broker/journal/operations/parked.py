@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.event_states import DROPPED, REROUTED, RETRIED
 from xbus.broker.journal.log.repeats import Past, read_past
 from xbus.broker.journal.operations.envelopes import show_envelope
@@ -123,7 +123,7 @@ def parked_of(connection: sa.Connection, past: Past, role_id: int | None = None)
     return sorted(found.values(), key=lambda parked: parked.role)
 
 
-def _with_role(table: sa.Table, which: sa.ColumnElement[bool], role_id: int | None) -> sa.Select[Any]:
+def _with_role(table: sa.Table, which: sa.ColumnElement[bool], role_id: int | None) -> NamedRows:
     statement = (
         sa.select(table, model.role.c.login, model.role.c.removed_at, model.service.c.name.label("service"))
         .join(model.role, model.role.c.id == table.c.role_id)
@@ -133,5 +133,5 @@ def _with_role(table: sa.Table, which: sa.ColumnElement[bool], role_id: int | No
     return statement if role_id is None else statement.where(table.c.role_id == role_id)
 
 
-def _nothing(past: Past, row: sa.Row[Any]) -> Parked:
+def _nothing(past: Past, row: NamedRow) -> Parked:
     return Parked(past.envelope_id, row.role_id, row.login, row.service, row.removed_at is not None)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import asks_for, is_for
@@ -117,7 +117,7 @@ def oldest_owed(connection: sa.Connection, cursor: Cursor | None, service_id: in
     return min(found, default=None)
 
 
-def _roles() -> sa.Select[Any]:
+def _roles() -> NamedRows:
     role, service, presence = model.role.c, model.service.c, model.presence.c
     return (
         sa.select(
@@ -140,7 +140,7 @@ def _roles() -> sa.Select[Any]:
     )
 
 
-def _state(row: sa.Row[Any]) -> PresenceState:
+def _state(row: NamedRow) -> PresenceState:
     if row.detached_at is not None:
         return PresenceState.DETACHED
     return PresenceState.ABSENT if row.state in (None, PresenceState.DETACHED) else PresenceState(row.state)

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.log.reading import read_head
@@ -221,7 +222,7 @@ def _count(connection: sa.Connection, column: sa.Column[Any], *which: sa.ColumnE
     return None if since is None else _cut(number, since, at_least=False)
 
 
-def _role_outline(row: sa.Row[Any], cursor: Cursor | None) -> RoleOutline:
+def _role_outline(row: NamedRow, cursor: Cursor | None) -> RoleOutline:
     is_absent = row.state == PresenceState.ABSENT.value
     return RoleOutline(
         row.id,
@@ -234,11 +235,11 @@ def _role_outline(row: sa.Row[Any], cursor: Cursor | None) -> RoleOutline:
     )
 
 
-def _oldest(column: sa.Column[Any], *which: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
+def _oldest(column: sa.Column[Any], *which: sa.ColumnElement[bool]) -> "sa.ScalarSelect[datetime | None]":
     return sa.select(sa.func.min(column)).where(*which).scalar_subquery()
 
 
-def _roles() -> "sa.Select[Any]":
+def _roles() -> NamedRows:
     role, delivery, item = model.role.c, model.delivery.c, model.parked_item.c
     return (
         sa.select(
@@ -256,7 +257,7 @@ def _roles() -> "sa.Select[Any]":
     )
 
 
-def _waiting() -> "sa.Select[Any]":
+def _waiting() -> "sa.Select[str, datetime | None]":
     service, delivery = model.service.c, model.delivery.c
     since = _oldest(delivery.changed_at, delivery.service_id == service.id).label("since")
     return sa.select(service.name, since).where(service.kind == "worker")

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -120,9 +119,9 @@ def _insert(
 ) -> None:
     new_ids = list(_new_ids(target, replay, envelopes))
     stored = _read_stored(connection, target, [envelope for envelope in envelopes if not envelope.is_whole])
-    rows: list[dict[str, Any]] = []
-    events: list[dict[str, Any]] = []
-    roles: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
+    events: list[dict[str, object]] = []
+    roles: list[dict[str, object]] = []
     positions = next_positions(connection, len(envelopes))
     for new_id, position, envelope in zip(new_ids, positions, envelopes, strict=True):
         rows.append(_envelope_row(target, new_id, position, envelope, at) | _content(target, envelope, stored))
@@ -135,7 +134,7 @@ def _insert(
 
 def _envelope_row(
     target: ReplayTarget, new_id: UUID, position: int, envelope: FoundEnvelope, at: datetime
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "id": new_id,
         "emitter_id": envelope.emitter_id,
@@ -151,7 +150,7 @@ def _envelope_row(
     }
 
 
-def _event_rows(target: ReplayTarget, new_id: UUID, envelope: FoundEnvelope) -> Iterator[dict[str, Any]]:
+def _event_rows(target: ReplayTarget, new_id: UUID, envelope: FoundEnvelope) -> Iterator[dict[str, object]]:
     for number, event in enumerate(envelope.events, 1):
         yield {
             "id": numbered_event_id(new_id, number),
@@ -167,7 +166,7 @@ def _event_rows(target: ReplayTarget, new_id: UUID, envelope: FoundEnvelope) -> 
 
 def _content(
     target: ReplayTarget, envelope: FoundEnvelope, stored: dict[UUID, tuple[list[bytes], int]]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Bytes and hash of the new envelope: those of the whole one, or worked out anew for a part of it."""
     if envelope.is_whole:
         return {"bytes": envelope.data_bytes, "hash": envelope.hash}

@@ -1,7 +1,6 @@
 """Statements for the back's progress: cursors, delivery rows, and failures."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -108,7 +107,7 @@ def _service_id(connection: sa.Connection, name: str | None) -> int | None:
 
 def _parked_item_row(
     write: writes.ProgressUpdate, delivery: writes.DeliveryRow, item: writes.IsolatedItem
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "role_id": delivery.role_id,
         "event_id": item.event_id,
@@ -121,7 +120,7 @@ def _parked_item_row(
     }
 
 
-def _failure_row(write: writes.ProgressUpdate, failure: writes.Failure) -> dict[str, Any]:
+def _failure_row(write: writes.ProgressUpdate, failure: writes.Failure) -> dict[str, object]:
     return {
         "at": write.at,
         "envelope_id": failure.envelope_id,

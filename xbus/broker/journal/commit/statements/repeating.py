@@ -1,7 +1,6 @@
 """Envelopes that come again: new rows over the old segments, so that many items cost no more than few."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -69,7 +68,7 @@ def _repeat_open(connection: sa.Connection, write: writes.Repeat) -> sa.RowMappi
     return origin
 
 
-def _event_row(write: writes.Repeat, event: writes.RepeatedEvent) -> dict[str, Any]:
+def _event_row(write: writes.Repeat, event: writes.RepeatedEvent) -> dict[str, object]:
     return {
         "id": event.event_id,
         "envelope_id": write.envelope_id,

@@ -1,7 +1,6 @@
 """Immediate replies: asked for by the front, given by the back."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -40,12 +39,12 @@ def ask(connection: sa.Connection, group: Sequence[writes.AskReply]) -> None:
 
 def move(connection: sa.Connection, group: Sequence[writes.MoveReply]) -> None:
     for write in group:
-        values: dict[str, Any] = {"state": write.state.value}
+        values: dict[str, object] = {"state": write.state.value}
         if write.state is not ReplyState.GIVEN:
             values |= {"role_id": write.role_id, "data": write.data, "code": write.code, "cause": write.cause}
         moved = connection.execute(_MOVE.values(values), _which(write.event_id, write.state))
         exactly_one(moved, f"the reply to event {write.event_id} can't become {write.state} now")
 
 
-def _which(event_id: object, state: ReplyState) -> dict[str, Any]:
+def _which(event_id: object, state: ReplyState) -> dict[str, object]:
     return {"of_event": event_id, "from_states": [old.value for old in predecessors(REPLY_MOVES, state)]}

@@ -1,0 +1,11 @@
+"""Names the types of rows that are read by the names of their columns, of which SQLAlchemy knows no types."""
+
+from typing import TypeAlias
+
+import sqlalchemy as sa
+
+NamedRow: TypeAlias = sa.Row[*tuple[object, ...]]
+"""A row whose columns are read by name. Where a SELECT is short, its columns have types instead, and are unpacked."""
+
+NamedRows: TypeAlias = sa.Select[*tuple[object, ...]]
+"""A SELECT of such rows."""
