@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import NamedRow
 from xbus.broker.journal.log.deliveries import SELECT_DELIVERIES, as_delivery
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.log.reading import LogEnvelope, read_at
@@ -93,7 +93,7 @@ def read_decisions(connection: sa.Connection) -> list[BacklogChange]:
     return decisions
 
 
-def _subject(connection: sa.Connection, decision: sa.Row[Any]) -> tuple[frozenset[int], frozenset[str]]:
+def _subject(connection: sa.Connection, decision: NamedRow) -> tuple[frozenset[int], frozenset[str]]:
     if decision.move == FIRST_GRAPH:
         return empty_versions(connection, decision.graph_id), frozenset()
     if decision.graph_id is not None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.writes import DeliveryRow
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState
@@ -18,7 +18,7 @@ OUTPUT_NOT_READY = "output_not_ready"
 """The code of a delivery that waits until a bulk worker has made the output of a node."""
 
 
-SELECT_DELIVERIES: "sa.Select[Any]" = sa.select(
+SELECT_DELIVERIES: NamedRows = sa.select(
     model.delivery.c.role_id,
     model.delivery.c.envelope_id,
     model.delivery.c.position,
@@ -33,7 +33,7 @@ SELECT_DELIVERIES: "sa.Select[Any]" = sa.select(
 """Rows of deliveries, for ``as_delivery``."""
 
 
-def as_delivery(row: "sa.Row[Any]") -> DeliveryRow:
+def as_delivery(row: NamedRow) -> DeliveryRow:
     """A row of ``SELECT_DELIVERIES``."""
     values = row._asdict()
     return DeliveryRow(**values | {"state": DeliveryState(values["state"])})

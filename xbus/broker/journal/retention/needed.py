@@ -73,7 +73,7 @@ def behind_owed(owed: Sequence[tuple[int, int]], after: int) -> int:
 
 
 def settled_among(
-    connection: sa.Connection, found: Sequence[Candidate], needed_by: "Sequence[sa.Select[Any]] | None" = None
+    connection: sa.Connection, found: Sequence[Candidate], needed_by: "Sequence[sa.Select[UUID]] | None" = None
 ) -> list[Candidate]:
     """Those of some candidates that nobody needs any more.
 
@@ -96,7 +96,7 @@ def settled_among(
 OPEN_REPLIES = (ReplyState.ASKED.value, ReplyState.HELD.value)
 IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 _AGAIN = model.event.alias("again")
-_OTHERWISE: tuple[sa.Select[Any], ...] = (
+_OTHERWISE: tuple[sa.Select[UUID], ...] = (
     sa.select(model.delivery.c.envelope_id).where(model.delivery.c.envelope_id.in_(IDS)),
     sa.select(model.parked_item.c.envelope_id).where(
         model.parked_item.c.envelope_id.in_(IDS), model.parked_item.c.state == ItemState.PARKED.value
