@@ -57,9 +57,11 @@ def _is_number(value: Any, most: float) -> bool:
     return type(value) in (int, float) and 0 <= value <= most
 
 
-def _read_start(value: Any) -> Any:
+def _read_start(value: object) -> str | int | datetime | None:
     """A position or a word as it is, a moment as such; None for what is none of them."""
-    if value in ("head", "oldest") or (type(value) is int and 1 <= value <= MOST_POSITIONS):
+    if isinstance(value, str) and value in ("head", "oldest"):
+        return value
+    if type(value) is int and 1 <= value <= MOST_POSITIONS:
         return value
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value

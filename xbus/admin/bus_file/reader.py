@@ -1,9 +1,9 @@
 """Reads a bus file: everything that is wrong with its form is told, each with its line, before anything is done."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
 from xbus.admin.bus_file.fields import NODE, SECTIONS, Fields, TableKey
 from xbus.admin.bus_file.lines import Path, error_line, locate
@@ -19,6 +19,11 @@ from xbus.broker.journal.configuration import (
     Section,
     ServiceSpec,
 )
+
+T = TypeVar("T")
+
+Table: TypeAlias = Mapping[str, object]
+"""What stands in a table of the file, right or wrong."""
 
 
 @dataclass(frozen=True, order=True)
@@ -75,8 +80,21 @@ def _describe(place: Place) -> str:
     return ", ".join(f'{kind} "{name}"' for kind, name in zip(place[::2], place[1::2], strict=False))
 
 
-def _value(table: Mapping[str, Any], key: str, field: TableKey) -> Any:
+def _value(table: Table, key: str, field: TableKey) -> object:
     return field.read(table[key]) if key in table else field.default
+
+
+def _event_type(*, node: Sequence[Table], **values: Any) -> tuple[EventTypeSpec, Sequence[Table]]:
+    """An event type without its nodes, and their tables, which are not looked at yet."""
+    return EventTypeSpec(nodes={}, **values), node
+
+
+def _node(name: str, service: str, to: Sequence[str]) -> NodeSpec:
+    return NodeSpec(name, service, tuple(sorted(to)))
+
+
+def _profile(name: str, event_types: Sequence[str]) -> ProfileSpec:
+    return ProfileSpec(name, frozenset(event_types))
 
 
 class _BusFileReader:
@@ -93,49 +111,45 @@ class _BusFileReader:
             self._complain((key,), f'there is no section "{key}"; there are {", ".join(SECTIONS)}')
         bus = BusSpec(
             event_types={entry.name: entry for entry in self._event_types(tables)},
-            services={row["name"]: ServiceSpec(**row) for row in self._section(tables, Section.SERVICE)},
-            roles={row["login"]: RoleSpec(**row) for row in self._section(tables, Section.ROLE)},
-            profiles={
-                row["name"]: ProfileSpec(row["name"], frozenset(row["event_types"]))
-                for row in self._section(tables, Section.EMITTER_PROFILE)
-            },
-            emitters={row["login"]: EmitterSpec(**row) for row in self._section(tables, Section.EMITTER)},
+            services={entry.name: entry for _, entry in self._section(tables, Section.SERVICE, ServiceSpec)},
+            roles={entry.login: entry for _, entry in self._section(tables, Section.ROLE, RoleSpec)},
+            profiles={entry.name: entry for _, entry in self._section(tables, Section.EMITTER_PROFILE, _profile)},
+            emitters={entry.login: entry for _, entry in self._section(tables, Section.EMITTER, EmitterSpec)},
         )
         unreadable = frozenset((Section(place[0]), place[1]) for place in self._unreadable)
         return BusFile(bus, tuple(sorted(self._problems)), unreadable, self._places)
 
     def _event_types(self, tables: Mapping[str, Any]) -> Iterator[EventTypeSpec]:
-        for index, row in self._indexed_section(tables, Section.EVENT_TYPE):
-            place = (Section.EVENT_TYPE, row["name"])
-            rows = self._entries(row["node"], (Section.EVENT_TYPE, index, "node"), (*place, "node"), NODE)
-            nodes = {
-                node["name"]: NodeSpec(node["name"], node["service"], tuple(sorted(node["to"]))) for _, node in rows
-            }
-            if len(nodes) == len(row["node"]):
-                yield EventTypeSpec(nodes=nodes, **{key: value for key, value in row.items() if key != "node"})
+        for index, (entry, of_nodes) in self._section(tables, Section.EVENT_TYPE, _event_type):
+            place = (Section.EVENT_TYPE, entry.name)
+            found = self._entries(of_nodes, (Section.EVENT_TYPE, index, "node"), (*place, "node"), NODE, _node)
+            nodes = {node.name: node for _, node in found}
+            if len(nodes) == len(of_nodes):
+                yield replace(entry, nodes=nodes)
             else:
                 self._unreadable.add(place)
 
-    def _section(self, tables: Mapping[str, Any], section: Section) -> Iterator[dict[str, Any]]:
-        return (row for _, row in self._indexed_section(tables, section))
-
-    def _indexed_section(self, tables: Mapping[str, Any], section: Section) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _section(self, tables: Mapping[str, Any], section: Section, make: Callable[..., T]) -> Iterator[tuple[int, T]]:
         found = tables.get(section, [])
         if isinstance(found, list) and all(isinstance(entry, dict) for entry in found):
-            yield from self._entries(found, (section,), (section,), SECTIONS[section])
+            yield from self._entries(found, (section,), (section,), SECTIONS[section], make)
         else:
             self._complain((section,), f"{section} must be a list of tables: write [[{section}]]")
 
     def _entries(
-        self, tables: list[dict[str, Any]], path: Path, place: Place, fields: Fields
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The index and the values of each table that is right and the first of its name."""
+        self, tables: Sequence[Table], path: Path, place: Place, fields: Fields, make: Callable[..., T]
+    ) -> Iterator[tuple[int, T]]:
+        """Make an entry of each table that is right and the first of its name; with its index.
+
+        Args:
+            make: takes the values of ``fields`` by their keys.
+        """
         for index, table in enumerate(tables):
             is_right = self._check(table, (*path, index), fields)
             name = table.get(next(iter(fields)))
             if isinstance(name, str) and self._is_first(name, (*path, index), place, fields):
                 if is_right:
-                    yield index, {key: _value(table, key, field) for key, field in fields.items()}
+                    yield index, make(**{key: _value(table, key, field) for key, field in fields.items()})
                 else:
                     self._unreadable.add((*place, name))
 
@@ -149,7 +163,7 @@ class _BusFileReader:
         self._places.update({(*place, name, key): self._line((*path, key)) for key in fields})
         return True
 
-    def _check(self, table: Mapping[str, Any], path: Path, fields: Fields) -> bool:
+    def _check(self, table: Table, path: Path, fields: Fields) -> bool:
         before = len(self._problems)
         for key in table.keys() - fields.keys():
             self._complain((*path, key), f'unknown key "{key}"; there are {", ".join(fields)}')

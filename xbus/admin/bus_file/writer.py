@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from xbus.admin.bus_file.fields import FAILING, ISOLATION, ORDER, WATCH, Fields
 from xbus.broker.journal.configuration import BusSpec
@@ -15,7 +14,7 @@ def write(bus: BusSpec) -> str:
     return "\n".join(_table(name, values) for name, values in _tables(bus))
 
 
-def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
     for event_type in bus.event_types.values():
         values = {"name": event_type.name, "immediate_reply": event_type.immediate_reply}
         yield "event_type", values | _said(event_type, ISOLATION)
@@ -32,13 +31,13 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield "emitter", {"login": emitter.login, "profile": emitter.profile}
 
 
-def _said(entry: Entry, fields: Fields) -> dict[str, Any]:
+def _said(entry: Entry, fields: Fields) -> dict[str, object]:
     """Those of some fields that are not as they are by default."""
     values = {key: getattr(entry, key) for key in fields}
     return {key: value for key, value in values.items() if value != fields[key].default}
 
 
-def _table(name: str, values: Mapping[str, Any]) -> str:
+def _table(name: str, values: Mapping[str, object]) -> str:
     # JSON's texts, booleans, numbers and lists of texts are TOML's too; DEL is the one character that only JSON leaves
     # as it is.
     # An infinite number of minutes is written as a word.

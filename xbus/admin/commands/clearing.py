@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -11,6 +11,7 @@ from xbus.admin.program import Command, config_option
 from xbus.admin.secret import password_file_option, password_of
 from xbus.emitter import Emitter
 from xbus.errors import XbusError
+from xbus.rpc.codec import Key, Value
 
 
 @click.group()
@@ -79,20 +80,21 @@ def clear(
     The command reads a value as JSON if it can, otherwise as text: number=7 is a number, number='"7"' a text.
     """
     address = broker_address("front", url, config_path)
-    values = {**(_values_of(file) if file else {}), **dict(map(_field, fields))}
+    values = _values_of(file) if file else {}
+    values.update(map(_field, fields))
     if not values:
         raise click.UsageError("say what the item shall be: NAME=VALUE, or --values FILE")
     request = {"action": "clear_item", "item_id": item_id, "values": values}
     _ask(address, login, password_of(login, password_file), type_name, request)
 
 
-def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, Any]) -> None:
+def _ask(address: str, login: str, password: str, type_name: str, request: dict[str, object]) -> None:
     with Emitter(address, login, password) as emitter:
         reply = emitter.ask(type_name, request)
     click.echo(_printable(json.dumps(reply, indent=2, default=_plain, ensure_ascii=False)))
 
 
-def _field(text: str) -> tuple[str, Any]:
+def _field(text: str) -> tuple[str, Value]:
     name, separator, value = text.partition("=")
     if not (name and separator):
         raise click.UsageError(f'"{text}" is no NAME=VALUE')
@@ -102,7 +104,7 @@ def _field(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _values_of(file: Path) -> dict[str, Any]:
+def _values_of(file: Path) -> dict[Key, Value]:
     try:
         values = _json(file.read_bytes())
     except OSError as error:
@@ -116,8 +118,9 @@ def _values_of(file: Path) -> dict[str, Any]:
     return values
 
 
-def _json(text: str | bytes) -> Any:
-    return json.loads(text, parse_constant=_no_constant)
+def _json(text: str | bytes) -> Value:
+    value: Value = json.loads(text, parse_constant=_no_constant)
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -105,7 +104,7 @@ def _row(role: RoleStatus, owed_days: float, now: datetime) -> tuple[object, ...
     )
 
 
-def _facts(role: RoleStatus, owed_days: float, now: datetime) -> dict[str, Any]:
+def _facts(role: RoleStatus, owed_days: float, now: datetime) -> dict[str, object]:
     lag_seconds = None if role.owed_since is None else round((now - role.owed_since).total_seconds(), 3)
     return {
         **asdict(role),

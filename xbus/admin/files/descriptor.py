@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 from xml.etree.ElementTree import Element
 
 from xbus.admin.files.casting import Cast, Misfit
@@ -117,7 +117,7 @@ class Descriptor:
     layout: Layout
 
 
-def item_of_columns(columns: tuple[Column, ...], row: list[str]) -> dict[str, Any]:
+def item_of_columns(columns: tuple[Column, ...], row: list[str]) -> dict[str, object]:
     """The item in a row.
 
     Raises:
@@ -126,7 +126,7 @@ def item_of_columns(columns: tuple[Column, ...], row: list[str]) -> dict[str, An
     return _item(columns, lambda field: _value(field, row[field.source]))
 
 
-def item_of_element(fields: tuple[ElementField, ...], record: Element) -> dict[str, Any]:
+def item_of_element(fields: tuple[ElementField, ...], record: Element) -> dict[str, object]:
     """The item in an element.
 
     Raises:
@@ -135,7 +135,7 @@ def item_of_element(fields: tuple[ElementField, ...], record: Element) -> dict[s
     return _item(fields, lambda field: _element_value(field, field.source.first_in(record)))
 
 
-def _item(fields: tuple[Field[Source], ...], value_of: Callable[[Field[Source]], Any]) -> dict[str, Any]:
+def _item(fields: tuple[Field[Source], ...], value_of: Callable[[Field[Source]], object]) -> dict[str, object]:
     item = {}
     for field in fields:
         try:
@@ -147,7 +147,7 @@ def _item(fields: tuple[Field[Source], ...], value_of: Callable[[Field[Source]],
     return item
 
 
-def _value(field: Column, text: str) -> Any:
+def _value(field: Column, text: str) -> object:
     text = text.strip() if field.is_stripped else text
     if field.longest is not None and len(text) > field.longest:
         raise Misfit(f"{len(text)} characters, at most {field.longest} are allowed")
@@ -165,7 +165,7 @@ def _value(field: Column, text: str) -> Any:
         raise
 
 
-def _element_value(field: ElementField, element: Element | None) -> Any:
+def _element_value(field: ElementField, element: Element | None) -> object:
     if element is None and field.is_mandatory:
         raise Misfit("it is mandatory, but not there")
     if element is None:

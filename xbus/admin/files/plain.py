@@ -4,11 +4,12 @@ import csv
 import json
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from xbus.admin.files.entry import Entry, Unreadable
 from xbus.admin.files.rows import Row, rows
 from xbus.admin.files.text import TextReader, ended
+from xbus.rpc.codec import Value
 
 
 class _Strict(csv.excel):
@@ -59,7 +60,7 @@ class JsonReader(TextReader):
                 item, fault = self._value(line.text)
                 yield Entry(line.number, raw, item, fault)
 
-    def _value(self, text: str) -> tuple[Any, str]:
+    def _value(self, text: str) -> tuple[Value, str]:
         """The value, and what is wrong with it."""
         fault = self._text.fault(text)
         if fault:

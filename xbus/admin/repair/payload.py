@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from xbus.errors import ProtocolError, Refused
-from xbus.rpc.codec import unpack
+from xbus.rpc.codec import Value, unpack
 from xbus.rpc.items import item_bytes
 
 LINE_CHARACTERS = 100
@@ -32,7 +32,7 @@ class Payload:
     """An item that was read: ``value`` is what its bytes say."""
 
     kind: Kind
-    value: Any
+    value: Value
 
     @classmethod
     def of(cls, data: bytes) -> "Payload":
@@ -53,17 +53,22 @@ class Payload:
 
     def lines(self) -> Iterator[str]:
         """It, for a person; long ones are cut."""
-        if self.kind is Kind.BYTES:
-            yield self.value[:SHOWN_BYTES].hex(" ") + (" ..." if len(self.value) > SHOWN_BYTES else "")
+        if self._bytes is not None:
+            yield self._bytes[:SHOWN_BYTES].hex(" ") + (" ..." if len(self._bytes) > SHOWN_BYTES else "")
             return
-        text = self.value if self.kind is Kind.TEXT else _written(self.plain)
+        text = str(self.value) if self.kind is Kind.TEXT else _written(self.plain)
         shown = text[:SHOWN_CHARACTERS] + (" ..." if len(text) > SHOWN_CHARACTERS else "")
         yield from (_printable(line) for line in shown.splitlines() or [""])
 
     @property
-    def plain(self) -> Any:
+    def plain(self) -> Value:
         """It, as JSON can write it: bytes as hexadecimal text."""
-        return self.value.hex() if self.kind is Kind.BYTES else _plain(self.value)
+        return _plain(self.value) if self._bytes is None else self._bytes.hex()
+
+    @property
+    def _bytes(self) -> bytes | None:
+        """Its bytes, where they say nothing else."""
+        return self.value if self.kind is Kind.BYTES and isinstance(self.value, bytes) else None
 
     def editable(self) -> str:
         """It, as a person may change it and :meth:`rewritten` reads it.
@@ -97,16 +102,17 @@ class Payload:
         return item_bytes(value)
 
 
-def read_json(text: str) -> Any:
+def read_json(text: str) -> Value:
     """The value that ``text`` writes.
 
     Raises:
         Refused: it is no JSON (``bad_json``).
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        value: Value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise Refused(f"that is no JSON: {error}", 'write as {"name": "ADA"}', code="bad_json") from error
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -121,12 +127,12 @@ def _text(data: bytes) -> str | None:
     return text if all(character.isprintable() or character in "\t\r\n" for character in text) else None
 
 
-def _written(value: Any) -> str:
+def _written(value: Value) -> str:
     line = json.dumps(value, ensure_ascii=False)
     return line if len(line) <= LINE_CHARACTERS else json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Value:
     """The value with what JSON has no way to write as text."""
     match value:
         case dict():

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Any
 from uuid import UUID
 
 from xbus.admin.failure_rows import FAILURE_HEADS, failure_row
@@ -67,7 +66,7 @@ class View:
         for item in self.items:
             yield from (f"  {line}" for line in _item(item))
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """It, for a program."""
         return {
             "envelope_id": self.past.envelope_id,
@@ -191,7 +190,7 @@ def _item(item: ShownItem) -> Iterator[str]:
         yield from (f"  {line}" for line in Payload.of(correction.after).lines())
 
 
-def _plain_item(item: ShownItem) -> dict[str, Any]:
+def _plain_item(item: ShownItem) -> dict[str, object]:
     payload = Payload.of(item.data)
     return {
         "event": item.event.number,
