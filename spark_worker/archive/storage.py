@@ -120,7 +120,7 @@ def remove(location: str) -> None:
         pass
 
 
-def read(location: str) -> Any:
+def read(location: str) -> pa.NativeFile:
     """An open file of pyarrow's.
 
     Raises:
@@ -130,7 +130,7 @@ def read(location: str) -> Any:
     return filesystem.open_input_file(path)
 
 
-def reach(location: str) -> tuple[Any, str]:
+def reach(location: str) -> tuple[fs.FileSystem, str]:
     """The file system of a location, and the path in it.
 
     Raises:
@@ -146,7 +146,7 @@ def reach(location: str) -> tuple[Any, str]:
     return filesystem, path
 
 
-def _by_fsspec(location: str, error: Exception) -> tuple[Any, str]:
+def _by_fsspec(location: str, error: Exception) -> tuple[fs.FileSystem, str]:
     try:
         import fsspec  # type: ignore[import-not-found, unused-ignore]
     except ImportError:

@@ -1,10 +1,9 @@
 """Items of msgpack as rows: maps to rows, many at once, and told one by one what is wrong with each that is none."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from spark_worker.items.columns import CORRUPT, DATA, INDEX, ROW
 from xbus.errors import ProtocolError
-from xbus.rpc.codec import unpack
+from xbus.rpc.codec import Key, Value, unpack
 
 
 def arrow_fields(wanted: StructType) -> dict[str, pa.DataType]:
@@ -43,7 +42,7 @@ def with_rows(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator
 
 def rows_of(items: list[bytes], fields: Mapping[str, pa.DataType]) -> pa.StructArray:
     """The rows of items: all at once where all fit, else one by one to find those that don't."""
-    maps: list[dict[str, Any]] = []
+    maps: list[dict[Key, Value]] = []
     causes: list[str | None] = []
     for item in items:
         row, cause = _map_of(item)
@@ -57,16 +56,16 @@ def rows_of(items: list[bytes], fields: Mapping[str, pa.DataType]) -> pa.StructA
     return pa.StructArray.from_arrays([*columns, pa.array(causes, pa.string())], names)
 
 
-def _map_of(item: bytes) -> tuple[dict[str, Any], str | None]:
+def _map_of(item: bytes) -> tuple[dict[Key, Value], str | None]:
     try:
-        row: Any = unpack(item)
+        row = unpack(item)
     except ProtocolError as error:
         return {}, f"it is not msgpack: {error.cause}"
     return (row, None) if isinstance(row, dict) else ({}, f"it is a {type(row).__name__} of msgpack, not a map")
 
 
 def _one_by_one(
-    maps: list[dict[str, Any]], causes: list[str | None], fields: Mapping[str, pa.DataType]
+    maps: list[dict[Key, Value]], causes: list[str | None], fields: Mapping[str, pa.DataType]
 ) -> list[pa.Array]:
     columns = []
     for name, kind in fields.items():
@@ -83,7 +82,7 @@ def _one_by_one(
     return columns
 
 
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     """Values of one type; dates, times and decimals are text on the bus, as ``packing.packer`` writes them."""
     if holds(kind, _is_text_on_the_bus):
         values = [_of_bus(value, kind) for value in values]
@@ -107,7 +106,7 @@ def _is_text_on_the_bus(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_decimal(kind))
 
 
-def _of_bus(value: Any, kind: pa.DataType) -> Any:
+def _of_bus(value: object, kind: pa.DataType) -> object:
     """A value with the texts in it read that stand for something else; what is of another kind is left as it is."""
     if isinstance(value, str):
         return _of_text(value, kind) if _is_text_on_the_bus(kind) else value

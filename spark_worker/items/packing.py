@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 import pyarrow as pa
@@ -53,9 +52,9 @@ def items_of(rows: pa.StructArray) -> pa.Array:
     return pa.array(list(map(packer(), rows.to_pylist(**as_maps))), pa.binary())
 
 
-def packer() -> Callable[[Any], bytes]:
+def packer() -> Callable[[object], bytes]:
     """What packs a row; dates, times and decimals as text, as the bus takes them."""
-    pack: Callable[[Any], bytes] = msgpack.Packer(default=_as_text).pack
+    pack: Callable[[object], bytes] = msgpack.Packer(default=_as_text).pack
     return pack
 
 

@@ -126,7 +126,7 @@ class Staging:
         return [found.base_name for found in self._files.get_file_info(selector)]
 
     @contextmanager
-    def _new_file(self, folder: Sequence[str], partition: int) -> Iterator[tuple[str, Any]]:
+    def _new_file(self, folder: Sequence[str], partition: int) -> Iterator[tuple[str, pa.NativeFile]]:
         parent = "/".join((self._root, *folder))
         # A task that is done again, or twice at a time, must not touch what the other one wrote.
         path = f"{parent}/{partition}-{uuid4().hex}.items"
