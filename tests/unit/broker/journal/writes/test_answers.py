@@ -1,0 +1,27 @@
+"""Each write is answered by its handler with what its type says; mypy can't see it, as a table finds the handler."""
+
+from collections.abc import Callable
+from typing import Any, ForwardRef, get_args, get_type_hints
+
+import pytest
+
+from xbus.broker.journal import writes
+from xbus.broker.journal.commit.statements import _HANDLERS
+
+KINDS = [kind for kind in vars(writes).values() if isinstance(kind, type) and issubclass(kind, writes.Write)]
+
+
+def answer_of(write: Any) -> object:
+    """The type of a write's answer."""
+    (answer,) = get_args(write.__orig_bases__[0])
+    return vars(writes)[answer.__forward_arg__] if isinstance(answer, ForwardRef) else answer
+
+
+def test_each_write_has_a_handler() -> None:
+    assert set(_HANDLERS) == {kind for kind in KINDS if kind is not writes.Write}
+
+
+@pytest.mark.parametrize(("write", "handler"), _HANDLERS.items(), ids=lambda item: item.__name__)
+def test_a_handler_answers_with_the_type_of_its_write(write: type[object], handler: Callable[..., object]) -> None:
+    answer = answer_of(write)
+    assert get_type_hints(handler)["return"] == (type(None) if answer is type(None) else list[answer])  # type: ignore[valid-type]
