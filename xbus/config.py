@@ -7,6 +7,7 @@ is a frozen dataclass below, each option one of its fields, so that ``config.ini
 import configparser
 import logging
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
@@ -81,7 +82,7 @@ def _part(value: str) -> float:
 
 def _seconds_or_never(value: str) -> float:
     """A number of seconds; 0 for never."""
-    return 0.0 if value.strip("0.") == "" and "0" in value else _seconds(value)
+    return 0.0 if re.fullmatch(r"0+\.?0*|\.0+", value) else _seconds(value)
 
 
 def _minutes(value: str) -> float:
