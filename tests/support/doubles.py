@@ -9,7 +9,7 @@ from tests.support.waiting import wait_until
 from xbus.errors import ConfigurationError
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import Server
+from xbus.rpc.server import Server, ServerLimits
 
 
 class Double:
@@ -42,7 +42,7 @@ class Double:
             asyncio.get_running_loop().call_later(0.01, self.start_again)
 
     def _listens(self) -> bool:
-        server = Server(self._context, Dispatch(self), name=type(self).__name__, max_message_bytes=-1)
+        server = Server(self._context, Dispatch(self), name=type(self).__name__, limits=ServerLimits(-1))
         try:
             server.bind(self.address)
         except ConfigurationError:  # libzmq still has it

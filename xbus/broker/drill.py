@@ -22,7 +22,7 @@ from xbus.errors import Failed
 from xbus.rpc.codec import Key, Value
 from xbus.rpc.context import new_context
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import Server
+from xbus.rpc.server import Server, ServerLimits
 from xbus.supervision.health import Health
 
 log = logging.getLogger(__name__)
@@ -80,12 +80,13 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None) 
     health.trouble(PROBLEM, CAUSE, NEXT_STEP)
     context = new_context()
     addresses = {"front": config.zmq.frontsocket, "back": config.zmq.backsocket}
+    limits = ServerLimits(max_message_bytes=MAX_MESSAGE_BYTES)
     servers: dict[str, Server] = {}
     try:
         with stop_signals() as stop:
             for name in names:
                 dispatch = DrillDispatch(HealthVerbs(health))
-                servers[name] = Server(context, dispatch, name=name, max_message_bytes=MAX_MESSAGE_BYTES, clock=clock)
+                servers[name] = Server(context, dispatch, name=name, limits=limits, clock=clock)
             taken = {name: server.bind(addresses[name]) for name, server in servers.items()}
             for server in servers.values():
                 server.start()

@@ -25,7 +25,7 @@ from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
 from xbus.errors import Refused
 from xbus.ids import Ids
-from xbus.rpc.client import Client
+from xbus.rpc.client import Client, LifeSigns
 from xbus.rpc.codec import Key, Value, pack_items
 from xbus.rpc.context import new_context
 from xbus.rpc.items import cut, item_bytes
@@ -211,7 +211,8 @@ class AsyncEmitter:
     def _connect(self, exit_stack: AsyncExitStack) -> Client:
         context = new_context()
         exit_stack.callback(context.destroy)
-        client = Client(context, name=self._url, clock=self._clock, heartbeat_seconds=HEARTBEAT_SECONDS)
+        signs = LifeSigns(heartbeat_seconds=HEARTBEAT_SECONDS)
+        client = Client(context, name=self._url, clock=self._clock, life_signs=signs)
         exit_stack.callback(client.close)
         client.connect(self._url)
         return client

@@ -15,7 +15,7 @@ from xbus.recipient.calls import Calls
 from xbus.recipient.jobs import JOB_WAITS, BulkJobs, Call, JobWaits
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import Server
+from xbus.rpc.server import Server, ServerLimits
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,11 @@ class RecipientService:
             author, self._calls, self._desk, clock, on_worker_ready, lambda: self._server.caller, self._jobs
         )
         self._server = Server(
-            context, Dispatch(self.api), name=f"recipient {login}", max_message_bytes=MAX_MESSAGE_BYTES, clock=clock
+            context,
+            Dispatch(self.api),
+            name=f"recipient {login}",
+            limits=ServerLimits(max_message_bytes=MAX_MESSAGE_BYTES),
+            clock=clock,
         )
 
     async def start(self, bind: str) -> str:

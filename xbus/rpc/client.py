@@ -23,12 +23,10 @@ log = logging.getLogger(__name__)
 
 RECONNECT_MS = 100
 RECONNECT_MOST_MS = 2000
-HANDSHAKE_MS = 3000
-"""A connection that is taken and says nothing, as by a proxy before a server that is away, is given up after this."""
+"""libzmq tries again after the first, then doubles the pause up to the second."""
 
 ROOM_SECONDS = 0.01
 """How often it is looked whether a new connection takes calls."""
-"""libzmq tries again after the first, then doubles the pause up to the second."""
 
 LINGER_MS = 1000
 """How long libzmq goes on sending calls after ``close``."""
@@ -38,6 +36,24 @@ MISSES = 3
 
 _REQUEST_IDS = 2**32
 _CONNECTION_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+
+
+@dataclass(frozen=True, slots=True)
+class LifeSigns:
+    """Seconds after which a client notices that nobody is at the other end. Fewer notice sooner and cost messages.
+
+    Args:
+        heartbeat_seconds: how often ZMTP asks the server for a sign of life; three times that without one and the
+            connection counts as lost. 0 for never, as it must be where the server's libzmq may be older than 4.2: that
+            hands the question to aiozmq as if it were a call, and does not answer it.
+        keepalive_seconds: the same asked by TCP, which every server's machine answers.
+        handshake_seconds: a connection that is taken and says nothing, as by a proxy before a server that is away, is
+            abandoned after this.
+    """
+
+    heartbeat_seconds: float = 0
+    keepalive_seconds: int = 0
+    handshake_seconds: float = 3.0
 
 
 class Client:
@@ -52,10 +68,7 @@ class Client:
         clock: stamps the requests.
         max_message_bytes: a server that sends a larger frame is disconnected; -1 for no limit.
         on_lost: called once for each lost connection, after its calls have failed.
-        heartbeat_seconds: how often ZMTP asks the server for a sign of life; three times that without one and the
-            connection counts as lost. 0 for never, as it must be where the server's libzmq may be older than 4.2: that
-            hands the question to aiozmq as if it were a call, and does not answer it.
-        keepalive_seconds: the same asked by TCP, which every server's machine answers.
+        life_signs: how soon it notices that nobody is at the other end.
     """
 
     def __init__(
@@ -66,8 +79,7 @@ class Client:
         clock: Clock | None = None,
         max_message_bytes: int = -1,
         on_lost: Callable[[], None] | None = None,
-        heartbeat_seconds: float = 0,
-        keepalive_seconds: int = 0,
+        life_signs: LifeSigns = LifeSigns(),
     ) -> None:
         self.name = name
         self._clock = clock or SystemClock()
@@ -83,7 +95,7 @@ class Client:
         self._settled = asyncio.Event()
         self._settled.set()
         self._socket = _dealer(context, max_message_bytes)
-        _ask_for_life(self._socket, int(heartbeat_seconds * 1000), keepalive_seconds)
+        _ask_for_life(self._socket, life_signs)
         self._drain = Drain(self._socket, self._answered)
         self._monitor = self._socket.get_monitor_socket(_CONNECTION_EVENTS)
         self._monitor_drain = Drain(self._monitor, self._connection_event)
@@ -274,11 +286,12 @@ def _dealer(context: Context, max_message_bytes: int) -> "zmq.Socket[bytes]":
     socket.set(zmq.LINGER, LINGER_MS)
     socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
     socket.set(zmq.RECONNECT_IVL_MAX, RECONNECT_MOST_MS)
-    socket.set(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
     return socket
 
 
-def _ask_for_life(socket: "zmq.Socket[bytes]", heartbeat_ms: int, keepalive_seconds: int) -> None:
+def _ask_for_life(socket: "zmq.Socket[bytes]", signs: LifeSigns) -> None:
+    socket.set(zmq.HANDSHAKE_IVL, int(signs.handshake_seconds * 1000))
+    heartbeat_ms, keepalive_seconds = int(signs.heartbeat_seconds * 1000), signs.keepalive_seconds
     if heartbeat_ms:
         socket.set(zmq.HEARTBEAT_IVL, heartbeat_ms)
         socket.set(zmq.HEARTBEAT_TIMEOUT, MISSES * heartbeat_ms)

@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any
 
@@ -27,11 +28,23 @@ log = logging.getLogger(__name__)
 MESSAGES_READ_AHEAD = 100
 """What libzmq may hold of one peer before TCP holds it back."""
 
-REPLIES_UNREAD = 100_000
-"""What one peer may leave unread before replies to it are dropped."""
-
 LINGER_MS = 1000
 """How long libzmq goes on sending replies after ``close``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """Bounds of what a server takes in and keeps, for one peer or for all.
+
+    Args:
+        max_message_bytes: a peer that sends a larger frame is disconnected by libzmq; -1 for no limit.
+        max_unanswered_bytes: while the calls that wait for their answers hold more than this, nothing is read.
+        replies_unread: replies that one peer may leave unread; further ones to it are dropped.
+    """
+
+    max_message_bytes: int
+    max_unanswered_bytes: float = math.inf
+    replies_unread: int = 100_000
 
 
 class Server:
@@ -45,9 +58,8 @@ class Server:
         context: of the whole process.
         dispatch: the verbs.
         name: for the log.
-        max_message_bytes: a peer that sends a larger frame is disconnected by libzmq.
+        limits: of what it takes in and keeps.
         may_read: asked before each call; after a no nothing is read until ``resume``.
-        max_unanswered_bytes: while the calls that wait for their answers hold more than this, nothing is read either.
         clock: stamps the replies.
     """
 
@@ -57,9 +69,8 @@ class Server:
         dispatch: Dispatch,
         *,
         name: str,
-        max_message_bytes: int,
+        limits: ServerLimits,
         may_read: Callable[[], bool] = always,
-        max_unanswered_bytes: float = math.inf,
         clock: Clock | None = None,
     ) -> None:
         self.name = name
@@ -71,7 +82,7 @@ class Server:
         self._now = asyncio.get_running_loop().time
         self._waiting: dict[asyncio.Future[Any] | Deferred[Any], tuple[Request, float, int]] = {}
         self._may_read_on = may_read
-        self._max_unanswered_bytes = max_unanswered_bytes
+        self._max_unanswered_bytes = limits.max_unanswered_bytes
         self._unanswered_bytes = 0
         self._held_back = False
         self._call_bytes = 0
@@ -79,9 +90,9 @@ class Server:
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self._socket = router(context)
-        self._socket.set(zmq.MAXMSGSIZE, max_message_bytes)
+        self._socket.set(zmq.MAXMSGSIZE, limits.max_message_bytes)
         self._socket.set(zmq.RCVHWM, MESSAGES_READ_AHEAD)
-        self._socket.set(zmq.SNDHWM, REPLIES_UNREAD)
+        self._socket.set(zmq.SNDHWM, limits.replies_unread)
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.LINGER, LINGER_MS)
         self._drain = Drain(self._socket, self._serve, self._may_read)

@@ -12,7 +12,7 @@ from xbus.rpc.client import Client
 from xbus.rpc.context import Context, new_context
 from xbus.rpc.dispatch import Dispatch, verb
 from xbus.rpc.messages import BackLogin, Registered
-from xbus.rpc.server import Server
+from xbus.rpc.server import Server, ServerLimits
 from xbus.rpc.shapes import AnswerReader
 
 _LOGIN = AnswerReader("xbus.login", BackLogin)
@@ -50,7 +50,7 @@ class Role:
         closing.callback(self._client.close)
         self._client.connect(address)
         self.asked = Introduced()
-        server = Server(context, Dispatch(self.asked), name="recipient", max_message_bytes=-1)
+        server = Server(context, Dispatch(self.asked), name="recipient", limits=ServerLimits(-1))
         closing.callback(server.close)
         self.uri = server.bind("tcp://127.0.0.1:0")
         server.start()

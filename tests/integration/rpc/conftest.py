@@ -13,7 +13,7 @@ from xbus.errors import ConfigurationError
 from xbus.rpc.client import Client
 from xbus.rpc.context import Context, new_context
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import Server
+from xbus.rpc.server import Server, ServerLimits
 
 Serve: TypeAlias = Callable[..., tuple[Server, str]]
 Connect: TypeAlias = Callable[..., Client]
@@ -43,7 +43,7 @@ def serve(context: Context, closing: ExitStack) -> Serve:
     """Starts a server of the given objects; returns it and its address."""
 
     def start(*served: object, address: str = "tcp://127.0.0.1:0", **options: Any) -> tuple[Server, str]:
-        options.setdefault("max_message_bytes", MAX_MESSAGE_BYTES)
+        options.setdefault("limits", ServerLimits(MAX_MESSAGE_BYTES))
         server = Server(context, Dispatch(*served), name="test server", **options)
         closing.callback(server.close)
         endpoint = server.bind(address)

@@ -14,7 +14,7 @@ from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import eventually
 from xbus.errors import ConfigurationError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.rpc import client as client_module
-from xbus.rpc.client import Client
+from xbus.rpc.client import Client, LifeSigns
 from xbus.rpc.server import Server
 
 CONNECTIONS = Path("/proc/net/tcp")
@@ -69,14 +69,13 @@ async def test_a_connection_that_takes_no_calls_at_first_gets_them_later(
 
 
 async def test_a_listener_that_says_nothing_is_given_up_for_the_server(
-    connect: Connect, serve: Serve, unused_address: str, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, serve: Serve, unused_address: str
 ) -> None:
     """As a proxy's, or the backlog of a socket that nobody reads any more."""
-    monkeypatch.setattr(client_module, "HANDSHAKE_MS", 200)
     port = int(unused_address.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)) as mute:
         mute.settimeout(SECONDS)
-        client = connect(unused_address)
+        client = connect(unused_address, life_signs=LifeSigns(handshake_seconds=0.2))
         call = client.call("echo", 1, timeout=SECONDS)
         taken, _ = await asyncio.to_thread(mute.accept)
     # Only the listener is gone; the connection stays open, and says nothing.
@@ -254,7 +253,7 @@ async def test_a_server_that_falls_silent_is_lost_by_heartbeat(serve: Serve, con
     async with network_to(address) as network:
         lost = asyncio.Event()
         # Not so often that this process itself, which forwards what is sent, may seem silent on a busy machine.
-        client = connect(network.address, on_lost=lost.set, heartbeat_seconds=1)
+        client = connect(network.address, on_lost=lost.set, life_signs=LifeSigns(heartbeat_seconds=1))
         held = client.call("wait", timeout=SECONDS)
         assert await client.call("echo", 1, timeout=SECONDS) == 1
         network.silent = True
@@ -279,7 +278,7 @@ async def test_a_connection_is_kept_alive_by_tcp(serve: Serve, connect: Connect)
     await eventually(lambda: timers() == ["00"], "nothing is under way")
     plain.close()
     await eventually(lambda: KEEPALIVE_TIMER not in timers(), "it is closed")
-    client = connect(address, keepalive_seconds=5)
+    client = connect(address, life_signs=LifeSigns(keepalive_seconds=5))
     assert await client.call("echo", 1, timeout=SECONDS) == 1
     await eventually(lambda: KEEPALIVE_TIMER in timers(), "the kernel keeps it alive")
     client.close()

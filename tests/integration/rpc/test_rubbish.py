@@ -15,6 +15,7 @@ from tests.integration.rpc.verbs import Verbs
 from tests.support.waiting import answered, eventually
 from xbus.rpc.context import new_context
 from xbus.rpc.dispatch import undoes, verb
+from xbus.rpc.server import ServerLimits
 
 HEADER = struct.pack("=HHLd", 1, 2, 3, 4.0)
 GOOD = [HEADER, b"echo", msgpack.packb([1]), b"\x80"]
@@ -124,10 +125,9 @@ async def test_an_answer_that_reaches_nobody_is_undone(serve: Serve, dial: Dial)
 
 
 async def test_a_peer_that_reads_no_replies_loses_them(
-    serve: Serve, dial: Dial, connect: Connect, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, dial: Dial, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("xbus.rpc.server.REPLIES_UNREAD", 5)
-    _, address = serve(Verbs())
+    _, address = serve(Verbs(), limits=ServerLimits(MAX_MESSAGE_BYTES, replies_unread=5))
     greedy = dial(address, RCVHWM=1, RCVBUF=1000, SNDHWM=0)
     large = msgpack.packb([b"x" * (MAX_MESSAGE_BYTES - 100)])
     with caplog.at_level(logging.INFO):

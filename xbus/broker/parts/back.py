@@ -17,9 +17,9 @@ from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
 from xbus.config import BackSettings
 from xbus.rpc.bell import Bell
-from xbus.rpc.client import Client
+from xbus.rpc.client import Client, LifeSigns
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import Server
+from xbus.rpc.server import Server, ServerLimits
 from xbus.supervision.pinger import Pinger
 
 KEEPALIVE_SECONDS = 5
@@ -122,7 +122,7 @@ class BackPart:
                 HealthVerbs(shared.health),
             ),
             name="back",
-            max_message_bytes=MAX_REPORT_BYTES,
+            limits=ServerLimits(max_message_bytes=MAX_REPORT_BYTES),
             clock=shared.clock,
         )
 
@@ -148,7 +148,7 @@ class BackPart:
             clock=self._shared.clock,
             max_message_bytes=self._shared.config.front.max_batch_bytes + MESSAGE_OVERHEAD_BYTES,
             on_lost=lost,
-            keepalive_seconds=KEEPALIVE_SECONDS,
+            life_signs=LifeSigns(keepalive_seconds=KEEPALIVE_SECONDS),
         )
         try:
             client.connect(uri)

@@ -11,7 +11,7 @@ from xbus.broker.housekeeping.space import Space
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
 from xbus.rpc.bell import Bell
 from xbus.rpc.dispatch import Dispatch
-from xbus.rpc.server import Server
+from xbus.rpc.server import Server, ServerLimits
 
 
 class FrontPart:
@@ -66,9 +66,11 @@ class FrontPart:
                 HealthVerbs(shared.health),
             ),
             name="front",
-            max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,
+            limits=ServerLimits(
+                max_message_bytes=max(config.max_batch_bytes, config.max_item_bytes) + MESSAGE_OVERHEAD_BYTES,
+                max_unanswered_bytes=shared.config.journal.max_pending_bytes,
+            ),
             may_read=self._may_read,
-            max_unanswered_bytes=shared.config.journal.max_pending_bytes,
             clock=shared.clock,
         )
 
