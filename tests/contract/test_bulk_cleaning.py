@@ -23,6 +23,9 @@ from xbus.broker.journal.writes import ProgressUpdate, SealReceipt
 from xbus.clock import SystemClock
 from xbus.states import AttemptState
 
+STEP_BYTES = 60
+"""Two segments of the parts are one step."""
+
 PARTS = [[[b"a" * 50], [b"b" * 50]], [[b"c" * 50]]]
 
 
@@ -34,9 +37,8 @@ class At(SystemClock):
         return self._moment
 
 
-@pytest.fixture(autouse=True)
-def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_cleaning, "STEP_BYTES", 60)
+def cleaner(journal: Journal, at: datetime) -> OutputCleaner:
+    return OutputCleaner(journal, At(at), step_bytes=STEP_BYTES)
 
 
 async def settle(journal: Journal, scribe: Scribe, upto: int) -> None:
@@ -86,10 +88,10 @@ async def test_what_came_to_nothing_goes(shared_url: str, shared_journal: Journa
         attempts.append(attempt_id)
     ready = await make_output(shared_journal, shared_scribe, shared_url, event_id, *PARTS)
     assert await count(shared_journal, model.bulk_segment) == 7
-    await OutputCleaner(shared_journal, At(NOW + timedelta(seconds=ROW_SECONDS - 1))).clean()
+    await cleaner(shared_journal, NOW + timedelta(seconds=ROW_SECONDS - 1)).clean()
     assert await count(shared_journal, model.bulk_segment) == 3
     assert await count(shared_journal, model.bulk_attempt) == 3
-    await OutputCleaner(shared_journal, At(NOW + timedelta(seconds=ROW_SECONDS + 1))).clean()
+    await cleaner(shared_journal, NOW + timedelta(seconds=ROW_SECONDS + 1)).clean()
     (left,) = await shared_journal.read(read_attempts)
     assert left.attempt_id == ready
     assert await shared_journal.read(read_stored_bytes) == await held(shared_journal)
@@ -100,7 +102,7 @@ async def test_what_is_being_built_stays(shared_url: str, shared_journal: Journa
     attempt_id = await begin(shared_journal, shared_scribe, event_id)
     assert attempt_id is not None
     await asyncio.to_thread(write_part, shared_url, attempt_id, 0, PARTS[0])
-    await OutputCleaner(shared_journal, At(NOW + timedelta(days=9))).clean()
+    await cleaner(shared_journal, NOW + timedelta(days=9)).clean()
     await adopt(shared_journal, attempt_id)
     assert await end(shared_journal, attempt_id)
     assert await count(shared_journal, model.bulk_segment) == 2
@@ -125,13 +127,14 @@ async def test_side_files_go_that_nobody_waits_for(
     nobodys.mkdir()
     (folder / "README").write_text("a person's")
     assert {ready, building, failed} < set(attempts_with_files(folder))
-    await OutputCleaner(shared_journal, At(NOW)).clean()
+    await cleaner(shared_journal, NOW).clean()
     assert attempts_with_files(folder) == [building]
     assert {path.name for path in folder.iterdir()} == {str(building), "README"}
 
 
 async def prune(journal: Journal, keep_days: float = 1) -> None:
-    await Pruner(journal, At(NOW + timedelta(days=2)), keep_days=keep_days, max_bytes=0).prune_old()
+    now = At(NOW + timedelta(days=2))
+    await Pruner(journal, now, keep_days=keep_days, max_bytes=0, step_bytes=STEP_BYTES).prune_old()
 
 
 async def test_outputs_go_with_their_envelope(shared_url: str, shared_journal: Journal, shared_scribe: Scribe) -> None:
@@ -166,13 +169,13 @@ async def test_what_is_half_removed_serves_nobody(
     await shared_journal.run(
         bulk_cleaning.discard_outputs, shared_journal.name, [receipt.envelope_id], NOW + timedelta(days=1)
     )
-    assert await shared_journal.run(bulk_cleaning.remove_outputs, receipt.envelope_id)
+    assert await shared_journal.run(bulk_cleaning.remove_outputs, receipt.envelope_id, STEP_BYTES)
     attempt = await shared_journal.read(read_attempt, attempt_id)
     assert attempt is not None
     assert (attempt.state, attempt.code) == (AttemptState.ABANDONED, bulk_cleaning.NOT_NEEDED)
     assert await count(shared_journal, model.bulk_segment) == 1
     assert await shared_journal.read(read_stored_bytes) == await held(shared_journal) == receipt.data_bytes
-    while await shared_journal.run(bulk_cleaning.remove_outputs, receipt.envelope_id):
+    while await shared_journal.run(bulk_cleaning.remove_outputs, receipt.envelope_id, STEP_BYTES):
         pass
     assert await count(shared_journal, model.bulk_attempt) == 0
     assert await begin(shared_journal, shared_scribe, event_id) is not None

@@ -68,11 +68,10 @@ async def test_an_executor_that_is_killed_leaves_nothing_that_counts(
 
 @ONLY_POSTGRESQL
 async def test_a_connection_that_is_cut_while_a_part_is_written(
-    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
+    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID
 ) -> None:
-    monkeypatch.setattr("xbus.broker.journal.bulk.part_writer.COPY_BYTES", 1)
     with pytest.raises(JournalUnavailable):
-        with open_part(shared_url, attempt_id, 0) as writer:
+        with open_part(shared_url, attempt_id, 0, copy_bytes=1) as writer:
             writer.write(1, pack_items([b"torn"]), 0, None)
             cut_connections(shared_url)
             writer.write(1, pack_items([b"torn"]), 1, None)
@@ -89,20 +88,19 @@ async def test_a_connection_that_is_cut_while_a_part_is_written(
 async def test_an_executor_that_stops_before_its_commit_does_not_hold_up_the_broker_for_long(
     shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Far longer than from one statement to the next on a busy machine.
-    monkeypatch.setattr(bulk_writing, "_BRIEFLY", "SET LOCAL idle_in_transaction_session_timeout = '2s'")
     lock = bulk_writing._lock_building
     ended = []
 
-    def stop_behind_it(connection: sa.Connection, of_attempt: uuid.UUID) -> None:
-        lock(connection, of_attempt)
+    def stop_behind_it(connection: sa.Connection, of_attempt: uuid.UUID, commit_seconds: int) -> None:
+        lock(connection, of_attempt, commit_seconds)
         giving_up = end(shared_journal, attempt_id, AttemptState.ABANDONED)
         ended.append(asyncio.run_coroutine_threadsafe(giving_up, loop).result(DEADLINE_SECONDS))
 
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(bulk_writing, "_lock_building", stop_behind_it)
     with pytest.raises(JournalUnavailable):
-        await asyncio.to_thread(write_part, shared_url, attempt_id, 0, [[b"late"]])
+        # Far longer than from one statement to the next on a busy machine.
+        await asyncio.to_thread(write_part, shared_url, attempt_id, 0, [[b"late"]], commit_seconds=2)
     assert ended == [True]
     assert await items_of(shared_journal, attempt_id) == []
 

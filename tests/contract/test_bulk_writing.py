@@ -31,8 +31,13 @@ from xbus.states import AttemptState, IllegalMove
 PARTS = [[[b"a", b"b"], [b"c"]], [], [[b"d" * 1000]]]
 
 
-async def write(url: str, attempt_id: uuid.UUID, *parts: Sequence[Sequence[bytes]]) -> list[PartSummary]:
-    return [await asyncio.to_thread(write_part, url, attempt_id, part, segments) for part, segments in enumerate(parts)]
+async def write(
+    url: str, attempt_id: uuid.UUID, *parts: Sequence[Sequence[bytes]], **options: int
+) -> list[PartSummary]:
+    return [
+        await asyncio.to_thread(write_part, url, attempt_id, part, segments, **options)
+        for part, segments in enumerate(parts)
+    ]
 
 
 def side_folder(url: str) -> Path | None:
@@ -202,11 +207,10 @@ async def test_sources_are_kept(shared_url: str, shared_journal: Journal, attemp
 
 
 async def test_a_large_part_goes_in_several_copies(
-    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID, monkeypatch: pytest.MonkeyPatch
+    shared_url: str, shared_journal: Journal, attempt_id: uuid.UUID
 ) -> None:
-    monkeypatch.setattr("xbus.broker.journal.bulk.part_writer.COPY_BYTES", 1_000)
     segments = [[b"%05d" % number] * 30 for number in range(40)]
-    await write(shared_url, attempt_id, segments, segments[:3])
+    await write(shared_url, attempt_id, segments, segments[:3], copy_bytes=1_000)
     steps = await adopt(shared_journal, attempt_id, step_bytes=1_000)
     assert (steps > 5) is (side_folder(shared_url) is not None)
     whole = [item for items in (*segments, *segments[:3]) for item in items]

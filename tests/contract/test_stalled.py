@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe, settle_all
@@ -12,7 +11,6 @@ from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_log
-from xbus.broker.journal.operations import stalled
 from xbus.broker.journal.operations.stalled import (
     Outline,
     Stalled,
@@ -124,22 +122,20 @@ async def test_what_waits_for_a_worker(journal: Journal, scribe: Scribe) -> None
     assert await journal.read(count_waiting, "prices") is None
 
 
-async def test_counting_ends_at_a_limit(journal: Journal, scribe: Scribe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stalled, "MOST_COUNTED", 2)
-    monkeypatch.setattr(stalled, "MOST_ROWS", 4)
+async def test_counting_ends_at_a_limit(journal: Journal, scribe: Scribe) -> None:
     role_id, other = scribe.role_id(), scribe.role_id("store_2")
     receipts = [await scribe.put([b"a"], type_name="flights") for _ in range(6)]
     await add(journal, [row(role_id, receipt, DeliveryState.PARKED) for receipt in receipts])
     await add(journal, [row(other, receipt, DeliveryState.WAITING, "names") for receipt in receipts])
     opened = [scribe.start_envelope() for _ in range(3)]
     await asyncio.gather(*(started for _, started in opened))
-    assert await journal.read(count_parked, role_id) == Stalled(2, NOW, at_least=True)
-    assert await journal.read(count_waiting, "names") == Stalled(2, NOW, at_least=True)
-    assert await journal.read(count_owed_rows, other) == Stalled(2, NOW, at_least=True)
-    assert await journal.read(count_owed_rows, role_id) is None
-    assert await journal.read(count_open, NOW) == {"north": Stalled(2, NOW, at_least=True)}
+    assert await journal.read(count_parked, role_id, most=2) == Stalled(2, NOW, at_least=True)
+    assert await journal.read(count_waiting, "names", most=2) == Stalled(2, NOW, at_least=True)
+    assert await journal.read(count_owed_rows, other, most=2, most_rows=4) == Stalled(2, NOW, at_least=True)
+    assert await journal.read(count_owed_rows, role_id, most=2, most_rows=4) is None
+    assert await journal.read(count_open, NOW, most=2) == {"north": Stalled(2, NOW, at_least=True)}
     ahead, _ = await journal.read(
-        find_owed_ahead, await cursor_of(journal, role_id), await service_id(journal, "store"), 0
+        find_owed_ahead, await cursor_of(journal, role_id), await service_id(journal, "store"), 0, most=2
     )
     assert ahead == Stalled(2, NOW, at_least=True)
 

@@ -16,7 +16,6 @@ from tests.support.faults import Faults
 from tests.support.journal import Scribe, add_small_bus, looking
 from tests.support.waiting import DEADLINE_SECONDS, eventually
 from xbus import model
-from xbus.broker.journal.commit import writer
 from xbus.broker.journal.commit.committer import Superseded
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
@@ -132,13 +131,14 @@ def _hold(journal: Journal) -> threading.Event:
 
 
 async def test_what_became_of_a_commit_is_asked_until_it_can_be_told(
-    journal: Journal, scribe: Scribe, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine,
 ) -> None:
-    monkeypatch.setattr(writer, "ASK_AGAIN_SECONDS", 0.001)
-    with Faults(engine).after_commit(), _unreachable(engine, times=3):
-        envelope_id, started = scribe.start_envelope()
-        await started
-    assert await journal.read(read_envelope, envelope_id) is not None
+    async with Journal(engine, "broker", ask_again_seconds=0.001) as journal:
+        scribe = await Scribe.of(journal)
+        with Faults(engine).after_commit(), _unreachable(engine, times=3):
+            envelope_id, started = scribe.start_envelope()
+            await started
+        assert await journal.read(read_envelope, envelope_id) is not None
 
 
 async def test_no_group_is_taken_for_an_earlier_one(journal: Journal, scribe: Scribe, faults: Faults) -> None:

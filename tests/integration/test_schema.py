@@ -99,12 +99,8 @@ def test_the_check_leaves_no_file_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_corrections_for_a_role_stay_as_they_are(
-    empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "PLACES", (migrations_before(tmp_path, "0009"),))
-        schema.upgrade(empty_database_url)
+def test_corrections_for_a_role_stay_as_they_are(empty_database_url: str, tmp_path: Path) -> None:
+    schema.upgrade(empty_database_url, migrations_before(tmp_path, "0009"))
     with writing(empty_database_url) as connection:
         old = sa.MetaData()
         old.reflect(connection, only=["correction"])
@@ -140,19 +136,17 @@ def row_of_each_table(connection: sa.Connection, tables: sa.MetaData) -> None:
         connection.execute(sa.insert(table).values(row))
 
 
-def test_an_older_schema_is_refused_and_upgraded(database_url: str, newer_program: None) -> None:
+def test_an_older_schema_is_refused_and_upgraded(database_url: str, newer_migrations: Path) -> None:
     with pytest.raises(SchemaError, match=r"older than this program .* run setup_xbusbroker"):
-        schema.check(database_url)
+        schema.check(database_url, newer_migrations)
 
-    schema.upgrade(database_url)
+    schema.upgrade(database_url, newer_migrations)
 
-    schema.check(database_url)
+    schema.check(database_url, newer_migrations)
 
 
-def test_a_newer_schema_is_refused(empty_database_url: str, request: pytest.FixtureRequest) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "PLACES", (request.getfixturevalue("newer_migrations"),))
-        schema.upgrade(empty_database_url)
+def test_a_newer_schema_is_refused(empty_database_url: str, newer_migrations: Path) -> None:
+    schema.upgrade(empty_database_url, newer_migrations)
 
     for refusing in (schema.check, schema.upgrade):
         with pytest.raises(SchemaError, match="this program is older than the database"):
@@ -198,11 +192,6 @@ def newer_migrations(tmp_path: Path) -> Path:
         f'revision = "9999"\ndown_revision = "{newest}"\n\n\ndef upgrade() -> None:\n    pass\n'
     )
     return folder
-
-
-@pytest.fixture
-def newer_program(newer_migrations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "PLACES", (newer_migrations,))
 
 
 def constraints(engine: sa.Engine) -> dict[str, dict[str, Any]]:

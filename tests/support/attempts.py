@@ -41,10 +41,15 @@ async def begin(journal: Journal, scribe: Scribe, event_id: uuid.UUID) -> uuid.U
 
 
 def write_part(
-    url: str, attempt_id: uuid.UUID, part: int, segments: Sequence[Sequence[bytes]], first_index: int = 0
+    url: str,
+    attempt_id: uuid.UUID,
+    part: int,
+    segments: Sequence[Sequence[bytes]],
+    first_index: int = 0,
+    **options: int,
 ) -> PartSummary:
     """Write a part of these segments, whose items were made of those from ``first_index`` on."""
-    with open_part(url, attempt_id, part) as writer:
+    with open_part(url, attempt_id, part, **options) as writer:
         for items in segments:
             writer.write(len(items), pack_items(items), first_index, None)
             first_index += len(items)

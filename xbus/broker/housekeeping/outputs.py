@@ -27,12 +27,21 @@ class OutputCleaner:
         journal: entered.
         clock: tells what is old.
         look_seconds: how often it looks.
+        step_bytes: one step removes about so much; others write between two steps.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        *,
+        look_seconds: float = LOOK_SECONDS,
+        step_bytes: int = bulk_cleaning.STEP_BYTES,
+    ) -> None:
         self._journal = journal
         self._clock = clock
         self._look_seconds = look_seconds
+        self._step_bytes = step_bytes
 
     async def watch(self) -> None:
         """For ever: remove; an unreachable database only delays it."""
@@ -55,7 +64,7 @@ class OutputCleaner:
         until = self._clock.now() - timedelta(seconds=ROW_SECONDS)
         while True:
             began = self._clock.monotonic()
-            if not await self._journal.run(bulk_cleaning.clean_attempts, until):
+            if not await self._journal.run(bulk_cleaning.clean_attempts, until, self._step_bytes):
                 break
             await pause_after(began, self._clock)
         stray = await self._journal.read(bulk_cleaning.find_stray_files)

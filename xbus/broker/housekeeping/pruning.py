@@ -41,13 +41,23 @@ class Pruner:
         clock: tells what is old.
         keep_days: how long a settled envelope is kept; 0 for ever.
         max_bytes: what the segments' data may take together; 0 for no limit.
+        step_bytes: one step removes about so much; others write between two steps.
     """
 
-    def __init__(self, journal: Journal, clock: Clock, *, keep_days: float, max_bytes: int) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        *,
+        keep_days: float,
+        max_bytes: int,
+        step_bytes: int = pruning.STEP_BYTES,
+    ) -> None:
         self._journal = journal
         self._clock = clock
         self._keep_days = keep_days
         self._max_bytes = max_bytes
+        self._step_bytes = step_bytes
         self._next_round = 0.0
 
     async def watch(self) -> None:
@@ -95,11 +105,15 @@ class Pruner:
 
     def _settled_before(self, until: datetime, now: datetime, *, keep_rows: bool) -> Step:
         name = self._journal.name
-        return lambda connection, after: pruning.prune_settled(connection, name, after, until, now, keep_rows=keep_rows)
+        step_bytes = self._step_bytes
+        return lambda connection, after: pruning.prune_settled(
+            connection, name, after, until, now, keep_rows=keep_rows, step_bytes=step_bytes
+        )
 
     def _cancelled_before(self, until: datetime, now: datetime) -> Step:
         name = self._journal.name
-        return lambda connection, _: pruning.prune_cancelled(connection, name, until, now)
+        step_bytes = self._step_bytes
+        return lambda connection, _: pruning.prune_cancelled(connection, name, until, now, step_bytes=step_bytes)
 
     async def _prune(
         self,

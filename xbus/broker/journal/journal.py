@@ -20,6 +20,9 @@ from xbus.errors import JournalUnavailable
 
 READERS = 2
 
+ASK_AGAIN_SECONDS = 0.5
+"""How often a database that went away during a COMMIT is asked what became of it. Less answers callers sooner."""
+
 _DEFAULTS = JournalSettings()
 
 P = ParamSpec("P")
@@ -36,6 +39,7 @@ class Journal:
         max_segment_bytes: what arrives item by item is gathered into segments of this size at the most.
         max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
         answer_seconds: how long an answer of the database is waited for.
+        ask_again_seconds: between two questions to a database that went away during a COMMIT, what became of it.
 
     Example:
         >>> journal = Journal(create_engine("sqlite:///xbus.db"), "broker")     # doctest: +SKIP
@@ -52,6 +56,7 @@ class Journal:
         max_segment_bytes: int = _DEFAULTS.max_segment_bytes,
         max_pending_bytes: int = _DEFAULTS.max_pending_bytes,
         answer_seconds: float = _DEFAULTS.answer_timeout,
+        ask_again_seconds: float = ASK_AGAIN_SECONDS,
     ) -> None:
         self.name = name
         self.answer_seconds = answer_seconds
@@ -62,6 +67,7 @@ class Journal:
             max_segment_bytes=max_segment_bytes,
             max_pending_bytes=max_pending_bytes,
             answer_seconds=answer_seconds,
+            ask_again_seconds=ask_again_seconds,
             on_room=self._tell_room,
         )
         self._readers: ThreadPoolExecutor | None = None

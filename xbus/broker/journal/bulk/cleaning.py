@@ -64,12 +64,13 @@ def find_stray_files(connection: sa.Connection) -> StrayFiles:
     return StrayFiles(folder, tuple(attempt_id for attempt_id in found if attempt_id not in wanted))
 
 
-def clean_attempts(connection: sa.Connection, until: datetime) -> bool:
+def clean_attempts(connection: sa.Connection, until: datetime, step_bytes: int = STEP_BYTES) -> bool:
     """Remove some of what attempts left that came to nothing.
 
     Args:
         connection: in a transaction of its own, which this keeps short.
         until: the row of an attempt that ended later stays, for those who want to know why.
+        step_bytes: segments are removed until they hold this much.
 
     Returns:
         Whether there is more.
@@ -79,7 +80,7 @@ def clean_attempts(connection: sa.Connection, until: datetime) -> bool:
     with_segments = sa.select(attempt.id).where(came_to_nothing, _HAS_SEGMENTS).limit(1)
     attempt_id = connection.execute(with_segments).scalar_one_or_none()
     if attempt_id is not None:
-        _remove_segments(connection, attempt_id)
+        _remove_segments(connection, attempt_id, step_bytes)
         return True
     old = sa.select(attempt.id).where(came_to_nothing, attempt.ended_at < until).limit(ATTEMPT_ROWS)
     ids = list(connection.execute(old).scalars())
@@ -139,8 +140,11 @@ def _account_removed(connection: sa.Connection, writer: str, data_bytes: int) ->
     )
 
 
-def remove_outputs(connection: sa.Connection, envelope_id: UUID) -> bool:
+def remove_outputs(connection: sa.Connection, envelope_id: UUID, step_bytes: int = STEP_BYTES) -> bool:
     """Remove some of what attempts for an envelope's events left, all of which were given up.
+
+    Args:
+        step_bytes: segments are removed until they hold this much.
 
     Returns:
         Whether there is more.
@@ -150,7 +154,7 @@ def remove_outputs(connection: sa.Connection, envelope_id: UUID) -> bool:
     with_segments = sa.select(attempt.id).where(of_envelope, _HAS_SEGMENTS).limit(1)
     attempt_id = connection.execute(with_segments).scalar_one_or_none()
     if attempt_id is not None:
-        _remove_segments(connection, attempt_id)
+        _remove_segments(connection, attempt_id, step_bytes)
         return True
     connection.execute(sa.delete(model.bulk_attempt).where(of_envelope))
     return False
@@ -174,7 +178,7 @@ def _events_of(envelope_ids: Sequence[UUID]) -> sa.Select[UUID]:
     return sa.select(model.event.c.id).where(model.event.c.envelope_id.in_(envelope_ids))
 
 
-def _remove_segments(connection: sa.Connection, attempt_id: UUID) -> None:
+def _remove_segments(connection: sa.Connection, attempt_id: UUID, step_bytes: int) -> None:
     """Remove the next segments of an attempt."""
     segment = model.bulk_segment.c
     sizes = connection.execute(
@@ -188,7 +192,7 @@ def _remove_segments(connection: sa.Connection, attempt_id: UUID) -> None:
     for row in sizes:
         last = row
         total += row.size
-        if total >= STEP_BYTES:
+        if total >= step_bytes:
             break
     upto = sa.tuple_(segment.part, segment.number) <= sa.tuple_(sa.literal(last.part), sa.literal(last.number))
     connection.execute(sa.delete(model.bulk_segment).where(segment.attempt_id == attempt_id, upto))

@@ -27,6 +27,10 @@ NOT_BUILDING = "attempt_not_building"
 
 COLUMNS = ("attempt_id", "part", "number", "items", "data", "hash", "first_index", "sources")
 COPY_BYTES = 4 * 1024 * 1024
+"""Bytes of one COPY. More of them cost fewer round trips and take more memory."""
+
+COMMIT_SECONDS = 10
+"""Seconds from an executor's last look to its COMMIT. One that stops in between holds up the broker for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,9 @@ def output_hash(parts: Iterable[PartSummary]) -> bytes:
 
 
 @contextmanager
-def open_part(url: str, attempt_id: UUID, part: int) -> Iterator["PartWriter"]:
+def open_part(
+    url: str, attempt_id: UUID, part: int, *, copy_bytes: int = COPY_BYTES, commit_seconds: int = COMMIT_SECONDS
+) -> Iterator["PartWriter"]:
     """A part of an output, to be written whole: left without an error it takes the place of what was written of the
     same part before, with one it leaves nothing.
 
@@ -57,6 +63,8 @@ def open_part(url: str, attempt_id: UUID, part: int) -> Iterator["PartWriter"]:
         url: the journal's SQLAlchemy URL; an SQLite file is named from the root on, as a configuration gives it.
         attempt_id: of an attempt that is building.
         part: its number; a Spark task writes the part of its partition.
+        copy_bytes: PostgreSQL gets so many bytes at a time.
+        commit_seconds: PostgreSQL ends the transaction of an executor that stops for so long before its COMMIT.
 
     Raises:
         JournalError: attempt_not_building: it is over, or nobody ever began it.
@@ -78,12 +86,12 @@ def open_part(url: str, attempt_id: UUID, part: int) -> Iterator["PartWriter"]:
         with _transaction(url) as connection:
             with journal_errors():
                 _take_place(connection, attempt_id, part)
-            writer = PartWriter(attempt_id, part, _Copying(connection))
+            writer = PartWriter(attempt_id, part, _Copying(connection, copy_bytes))
             yield writer
             writer.close()
             with journal_errors():
                 # From here to the end of the transaction the broker can't have the attempt ended.
-                _lock_building(connection, attempt_id)
+                _lock_building(connection, attempt_id, commit_seconds)
 
 
 @contextmanager
@@ -167,15 +175,16 @@ class PartWriter:
 class _Copying:
     """COPY of what is gathered, again and again in one transaction."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, copy_bytes: int) -> None:
         self._connection = connection
+        self._copy_bytes = copy_bytes
         self._gathered: list[bytes] = []
         self._size = 0
 
     def write(self, pieces: list[bytes]) -> None:
         self._gathered += pieces
         self._size += sum(map(len, pieces))
-        if self._size >= COPY_BYTES:
+        if self._size >= self._copy_bytes:
             self.close()
 
     def close(self) -> None:
@@ -205,8 +214,6 @@ _SETTINGS = (
     "SET LOCAL tcp_keepalives_idle = 5; SET LOCAL tcp_keepalives_interval = 5; SET LOCAL tcp_keepalives_count = 3;"
     "SET LOCAL tcp_user_timeout = 15000; SET LOCAL lock_timeout = '60s'"
 )
-_BRIEFLY = "SET LOCAL idle_in_transaction_session_timeout = '10s'"
-"""So long the broker may be held up by an executor that stops between its last look and its COMMIT."""
 
 _ATTEMPT_STATE = sa.select(model.bulk_attempt.c.state).where(model.bulk_attempt.c.id == sa.bindparam("attempt_id"))
 
@@ -227,8 +234,8 @@ def _take_place(connection: sa.Connection, attempt_id: UUID, part: int) -> None:
     connection.execute(sa.delete(segment).where(segment.c.attempt_id == attempt_id, segment.c.part == part))
 
 
-def _lock_building(connection: sa.Connection, attempt_id: UUID) -> None:
-    connection.exec_driver_sql(_BRIEFLY)
+def _lock_building(connection: sa.Connection, attempt_id: UUID, commit_seconds: int) -> None:
+    connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{commit_seconds}s'")
     locking = _ATTEMPT_STATE.with_for_update(read=True)
     _let_pass(connection.execute(locking, {"attempt_id": attempt_id}).scalar_one_or_none(), attempt_id)
 

@@ -21,9 +21,6 @@ GROUP_BYTES = 4 * 1024 * 1024
 
 GROUP_CALLS = 5_000
 
-ASK_AGAIN_SECONDS = 0.5
-"""How often a database that went away during a COMMIT is asked what became of it."""
-
 CLOSE_SECONDS = 15.0
 """How long the thread is waited for at the end: one that waits for a silent database is left behind."""
 
@@ -50,6 +47,7 @@ class Writer:
         max_segment_bytes: appends are gathered up to this size.
         max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
         answer_seconds: after so long the database counts as silent.
+        ask_again_seconds: between two questions to a database that went away during a COMMIT, what became of it.
         on_room: called on the loop when ``has_room`` turns true again.
     """
 
@@ -61,11 +59,13 @@ class Writer:
         max_segment_bytes: int,
         max_pending_bytes: int,
         answer_seconds: float,
+        ask_again_seconds: float,
         on_room: Callable[[], None] = lambda: None,
     ) -> None:
         self._committer = Committer(engine, name, max_segment_bytes)
         self._max_pending_bytes = max_pending_bytes
         self._answer_seconds = answer_seconds
+        self._ask_again_seconds = ask_again_seconds
         self._on_room = on_room
         self._calls: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
         self._undecided: list[_Pending] = []
@@ -213,7 +213,8 @@ class Writer:
         group: list[_Pending] = []
         size = 0
         try:
-            pending = self._calls.get(timeout=ASK_AGAIN_SECONDS if self._undecided or self._committer.outage else None)
+            is_away = self._undecided or self._committer.outage
+            pending = self._calls.get(timeout=self._ask_again_seconds if is_away else None)
             while pending is not None:
                 group.append(pending)
                 size += pending.size

@@ -23,11 +23,12 @@ ONE_AT_A_TIME = 0x58627573
 """The key of PostgreSQL's advisory lock under which the schema is changed; any number that nobody else takes."""
 
 
-def upgrade(url: str) -> None:
+def upgrade(url: str, migrations: Path | None = None) -> None:
     """Create the schema, or bring it to the version of this program; all of it or nothing.
 
     Args:
         url: the database's SQLAlchemy URL.
+        migrations: the folder of the migrations; None for this program's.
 
     Raises:
         SchemaError: the schema is newer than this program, or the database holds something else.
@@ -35,10 +36,10 @@ def upgrade(url: str) -> None:
         ConfigurationError: the URL is none of SQLite or PostgreSQL.
     """
     with writing(url) as connection:
-        upgrade_connection(connection)
+        upgrade_connection(connection, migrations)
 
 
-def upgrade_connection(connection: sa.Connection) -> None:
+def upgrade_connection(connection: sa.Connection, migrations: Path | None = None) -> None:
     """As :func:`upgrade`, in the transaction that the connection is in, for a database that has only this connection.
 
     Raises:
@@ -46,23 +47,24 @@ def upgrade_connection(connection: sa.Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ONE_AT_A_TIME)))
-    scripts = _scripts()
+    configuration = _alembic(migrations or _migrations())
+    scripts = ScriptDirectory.from_config(configuration)
     before = _version(connection)
     if before is None:
         _refuse_foreign_tables(connection)
     _refuse_newer(before, scripts)
-    configuration = _alembic()
     configuration.attributes["connection"] = connection
     command.upgrade(configuration, "head")
     after = scripts.get_current_head()
     log.info("schema %s", "unchanged" if before == after else "upgraded", extra={"action": "upgrade", "version": after})
 
 
-def check(url: str) -> None:
+def check(url: str, migrations: Path | None = None) -> None:
     """Make sure that the database holds the schema of this program.
 
     Args:
         url: the database's SQLAlchemy URL.
+        migrations: the folder of the migrations; None for this program's.
 
     Raises:
         SchemaError: there is no schema, an older or a newer one.
@@ -72,16 +74,16 @@ def check(url: str) -> None:
     if is_missing_file(url):
         raise _not_set_up()
     with reading(url) as connection:
-        check_connection(connection)
+        check_connection(connection, migrations)
 
 
-def check_connection(connection: sa.Connection) -> None:
+def check_connection(connection: sa.Connection, migrations: Path | None = None) -> None:
     """As :func:`check`, over a connection that is open already.
 
     Raises:
         SchemaError: there is no schema, an older or a newer one.
     """
-    scripts = _scripts()
+    scripts = ScriptDirectory.from_config(_alembic(migrations or _migrations()))
     version, wanted = _version(connection), scripts.get_current_head()
     if version is None:
         raise _not_set_up()
@@ -118,13 +120,9 @@ def _version(connection: sa.Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_alembic())
-
-
-def _alembic() -> Config:
+def _alembic(migrations: Path) -> Config:
     configuration = Config()
-    configuration.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
+    configuration.set_main_option("script_location", str(migrations).replace("%", "%%"))
     configuration.set_main_option("path_separator", "os")
     return configuration
 

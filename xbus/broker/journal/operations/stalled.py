@@ -102,19 +102,19 @@ def read_outline(connection: sa.Connection) -> Outline:
     return Outline(roles, waiting, head)
 
 
-def count_parked(connection: sa.Connection, role_id: int) -> Stalled | None:
+def count_parked(connection: sa.Connection, role_id: int, most: int = MOST_COUNTED) -> Stalled | None:
     """The envelopes that are parked for a role; None where there is none."""
     delivery = model.delivery.c
-    return _count(connection, delivery.changed_at, delivery.role_id == role_id, _IS_PARKED)
+    return _count(connection, most, delivery.changed_at, delivery.role_id == role_id, _IS_PARKED)
 
 
-def count_parked_items(connection: sa.Connection, role_id: int) -> Stalled | None:
+def count_parked_items(connection: sa.Connection, role_id: int, most: int = MOST_COUNTED) -> Stalled | None:
     """The items that are parked alone for a role; None where there is none."""
     item = model.parked_item.c
-    return _count(connection, item.changed_at, item.role_id == role_id, item.state == ItemState.PARKED.value)
+    return _count(connection, most, item.changed_at, item.role_id == role_id, item.state == ItemState.PARKED.value)
 
 
-def count_waiting(connection: sa.Connection, service: str) -> Stalled | None:
+def count_waiting(connection: sa.Connection, service: str, most: int = MOST_COUNTED) -> Stalled | None:
     """The envelopes that wait for a worker service; None where there is none."""
     delivery = model.delivery.c
     service_id = sa.select(model.service.c.id).where(model.service.c.name == service).scalar_subquery()
@@ -122,7 +122,7 @@ def count_waiting(connection: sa.Connection, service: str) -> Stalled | None:
         sa.select(delivery.envelope_id, delivery.changed_at)
         .where(delivery.service_id == service_id)
         .order_by(delivery.changed_at)
-        .limit(MOST_COUNTED + 1)
+        .limit(most + 1)
         .subquery()
     )
     # An envelope waits once for each consumer role that it is to reach.
@@ -130,17 +130,17 @@ def count_waiting(connection: sa.Connection, service: str) -> Stalled | None:
         sa.func.count(oldest.c.envelope_id.distinct()), sa.func.count(), sa.func.min(oldest.c.changed_at)
     )
     envelopes, rows, since = connection.execute(statement).one()
-    return None if since is None else _cut(envelopes, since, at_least=rows > MOST_COUNTED)
+    return None if since is None else _cut(envelopes, since, rows > most, most)
 
 
-def count_open(connection: sa.Connection, before: datetime) -> Mapping[str, Stalled]:
+def count_open(connection: sa.Connection, before: datetime, most: int = MOST_COUNTED) -> Mapping[str, Stalled]:
     """The envelopes that have been open since ``before`` or longer, by the login of their emitter."""
     envelope = model.envelope.c
     oldest = (
         sa.select(envelope.emitter_id, envelope.opened_at)
         .where(is_in(EnvelopeState.OPEN), envelope.opened_at <= before)
         .order_by(envelope.opened_at)
-        .limit(MOST_COUNTED + 1)
+        .limit(most + 1)
         .subquery()
     )
     statement = (
@@ -149,31 +149,38 @@ def count_open(connection: sa.Connection, before: datetime) -> Mapping[str, Stal
         .group_by(model.emitter.c.login)
     )
     found = connection.execute(statement).all()
-    is_cut = sum(number for _, number, _ in found) > MOST_COUNTED
-    return {login: _cut(number, since, is_cut) for login, number, since in found}
+    is_cut = sum(number for _, number, _ in found) > most
+    return {login: _cut(number, since, is_cut, most) for login, number, since in found}
 
 
-def count_owed_rows(connection: sa.Connection, role_id: int) -> Stalled | None:
+def count_owed_rows(
+    connection: sa.Connection, role_id: int, most: int = MOST_COUNTED, most_rows: int = MOST_ROWS
+) -> Stalled | None:
     """The envelopes that have a row of their own for a role and come by themselves; None where there is none.
 
-    They are looked for among the first :data:`MOST_ROWS` of the role's rows, as others of them may be parked.
+    They are looked for among the first ``most_rows`` of the role's rows, as others of them may be parked.
     """
     delivery = model.delivery.c
     first = (
         sa.select(delivery.state, delivery.changed_at)
         .where(delivery.role_id == role_id)
         .order_by(delivery.position)
-        .limit(MOST_ROWS)
+        .limit(most_rows)
         .subquery()
     )
     comes = first.c.state.in_(COMING)
     statement = sa.select(sa.func.count(), sa.func.count().filter(comes), sa.func.min(first.c.changed_at).filter(comes))
     rows, number, since = connection.execute(statement).one()
-    return None if since is None else _cut(number, since, rows == MOST_ROWS)
+    return None if since is None else _cut(number, since, rows == most_rows, most)
 
 
 def find_owed_ahead(
-    connection: sa.Connection, cursor: Cursor, service_id: int, after: int, page_positions: int = PAGE_POSITIONS
+    connection: sa.Connection,
+    cursor: Cursor,
+    service_id: int,
+    after: int,
+    page_positions: int = PAGE_POSITIONS,
+    most: int = MOST_COUNTED,
 ) -> tuple[Stalled | None, int]:
     """Envelopes that a role is owed in their turn, in the next ``page_positions`` of the log.
 
@@ -190,15 +197,15 @@ def find_owed_ahead(
         sa.select(envelope.position, envelope.closed_at)
         .where(envelope.position > after, envelope.position <= end, asks_for(service_id), is_for(cursor.role_id))
         .order_by(envelope.position)
-        .limit(MOST_COUNTED + 1)
+        .limit(most + 1)
     )
     rows = connection.execute(statement).all()
     head = read_head(connection)
-    is_cut = len(rows) > MOST_COUNTED
+    is_cut = len(rows) > most
     owed = [row for row in rows if cursor.owes(row.position) and not cursor.is_settled(row.position)]
     if not owed:
         return None, rows[-1].position if is_cut else min(end, head)
-    return _cut(len(owed), owed[0].closed_at, is_cut or end < head), owed[0].position - 1
+    return _cut(len(owed), owed[0].closed_at, is_cut or end < head, most), owed[0].position - 1
 
 
 def add_up(found: Collection[Stalled | None]) -> Stalled | None:
@@ -207,19 +214,21 @@ def add_up(found: Collection[Stalled | None]) -> Stalled | None:
     if not some:
         return None
     number = sum(stalled.number for stalled in some)
-    return _cut(number, min(stalled.since for stalled in some), any(stalled.at_least for stalled in some))
+    return _cut(number, min(stalled.since for stalled in some), any(stalled.at_least for stalled in some), MOST_COUNTED)
 
 
-def _cut(number: int, since: datetime, at_least: bool) -> Stalled:
-    """A number that is told up to :data:`MOST_COUNTED` only."""
-    return Stalled(min(number, MOST_COUNTED), since, at_least or number > MOST_COUNTED)
+def _cut(number: int, since: datetime, at_least: bool, most: int) -> Stalled:
+    """A number that is told up to ``most`` only."""
+    return Stalled(min(number, most), since, at_least or number > most)
 
 
-def _count(connection: sa.Connection, column: sa.Column[Any], *which: sa.ColumnElement[bool]) -> Stalled | None:
+def _count(
+    connection: sa.Connection, most: int, column: sa.Column[Any], *which: sa.ColumnElement[bool]
+) -> Stalled | None:
     """Count rows, the oldest first, and one more than the limit at the most."""
-    oldest = sa.select(column).where(*which).order_by(column).limit(MOST_COUNTED + 1).subquery()
+    oldest = sa.select(column).where(*which).order_by(column).limit(most + 1).subquery()
     number, since = connection.execute(sa.select(sa.func.count(), sa.func.min(oldest.c[column.name]))).one()
-    return None if since is None else _cut(number, since, at_least=False)
+    return None if since is None else _cut(number, since, False, most)
 
 
 def _role_outline(row: NamedRow, cursor: Cursor | None) -> RoleOutline:

@@ -88,7 +88,7 @@ def prune_settled(
     if settled and not before:
         # From here on nobody delivers or repeats it.
         _mark(connection, settled[:1], now)
-        data_bytes = _remove_outputs(connection, writer, settled[0], now)
+        data_bytes = _remove_outputs(connection, writer, settled[0], now, step_bytes)
         return PruningStep(0, data_bytes, settled[0].position - 1)
     data_bytes, emptied = remove_segments(connection, writer, before, step_bytes)
     # From its first removed segment on nobody may repeat an envelope.
@@ -99,7 +99,9 @@ def prune_settled(
     return PruningStep(len(emptied), data_bytes, end)
 
 
-def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now: datetime) -> PruningStep:
+def prune_cancelled(
+    connection: sa.Connection, writer: str, until: datetime, now: datetime, *, step_bytes: int = STEP_BYTES
+) -> PruningStep:
     """Remove some of the envelopes that were cancelled before ``until``; ``after`` tells only whether there are more.
 
     One that a recipient may still hold open for an immediate reply stays until that has been told to forget it.
@@ -116,8 +118,8 @@ def prune_cancelled(connection: sa.Connection, writer: str, until: datetime, now
     found = [Candidate(envelope_id, 0, closed_at, None, bool(keyed)) for envelope_id, closed_at, keyed in rows]
     before = _before_outputs(connection, found)
     if found and not before:
-        return PruningStep(0, _remove_outputs(connection, writer, found[0], now), 0)
-    data_bytes, emptied = remove_segments(connection, writer, before)
+        return PruningStep(0, _remove_outputs(connection, writer, found[0], now, step_bytes), 0)
+    data_bytes, emptied = remove_segments(connection, writer, before, step_bytes)
     _mark(connection, emptied, now)
     _remove(connection, emptied)
     return PruningStep(len(emptied), data_bytes, 0 if found else None)
@@ -129,10 +131,12 @@ def _before_outputs(connection: sa.Connection, found: Sequence[Candidate]) -> Se
     return list(takewhile(lambda candidate: candidate.envelope_id not in having, found))
 
 
-def _remove_outputs(connection: sa.Connection, writer: str, candidate: Candidate, now: datetime) -> int:
+def _remove_outputs(
+    connection: sa.Connection, writer: str, candidate: Candidate, now: datetime, step_bytes: int
+) -> int:
     """Remove some of what bulk workers made for an envelope; how many bytes counted until now."""
     data_bytes = discard_outputs(connection, writer, [candidate.envelope_id], now)
-    remove_outputs(connection, candidate.envelope_id)
+    remove_outputs(connection, candidate.envelope_id, step_bytes)
     return data_bytes
 
 
