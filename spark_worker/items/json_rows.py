@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from spark_worker.items.columns import CORRUPT, DATA, INDEX, ROW
 
 RUN_ITEMS = 1_000
-"""Where one item of a batch is left to Spark, so many go with it."""
+"""Fewer leave less to Spark where one item is left to it, and cost Arrow more calls."""
 
 MOST_SIGNS = 1_000
 """Spark takes numbers of so many signs, and values so deep in others; Arrow takes more."""
@@ -60,16 +60,19 @@ def row_type(schema: StructType) -> StructType:
     return StructType([*fields, StructField(CORRUPT, StringType())])
 
 
-def with_rows(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
+def with_rows(
+    batches: Iterable[pa.RecordBatch], schema: StructType, run_items: int = RUN_ITEMS
+) -> Iterator[pa.RecordBatch]:
     """Batches of ``_index`` and ``data`` with a column ``_row``; where that is not null, ``data`` is.
 
     Args:
         schema: of the items, ``readable``; without fields the batches are left as they are.
+        run_items: where one item of a batch is left to Spark, so many go with it.
     """
     if not schema.fields:
         yield from batches
         return
-    reader = _Reader(schema)
+    reader = _Reader(schema, run_items)
     for batch in batches:
         data = batch.column(DATA)
         rows = reader.rows(data)
@@ -78,7 +81,8 @@ def with_rows(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator
 
 
 class _Reader:
-    def __init__(self, schema: StructType) -> None:
+    def __init__(self, schema: StructType, run_items: int) -> None:
+        self._run_items = run_items
         self._fields = pa.schema([pa.field(field.name, _KINDS[field.dataType]) for field in schema])
         self._demanded = [field.name for field in schema if not field.nullable]
         self._kind = pa.struct([*self._fields, pa.field(CORRUPT, pa.string())])
@@ -92,7 +96,8 @@ class _Reader:
             return pa.nulls(0, self._kind)
         if (rows := self._taken(data)) is not None:
             return rows
-        runs = [data.slice(start, RUN_ITEMS) for start in range(0, len(data), RUN_ITEMS)]
+        size = self._run_items
+        runs = [data.slice(start, size) for start in range(0, len(data), size)]
         taken = [self._taken(run) if len(runs) > 1 else None for run in runs]
         return pa.concat_arrays(
             [pa.nulls(len(run), self._kind) if rows is None else rows for run, rows in zip(runs, taken, strict=True)]

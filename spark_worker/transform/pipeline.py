@@ -21,9 +21,6 @@ from xbus.recipient import Refusal
 TOLD_MILLISECONDS = 10_000
 """So long Spark may take to tell what was seen; then the items are read once more."""
 
-MOST_NAMED = 1_000
-"""How many items that don't fit the schema are looked at, and named."""
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedOutput:
@@ -38,6 +35,7 @@ class PlannedOutput:
     _parsed: DataFrame
     _format: Format
     _seen: Observation | None
+    _most_named: int
 
     def check(self) -> None:
         """Make sure, once the rows were read, that all items fitted the schema.
@@ -54,8 +52,9 @@ class PlannedOutput:
             return
         # Read again only now: as a rule there are none.
         found = self._parsed.where(sf.col(CORRUPT).isNotNull()).orderBy(INDEX).select(INDEX, CORRUPT, RAW)
-        errors = [self._error(row[INDEX], row[CORRUPT], bytes(row[RAW])) for row in found.limit(MOST_NAMED).collect()]
-        named = f", the first {MOST_NAMED} are named" if corrupt > MOST_NAMED else ""
+        first = found.limit(self._most_named).collect()
+        errors = [self._error(row[INDEX], row[CORRUPT], bytes(row[RAW])) for row in first]
+        named = f", the first {self._most_named} are named" if corrupt > self._most_named else ""
         raise ItemsRefused(f"{corrupt} of the items do not fit the schema{named}", errors)
 
     def _count(self) -> int:
@@ -76,12 +75,14 @@ class Pipeline:
         order_by: the column that gives the order where ``_index`` is not kept; empty for none.
         keep_corrupt: whether items that don't fit the schema come to the transform, with their text in ``_corrupt``;
             else they are refused.
+        most_named: how many items that don't fit the schema are looked at, and named.
     """
 
     items_format: Format
     transform: Transform
     order_by: str = ""
     keep_corrupt: bool = False
+    most_named: int = 1_000
 
     def output(self, items: DataFrame, context: Context, number: int, end: int, source: str) -> PlannedOutput:
         """What is to be made of an event.
@@ -101,7 +102,7 @@ class Pipeline:
         named = {ENVELOPE: sf.lit(str(context.envelope_id)), EVENT: sf.lit(str(context.event_id))}
         made = self._transformed(observed.drop(RAW).withColumns(named), context)
         rows = self.items_format.encode(ordered(made, self.order_by, end, source))
-        return PlannedOutput(rows, number, parsed, self.items_format, seen)
+        return PlannedOutput(rows, number, parsed, self.items_format, seen, self.most_named)
 
     def _observed(self, parsed: DataFrame) -> tuple[DataFrame, Observation | None]:
         """The rows that the transform sees, and what is seen of all on the way there.

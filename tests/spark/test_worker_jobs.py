@@ -215,13 +215,10 @@ def test_items_that_do_not_fit_are_named_with_their_cause(sqlite_url: str, make_
     assert raised.value.errors[2][1] == "field id is missing"
 
 
-def test_items_that_do_not_fit_for_one_cause_are_told_together(
-    sqlite_url: str, make_jobs: MakeJobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spark_worker.transform.pipeline.MOST_NAMED", 40)
+def test_items_that_do_not_fit_for_one_cause_are_told_together(sqlite_url: str, make_jobs: MakeJobs) -> None:
     put = put_event(sqlite_url, [item(0), *[b"no json"] * 50])
 
-    error = failed(make_jobs(sqlite_url), put)
+    error = failed(make_jobs(sqlite_url, most_named=40), put)
 
     assert isinstance(error, Refusal)
     assert error.code == "refused"

@@ -25,20 +25,24 @@ class XmlReader:
         layout: what the file looks like.
         file: where the bytes come from.
         encoding: what to read it by instead of what it declares; None for that.
+        largest_record: bytes of the largest record that is kept.
 
     Raises:
         Unreadable: while it reads: the file is not well-formed, or not safe.
     """
 
-    def __init__(self, layout: XmlLayout, file: BinaryIO, encoding: str | None = None) -> None:
+    def __init__(
+        self, layout: XmlLayout, file: BinaryIO, encoding: str | None = None, largest_record: int = LARGEST_RECORD
+    ) -> None:
         self.encoding = encoding or "utf-8"
         self._layout = layout
         self._file = file
         self._given_encoding = encoding
+        self._largest_record = largest_record
 
     def __iter__(self) -> Iterator[Entry]:
         parser = safe_parser(self._given_encoding)
-        records = _Records(self._layout, parser)
+        records = _Records(self._layout, parser, self._largest_record)
         size = 0
         try:
             while chunk := self._file.read(CHUNK_BYTES):
@@ -79,8 +83,9 @@ class _Records:
     A record belongs to the zone from where an element of the zone begins to where one of them ends.
     """
 
-    def __init__(self, layout: XmlLayout, parser: expat.XMLParserType) -> None:
+    def __init__(self, layout: XmlLayout, parser: expat.XMLParserType, largest: int) -> None:
         self._layout = layout
+        self._largest = largest
         self._parser = parser
         self._zone = frozenset(layout.zone)
         self._in_zone = False
@@ -107,8 +112,8 @@ class _Records:
         Raises:
             Unreadable: the open record has grown too large to be kept.
         """
-        if self._lines and read - self._offset > LARGEST_RECORD:
-            raise Unreadable(self._lines[0], f"the record is larger than {LARGEST_RECORD:,} bytes")
+        if self._lines and read - self._offset > self._largest:
+            raise Unreadable(self._lines[0], f"the record is larger than {self._largest:,} bytes")
 
     def _begin(self, name: str, attributes: list[str]) -> None:
         tag = qualified(name)

@@ -1,13 +1,17 @@
 """Files of XML by a descriptor, where they are not as they should be, and unsafe ones."""
 
 import tracemalloc
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from tests.support.item_files import XML, described, entries_of, field, told, written
-from xbus.admin.files import Descriptor, ItemFile, xml_records
+from xbus.admin.files import Descriptor, ItemFile
+from xbus.admin.files.descriptor import XmlLayout
+from xbus.admin.files.entry import Unreadable
 from xbus.admin.files.paths import ElementPath
+from xbus.admin.files.xml_records import XmlReader
 from xbus.errors import XbusError
 
 INT = "<type>int</type>"
@@ -83,15 +87,15 @@ def test_records_and_what_is_around_them_are_not_kept(tmp_path: Path, descriptor
     assert peak < file.size / 5
 
 
-def test_a_record_without_an_end_is_not_kept(
-    tmp_path: Path, descriptor: Descriptor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(xml_records, "LARGEST_RECORD", 200_000)
+def test_a_record_without_an_end_is_not_kept(descriptor: Descriptor) -> None:
+    assert isinstance(descriptor.layout, XmlLayout)
     fits = "<party><name>Ada</name><more>" + "x" * 100_000 + "</more></party>\n"
-    assert len(entries_of(written(tmp_path / "a", f"<export>\n{fits * 20}</export>"), descriptor)) == 20
-    path = written(tmp_path / "a", f"<export>\n{fits}<party>{'x' * 400_000}</party></export>")
-    with pytest.raises(XbusError, match=r":3: the record is larger than 200,000 bytes"):
-        entries_of(path, descriptor)
+    many = BytesIO(f"<export>\n{fits * 20}</export>".encode())
+    assert len(list(XmlReader(descriptor.layout, many, largest_record=200_000))) == 20
+    endless = BytesIO(f"<export>\n{fits}<party>{'x' * 400_000}</party></export>".encode())
+    with pytest.raises(Unreadable) as refused:
+        list(XmlReader(descriptor.layout, endless, largest_record=200_000))
+    assert (refused.value.line, refused.value.reason) == (3, "the record is larger than 200,000 bytes")
 
 
 def test_names_may_be_those_of_a_namespace(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-from spark_worker.items import json_rows
-from spark_worker.items.json_rows import readable, with_rows
+from spark_worker.items.json_rows import RUN_ITEMS, readable, with_rows
 from tests.support.json_items import UNCERTAIN
 
 SCHEMA = StructType(
@@ -19,10 +18,10 @@ SCHEMA = StructType(
 SOUND = b'{"id": 1, "name": "a", "rate": 0.5}'
 
 
-def read(*items: bytes, schema: StructType = SCHEMA) -> pa.RecordBatch:
+def read(*items: bytes, schema: StructType = SCHEMA, run_items: int = RUN_ITEMS) -> pa.RecordBatch:
     indexes = pa.array(range(len(items)), pa.int64())
     given = pa.RecordBatch.from_arrays([indexes, pa.array(items, pa.binary())], names=["_index", "data"])
-    (made,) = with_rows([given], schema)
+    (made,) = with_rows([given], schema, run_items)
     assert made.column("_index").equals(indexes)
     for row, data, item in zip(made["_row"].to_pylist(), made["data"].to_pylist(), items, strict=True):
         assert (row is None) == (data is not None), "a row, or the bytes"
@@ -30,8 +29,8 @@ def read(*items: bytes, schema: StructType = SCHEMA) -> pa.RecordBatch:
     return made
 
 
-def rows(*items: bytes, schema: StructType = SCHEMA) -> list[dict[str, Any] | None]:
-    found: list[dict[str, Any] | None] = read(*items, schema=schema)["_row"].to_pylist()
+def rows(*items: bytes, schema: StructType = SCHEMA, run_items: int = RUN_ITEMS) -> list[dict[str, Any] | None]:
+    found: list[dict[str, Any] | None] = read(*items, schema=schema, run_items=run_items)["_row"].to_pylist()
     return found
 
 
@@ -65,10 +64,8 @@ def test_items_that_together_make_as_many_objects_are_left(items: list[bytes]) -
     assert rows(*items) == [None] * len(items)
 
 
-def test_with_an_item_only_its_run_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_rows, "RUN_ITEMS", 2)
-
-    made = rows(SOUND, SOUND, SOUND, b"no json", SOUND)
+def test_with_an_item_only_its_run_is_left() -> None:
+    made = rows(SOUND, SOUND, SOUND, b"no json", SOUND, run_items=2)
 
     assert [row is None for row in made] == [False, False, True, True, False]
 
