@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).parents[2]
 PACKAGES = ("xbus", "spark_worker")
 
@@ -134,6 +136,52 @@ def test_no_select_of_several_columns_is_typed_as_one_of_any() -> None:
         if re.search(r"\b(Row|Select)\[Any\]", ast.unparse(node.annotation))
     }
     assert found == set()
+
+
+CONSTANT = re.compile(r"(.*\.)?_?[A-Z][A-Z0-9_]+")
+
+
+def patched(node: ast.AST) -> Iterator[str]:
+    """The constants of modules that a statement of a test sets, by ``monkeypatch``, ``mock`` or plainly."""
+    if isinstance(node, ast.Call):
+        setter = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if setter in ("setattr", "delattr", "patch", "object"):
+            yield from (
+                argument.value
+                for argument in node.args[:2]
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+            )
+    elif isinstance(node, ast.Assign | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (target.attr for target in targets if isinstance(target, ast.Attribute))
+
+
+def test_no_test_patches_a_constant() -> None:
+    """A test hands its size or interval in, as an argument whose default is the constant."""
+    found = [
+        f"{path.relative_to(CHECKOUT)}:{getattr(node, 'lineno', 0)} {name}"
+        for path in sorted((CHECKOUT / "tests").rglob("*.py"))
+        if (CHECKOUT / "tests/old/programs") not in path.parents
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in patched(node)
+        if CONSTANT.fullmatch(name)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'monkeypatch.setattr(module, "MOST_ROWS", 4)',
+        'patch.setattr("xbus.rpc.server._MOST_ROWS", 4)',
+        'mock.patch.object(module, "MOST_ROWS", 4)',
+        'mock.patch("xbus.rpc.server.MOST_ROWS")',
+        "module.MOST_ROWS = 4",
+    ],
+)
+def test_a_patched_constant_is_seen(statement: str) -> None:
+    names = [name for node in ast.walk(ast.parse(statement)) for name in patched(node)]
+    assert [bool(CONSTANT.fullmatch(name)) for name in names] == [True]
 
 
 FACES = ("xbus.broker.back.", "xbus.broker.front.")
