@@ -19,6 +19,17 @@ StartDaemon: TypeAlias = Callable[..., Daemon]
 StartProcess: TypeAlias = Callable[..., Process]
 
 
+MEASURED = [Path(__file__).parent / folder for folder in ("unit", "contract", "integration")]
+"""The tests that run our code in their own process."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the other tests out of the coverage: tracing costs them time, and finds nothing in programs they start."""
+    for item in items:
+        if not any(folder in item.path.parents for folder in MEASURED):
+            item.add_marker(pytest.mark.no_cover)
+
+
 def pytest_configure() -> None:
     # How long an example takes tells how busy the machine is; the first of a clone waits for a table of characters.
     settings.register_profile("at any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
