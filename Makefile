@@ -12,7 +12,7 @@ WORKERS ?= 3
 MEASURED := --cov --cov-report=
 
 # The demo, the benchmarks, the simulation and the torture read these from their environment.
-export DB ONLY ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
+export DB ONLY ENVELOPES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-spark test test-spark test-old simulate torture lint bench bench-spark clean
@@ -48,7 +48,7 @@ lint: $(VENV)/.installed-dev  ## run ruff, mypy and import-linter
 	$(IN_VENV) mypy $(filter-out alembic,$(SOURCES))
 	$(VENV)/bin/lint-imports
 
-bench: $(VENV)/.installed-dev  ## measure the bus [ONLY=scenario] [DB=sqlite|postgresql|both]
+bench: $(VENV)/.installed-dev  ## measure the bus [ONLY=scenario] [DB=sqlite|postgresql|both] [ENVELOPES=100000]
 	$(IN_VENV) benchmarks
 
 bench-spark: $(VENV)/.installed-dev  ## measure the bus with Spark [ITEMS=5000000] [ONLY=...] [DB=...]

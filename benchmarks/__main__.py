@@ -1,6 +1,7 @@
 """``python -m benchmarks``: one JSON line per scenario and database, on standard output.
 
-``ONLY`` names one scenario, ``DB`` is sqlite, postgresql or both (the default); both are read from the environment.
+These are read from the environment: ``ONLY`` names one scenario, ``DB`` is sqlite, postgresql or both (the default),
+``ENVELOPES`` is how many small envelopes are sent where not so many as usual.
 """
 
 import os
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks import ack, backlog_memory, batch_intake, end_to_end, restart
 from benchmarks.databases import KINDS, Databases, databases
+from benchmarks.envelopes import catch_up, latency, small
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
 from tests.support.postgres import NotFound
@@ -20,6 +22,12 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "end_to_end": end_to_end.measure,
     "backlog_memory": backlog_memory.measure,
     "restart": restart.measure,
+    "small_1": small.measure_1,
+    "small_10": small.measure_10,
+    "small_100": small.measure_100,
+    "small_100_emitters": small.measure_100_emitters,
+    "latency": latency.measure,
+    "catch_up": catch_up.measure,
 }
 
 
@@ -53,7 +61,12 @@ def chosen(variable: str, name: str, known: Mapping[str, object], everything: st
 
 
 if __name__ == "__main__":
+    envelopes = os.environ.get("ENVELOPES", "")
     try:
-        main(os.environ.get("ONLY", ""), os.environ.get("DB", ""), Sizes())
+        main(
+            os.environ.get("ONLY", ""),
+            os.environ.get("DB", ""),
+            Sizes().with_envelopes(int(envelopes)) if envelopes else Sizes(),
+        )
     except NotFound as error:
         sys.exit(f"{error}: install PostgreSQL, or measure with DB=sqlite")

@@ -36,17 +36,17 @@ def measure_100(databases: Databases, sizes: Sizes) -> Result:
 def _measure(databases: Databases, rounds: int, calls: int, in_flight: int) -> Result:
     with databases() as url, running_bus(url) as daemon, databases() as bare, running("echo", bare) as echo:
         wait_until(lambda: echo.text.endswith("\n"), "the echo is ready")
-        with _connected(daemon.front) as front, _connected(echo.text.strip()) as echoing:
+        with connected(daemon.front) as front, connected(echo.text.strip()) as echoing:
             call = _item_call(front)
             item = [sample()[0]]
             found = [
-                (_rate(front, call, calls, in_flight), _rate(echoing, item, calls, in_flight)) for _ in range(rounds)
+                (rate(front, call, calls, in_flight), rate(echoing, item, calls, in_flight)) for _ in range(rounds)
             ]
     return Result.median(found, "calls/s")
 
 
 @contextmanager
-def _connected(address: str) -> Iterator["zmq.Socket[bytes]"]:
+def connected(address: str) -> Iterator["zmq.Socket[bytes]"]:
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.set(zmq.RCVTIMEO, ANSWER_MS)
         socket.set(zmq.LINGER, 0)
@@ -78,7 +78,7 @@ def _answer(frames: list[bytes]) -> Any:
     return reply.answer
 
 
-def _rate(socket: "zmq.Socket[bytes]", message: list[bytes], calls: int, in_flight: int) -> float:
+def rate(socket: "zmq.Socket[bytes]", message: list[bytes], calls: int, in_flight: int) -> float:
     """Answers a second, to so many calls of which so many are made before the first answer is awaited."""
     began = time.perf_counter()
     for _ in range(in_flight):

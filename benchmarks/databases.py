@@ -38,7 +38,7 @@ def _sqlite() -> Iterator[Databases]:
 
 @contextmanager
 def _postgresql() -> Iterator[Databases]:
-    with postgres.server() as server:
+    with postgres.server(on_disk=True) as server:
         yield of_server(server)
 
 

@@ -1,18 +1,26 @@
 """What a scenario found."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from statistics import median
+
+SMALL = 100
 
 
 @dataclass(frozen=True)
 class Result:
-    """A measured value and its floor, both in ``unit``."""
+    """A measured value and its floor, both in ``unit``.
+
+    Attributes:
+        floor: what the bare thing does; None where no floor makes sense.
+        more: further figures of the same measurement, each with its unit at the end of its name.
+    """
 
     value: float
-    floor: float
+    floor: float | None
     unit: str
+    more: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def median(cls, rounds: Iterable[tuple[float, float]], unit: str) -> "Result":
@@ -22,13 +30,17 @@ class Result:
 
     def line(self, scenario: str, database: str) -> str:
         """It as a line of JSON; ``ratio`` is the value as a part of its floor."""
-        return json.dumps(
-            {
-                "scenario": scenario,
-                "database": database,
-                "value": round(self.value, 1),
-                "unit": self.unit,
-                "floor": round(self.floor, 1),
-                "ratio": round(self.value / self.floor, 3),
-            }
-        )
+        told: dict[str, object] = {
+            "scenario": scenario,
+            "database": database,
+            "value": _rounded(self.value),
+            "unit": self.unit,
+        }
+        if self.floor is not None:
+            told |= {"floor": _rounded(self.floor), "ratio": round(self.value / self.floor, 3)}
+        return json.dumps(told | {name: _rounded(value) for name, value in self.more.items()})
+
+
+def _rounded(value: float) -> float:
+    """Keep one digit behind the point, and three of what is small."""
+    return round(value, 1 if abs(value) >= SMALL else 3)

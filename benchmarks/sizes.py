@@ -1,6 +1,6 @@
 """How much is sent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,9 @@ class Sizes:
         envelopes: how many of those.
         backlog_envelopes: how many of those wait for an absent consumer.
         restart_items: items that wait while the broker is started, a hundred times the square of a whole number.
+        small_single: envelopes of one item that are put one after another.
+        small_pipelined: envelopes of one item that are put with many in flight.
+        catch_up_envelopes: envelopes of one item that wait for a consumer.
     """
 
     rounds: int = 3
@@ -24,3 +27,10 @@ class Sizes:
     envelopes: int = 16
     backlog_envelopes: int = 100
     restart_items: int = 1_000_000
+    small_single: int = 300
+    small_pipelined: int = 1_500
+    catch_up_envelopes: int = 20_000
+
+    def with_envelopes(self, envelopes: int) -> "Sizes":
+        """Give the same with another number of small envelopes, in each scenario that sends such."""
+        return replace(self, small_single=envelopes, small_pipelined=envelopes, catch_up_envelopes=envelopes)

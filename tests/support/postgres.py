@@ -35,6 +35,9 @@ ROOM_BYTES = 1 << 30
 """Free space that a cluster wants in memory: a few databases of 8 MB each, and its log below LOG_SIZE."""
 
 LOG_SIZE = "128MB"
+LOG_SIZE_ON_DISK = "1GB"
+"""PostgreSQL's own default."""
+
 START_SECONDS = 120.0
 STOP_SECONDS = 120.0
 
@@ -100,14 +103,16 @@ class Cluster:
     Args:
         programs: the folder of ``initdb`` and ``postgres``.
         folder: an empty one, for its data.
+        log_size: how much log it writes before it makes a checkpoint.
 
     Attributes:
         port: where it listens.
     """
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+    def __init__(self, programs: Path, folder: Path, log_size: str = LOG_SIZE) -> None:
         self._account = account()
         self._folder = folder
+        self._log_size = log_size
         if self._account is not None:
             os.chown(folder, self._account.pw_uid, self._account.pw_gid)
         self._programs = self._reachable(programs)
@@ -147,7 +152,7 @@ class Cluster:
     def start(self) -> None:
         """Run it, and come back when it answers."""
         place: list[str | Path] = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]
-        place += ["-c", f"max_wal_size={LOG_SIZE}"]
+        place += ["-c", f"max_wal_size={self._log_size}"]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", *place],
@@ -245,16 +250,20 @@ class Cluster:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
+def cluster(on_disk: bool = False) -> Iterator[Cluster]:
     """A private cluster that runs, thrown away at the end.
+
+    Args:
+        on_disk: whether its data are where temporary files are, even if there is room in memory: a commit that waits
+            for no disk says nothing of one that does.
 
     Raises:
         NotFound: this machine has no PostgreSQL.
     """
     programs = find_programs()
-    folder = Path(tempfile.mkdtemp(prefix="xbus-postgres-", dir=_place()))
+    folder = Path(tempfile.mkdtemp(prefix="xbus-postgres-", dir=_on_disk() if on_disk else _place()))
     try:
-        private = Cluster(programs, folder)
+        private = Cluster(programs, folder, LOG_SIZE_ON_DISK if on_disk else LOG_SIZE)
         try:
             private.start()
             yield private
@@ -265,8 +274,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server(on_disk: bool = False) -> Iterator[Server]:
     """The server that the tests were given, or a private one.
+
+    Args:
+        on_disk: as of ``cluster``.
 
     Raises:
         NotFound: neither is there.
@@ -276,7 +288,7 @@ def server() -> Iterator[Server]:
         with closing(Server(given.replace("postgresql+psycopg2://", "postgresql://", 1))) as shared:
             yield shared
         return
-    with cluster() as private, closing(Server(private.url)) as own:
+    with cluster(on_disk) as private, closing(Server(private.url)) as own:
         yield own
 
 
@@ -316,6 +328,10 @@ def _place() -> Path | None:
     """
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM_BYTES:
         return MEMORY
+    return _on_disk()
+
+
+def _on_disk() -> Path | None:
     # As root, outside of root's home, which other accounts can't enter.
     return Path("/tmp") if os.geteuid() == 0 else None
 

@@ -1,0 +1,22 @@
+"""A load: which envelopes of one item are put, and how."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is put.
+
+    Args:
+        emitters: how many, all in one process.
+        in_flight: envelopes of each of them that are not acknowledged yet.
+        envelopes: how many in all.
+        item_bytes: size of the one item of each.
+        pause_ms: how long an emitter waits between an answer and the next envelope.
+    """
+
+    emitters: int
+    in_flight: int
+    envelopes: int
+    item_bytes: int = 200
+    pause_ms: float = 0.0

@@ -1,0 +1,50 @@
+"""``python -m benchmarks.programs.puts FRONT LOAD``: puts envelopes of one item; the load is a ``Load`` in JSON.
+
+Each of the emitters, all in this process, has so many envelopes in flight. Once all are acknowledged the program prints
+a line of JSON: when it ``began`` and ``ended`` in seconds of the machine's monotonic clock, the processor seconds that
+it took in between, and the milliseconds within which the half and 99 % of the envelopes were acknowledged.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from time import monotonic, process_time
+
+from benchmarks.bus import EMITTER, EVENT_TYPE, PASSWORD
+from benchmarks.envelopes.load import Load
+from benchmarks.envelopes.stamps import stamped
+from benchmarks.percentiles import percentile
+from xbus.emitter import AsyncEmitter
+
+MS = 1_000
+
+
+async def main(front: str, load: Load) -> None:
+    """Log all emitters in, put the envelopes, and print how long it took."""
+    async with AsyncExitStack() as exit_stack:
+        opened = [
+            await exit_stack.enter_async_context(AsyncEmitter(front, EMITTER, PASSWORD)) for _ in range(load.emitters)
+        ]
+        turns = iter(range(load.envelopes))
+        seconds: list[float] = []
+        began, cpu = monotonic(), process_time()
+        await asyncio.gather(*(put(emitter, turns, seconds, load) for emitter in opened for _ in range(load.in_flight)))
+        ended, cpu = monotonic(), process_time() - cpu
+    p50, p99 = (percentile(seconds, percent) * MS for percent in (50, 99))
+    print(json.dumps({"began": began, "ended": ended, "cpu": cpu, "p50_ms": p50, "p99_ms": p99}), flush=True)
+
+
+async def put(emitter: AsyncEmitter, turns: Iterator[int], seconds: list[float], load: Load) -> None:
+    """Put one envelope after the other, until all of them have been begun by somebody."""
+    for _ in turns:
+        began = monotonic()
+        await emitter.put(EVENT_TYPE, [stamped(load.item_bytes)])
+        seconds.append(monotonic() - began)
+        if load.pause_ms:
+            await asyncio.sleep(load.pause_ms / MS)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Load(**json.loads(sys.argv[2]))))
