@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks import ack, backlog_memory, batch_intake, end_to_end, restart
 from benchmarks.databases import KINDS, Databases, databases
-from benchmarks.envelopes import catch_up, latency, small
+from benchmarks.envelopes import catch_up, growth, idle, latency, rare, shapes, small
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
 from tests.support.postgres import NotFound
@@ -26,8 +26,19 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "small_10": small.measure_10,
     "small_100": small.measure_100,
     "small_100_emitters": small.measure_100_emitters,
+    "small_old_1": small.measure_old_1,
+    "small_old_100": small.measure_old_100,
+    "small_10_kb": shapes.measure_10_kb,
+    "small_1_mb": shapes.measure_1_mb,
+    "worker": shapes.measure_worker,
+    "fan_out": shapes.measure_fan_out,
     "latency": latency.measure,
     "catch_up": catch_up.measure,
+    "idle_100": idle.with_roles(100),
+    "idle_1000": idle.with_roles(1_000),
+    "idle_10000": idle.with_roles(10_000),
+    "rare": rare.measure,
+    "growth": growth.measure,
 }
 
 

@@ -24,13 +24,21 @@ NUMBERS = {
 ID = {"sqlite": "printf('{kind}%031x', {n})", "postgresql": "('{kind}' || lpad(to_hex({n}), 31, '0'))::uuid"}
 
 
-def add_backlog(url: str, envelopes: int, items: int, after: int = 0, texts: Sequence[bytes] = ()) -> None:
+def add_backlog(
+    url: str,
+    envelopes: int,
+    items: int,
+    after: int = 0,
+    texts: Sequence[bytes] = (),
+    event_type: str = EVENT_TYPE,
+) -> None:
     """Add received envelopes of one event each.
 
     Args:
         items: of each envelope.
         after: how many are there already, from an earlier call.
         texts: what the items are, again and again; those of ``sample`` where there are none.
+        event_type: the type of their events.
     """
     segments = -(-items // SEGMENT_ITEMS)
     in_segment = items // segments
@@ -40,7 +48,7 @@ def add_backlog(url: str, envelopes: int, items: int, after: int = 0, texts: Seq
     digest = hashlib.sha256(data).digest()
     with writing(url) as connection:
         values = {
-            **_ids(connection),
+            **_ids(connection, event_type),
             "now": datetime.now(UTC).isoformat(sep=" ").replace("+00:00", ""),
             "items": items,
             "in_segment": in_segment,
@@ -48,7 +56,7 @@ def add_backlog(url: str, envelopes: int, items: int, after: int = 0, texts: Seq
             "data": data,
             "digest": digest,
             "bytes": len(data) * segments,
-            "hash": content_hash([Content(EVENT_TYPE, items, [digest] * segments)]),
+            "hash": content_hash([Content(event_type, items, [digest] * segments)]),
             "after": after,
         }
         kind = connection.dialect.name
@@ -60,11 +68,11 @@ def add_backlog(url: str, envelopes: int, items: int, after: int = 0, texts: Seq
         connection.execute(sa.update(model.writer).values(stored_bytes=stored))
 
 
-def _ids(connection: sa.Connection) -> dict[str, int]:
+def _ids(connection: sa.Connection, event_type: str) -> dict[str, int]:
     def scalar(statement: sa.Select[Any]) -> int:
         return int(connection.execute(statement).scalar_one())
 
-    type_id = scalar(sa.select(model.event_type.c.id).where(model.event_type.c.name == EVENT_TYPE))
+    type_id = scalar(sa.select(model.event_type.c.id).where(model.event_type.c.name == event_type))
     return {
         "emitter_id": scalar(sa.select(model.emitter.c.id).where(model.emitter.c.login == EMITTER)),
         "type_id": type_id,

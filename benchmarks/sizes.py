@@ -18,6 +18,8 @@ class Sizes:
         small_single: envelopes of one item that are put one after another.
         small_pipelined: envelopes of one item that are put with many in flight.
         catch_up_envelopes: envelopes of one item that wait for a consumer.
+        rare_envelopes: envelopes among which three of a rare type stand.
+        young_envelopes: envelopes in a young journal; one that has grown has a hundred times as many.
     """
 
     rounds: int = 3
@@ -30,7 +32,15 @@ class Sizes:
     small_single: int = 300
     small_pipelined: int = 1_500
     catch_up_envelopes: int = 20_000
+    rare_envelopes: int = 300_000
+    young_envelopes: int = 1_000
 
     def with_envelopes(self, envelopes: int) -> "Sizes":
         """Give the same with another number of small envelopes, in each scenario that sends such."""
-        return replace(self, small_single=envelopes, small_pipelined=envelopes, catch_up_envelopes=envelopes)
+        return replace(
+            self,
+            small_single=envelopes,
+            small_pipelined=envelopes,
+            catch_up_envelopes=envelopes,
+            rare_envelopes=envelopes,
+        )

@@ -7,16 +7,15 @@ runs on it. There is no floor: the broker reads pages of them and writes one row
 from benchmarks.backlog import add_backlog
 from benchmarks.bus import running_bus, set_up
 from benchmarks.databases import Databases
-from benchmarks.envelopes.rounds import MS
-from benchmarks.envelopes.small import taking
+from benchmarks.envelopes.recipients import taking
+from benchmarks.envelopes.rounds import most_seconds_of
+from benchmarks.envelopes.stopwatch import MS
 from benchmarks.processes import cpu_seconds
-from benchmarks.programs.running import MOST_SECONDS, reports
+from benchmarks.programs.running import reports
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
 from tests.support.memory import peak_mib
 from tests.support.waiting import wait_until
-
-MOST_SECONDS_OF_ONE = 0.02
 
 
 def measure(databases: Databases, sizes: Sizes) -> Result:
@@ -27,9 +26,8 @@ def measure(databases: Databases, sizes: Sizes) -> Result:
         add_backlog(url, envelopes, 1)
         with running_bus(url) as daemon:
             before = cpu_seconds(daemon.pid)
-            with taking(daemon, envelopes) as consumer:
-                most = MOST_SECONDS + envelopes * MOST_SECONDS_OF_ONE
-                wait_until(lambda: reports(consumer), "all is delivered", most)
+            with taking(daemon, envelopes) as (consumer,):
+                wait_until(lambda: reports(consumer), "all is delivered", most_seconds_of(envelopes))
                 report = reports(consumer)[-1]
             more = {
                 "broker_cpu_ms": (cpu_seconds(daemon.pid) - before) * MS / envelopes,

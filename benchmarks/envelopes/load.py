@@ -12,6 +12,7 @@ class Load:
         in_flight: envelopes of each of them that are not acknowledged yet.
         envelopes: how many in all.
         item_bytes: size of the one item of each.
+        is_old: whether the emitters are clients of the old generation, with five calls for an envelope.
         pause_ms: how long an emitter waits between an answer and the next envelope.
     """
 
@@ -19,4 +20,5 @@ class Load:
     in_flight: int
     envelopes: int
     item_bytes: int = 200
+    is_old: bool = False
     pause_ms: float = 0.0

@@ -1,8 +1,9 @@
-"""``python -m benchmarks.programs.puts FRONT LOAD``: puts envelopes of one item; the load is a ``Load`` in JSON.
+"""``python -m benchmarks.programs.puts FRONT LOAD PID``: puts envelopes of one item; the load is a ``Load`` in JSON.
 
 Each of the emitters, all in this process, has so many envelopes in flight. Once all are acknowledged the program prints
 a line of JSON: when it ``began`` and ``ended`` in seconds of the machine's monotonic clock, the processor seconds that
-it took in between, and the milliseconds within which the half and 99 % of the envelopes were acknowledged.
+it took in between, those that the broker with that PID had taken before, and the milliseconds within which the half and
+99 % of the envelopes were acknowledged.
 """
 
 import asyncio
@@ -10,30 +11,25 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from time import monotonic, process_time
+from time import monotonic
 
 from benchmarks.bus import EMITTER, EVENT_TYPE, PASSWORD
 from benchmarks.envelopes.load import Load
 from benchmarks.envelopes.stamps import stamped
-from benchmarks.percentiles import percentile
+from benchmarks.envelopes.stopwatch import MS, Stopwatch
 from xbus.emitter import AsyncEmitter
 
-MS = 1_000
 
-
-async def main(front: str, load: Load) -> None:
+async def main(front: str, load: Load, broker_pid: int) -> None:
     """Log all emitters in, put the envelopes, and print how long it took."""
     async with AsyncExitStack() as exit_stack:
         opened = [
             await exit_stack.enter_async_context(AsyncEmitter(front, EMITTER, PASSWORD)) for _ in range(load.emitters)
         ]
-        turns = iter(range(load.envelopes))
-        seconds: list[float] = []
-        began, cpu = monotonic(), process_time()
+        turns, seconds = iter(range(load.envelopes)), list[float]()
+        stopwatch = Stopwatch(broker_pid)
         await asyncio.gather(*(put(emitter, turns, seconds, load) for emitter in opened for _ in range(load.in_flight)))
-        ended, cpu = monotonic(), process_time() - cpu
-    p50, p99 = (percentile(seconds, percent) * MS for percent in (50, 99))
-    print(json.dumps({"began": began, "ended": ended, "cpu": cpu, "p50_ms": p50, "p99_ms": p99}), flush=True)
+        print(json.dumps(stopwatch.report(seconds)), flush=True)
 
 
 async def put(emitter: AsyncEmitter, turns: Iterator[int], seconds: list[float], load: Load) -> None:
@@ -47,4 +43,4 @@ async def put(emitter: AsyncEmitter, turns: Iterator[int], seconds: list[float],
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Load(**json.loads(sys.argv[2]))))
+    asyncio.run(main(sys.argv[1], Load(**json.loads(sys.argv[2])), int(sys.argv[3])))

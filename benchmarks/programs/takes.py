@@ -2,7 +2,8 @@
 
 After so many envelopes, again and again, it prints a line of JSON about them: when the ``first`` and the ``last`` was
 committed in seconds of the machine's monotonic clock, the processor seconds that the program took meanwhile, and the
-milliseconds within which the half and 99 % of the items came, from ``put`` to ``on_item``.
+milliseconds within which the half and 99 % of the items came, from ``put`` to ``on_item``. ``started`` is the time just
+before it logged in.
 """
 
 import json
@@ -23,9 +24,12 @@ class Taker(Consumer):
     def __init__(self, every: int) -> None:
         self._every = every
         self._taken = 0
-        self._first = 0.0
+        self._started = self._first = 0.0
         self._cpu = process_time()
         self._ages_ns: list[int] = []
+
+    def on_start(self) -> None:
+        self._started = monotonic()
 
     def on_item(self, event: Event, item: Item) -> None:
         if (sent := sent_ns(item.data)) is not None:
@@ -40,12 +44,10 @@ class Taker(Consumer):
 
     def _report(self) -> None:
         now, cpu = monotonic(), process_time()
-        ages = (
-            {f"p{percent}_ms": percentile(self._ages_ns, percent) / NS_PER_MS for percent in (50, 99)}
-            if (self._ages_ns)
-            else {}
-        )
-        print(json.dumps({"first": self._first, "last": now, "cpu": cpu - self._cpu, **ages}), flush=True)
+        report = {"started": self._started, "first": self._first, "last": now, "cpu": cpu - self._cpu}
+        if self._ages_ns:
+            report |= {f"p{percent}_ms": percentile(self._ages_ns, percent) / NS_PER_MS for percent in (50, 99)}
+        print(json.dumps(report), flush=True)
         self._taken, self._cpu = 0, cpu
         self._ages_ns.clear()
 

@@ -22,6 +22,8 @@ TINY = Sizes(
     small_single=3,
     small_pipelined=120,
     catch_up_envelopes=50,
+    rare_envelopes=30,
+    young_envelopes=3,
 )
 
 

@@ -1,0 +1,76 @@
+"""Buses of other shapes than one emitter and one consumer."""
+
+from dataclasses import replace
+
+from benchmarks.bus import CONSUMER, EMITTER, EVENT_TYPE, ONE_CONSUMER
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
+)
+
+WORKER = "enricher"
+RARE = "complaints"
+"""An event type of which few come, and the role that takes them."""
+
+NO_CONSUMER = BusSpec(
+    event_types=ONE_CONSUMER.event_types,
+    services=ONE_CONSUMER.services,
+    profiles=ONE_CONSUMER.profiles,
+    emitters=ONE_CONSUMER.emitters,
+)
+AT_HEAD = replace(ONE_CONSUMER, roles={CONSUMER: RoleSpec(CONSUMER, CONSUMER, start="head")})
+
+WITH_WORKER = BusSpec(
+    event_types={
+        EVENT_TYPE: EventTypeSpec(
+            EVENT_TYPE,
+            False,
+            {WORKER: NodeSpec(WORKER, WORKER, (CONSUMER,)), CONSUMER: NodeSpec(CONSUMER, CONSUMER)},
+        )
+    },
+    services={WORKER: ServiceSpec(WORKER, "worker"), CONSUMER: ServiceSpec(CONSUMER, "consumer")},
+    roles={WORKER: RoleSpec(WORKER, WORKER), CONSUMER: RoleSpec(CONSUMER, CONSUMER)},
+    profiles=ONE_CONSUMER.profiles,
+    emitters=ONE_CONSUMER.emitters,
+)
+
+
+def fan_out(consumers: int) -> BusSpec:
+    """A bus whose events all go to each of so many consumers, which have services of their own."""
+    names = [f"{CONSUMER}_{number}" for number in range(consumers)]
+    return BusSpec(
+        event_types={EVENT_TYPE: EventTypeSpec(EVENT_TYPE, False, {name: NodeSpec(name, name) for name in names})},
+        services={name: ServiceSpec(name, "consumer") for name in names},
+        roles={name: RoleSpec(name, name) for name in names},
+        profiles=ONE_CONSUMER.profiles,
+        emitters=ONE_CONSUMER.emitters,
+    )
+
+
+def with_idle(roles: int) -> BusSpec:
+    """A bus with so many consumer roles beside the one, of an event type that nobody sends."""
+    names = [f"idle_{number}" for number in range(roles)]
+    idle = BusSpec(
+        event_types={"idle": EventTypeSpec("idle", False, {"idle": NodeSpec("idle", "idle")})},
+        services={"idle": ServiceSpec("idle", "consumer")},
+        roles={name: RoleSpec(name, "idle") for name in names},
+    )
+    return ONE_CONSUMER.with_all(idle)
+
+
+def with_rare(has_consumer: bool) -> BusSpec:
+    """A bus with an event type of which few come, and maybe a consumer that begins at the oldest of them."""
+    role = {RARE: RoleSpec(RARE, RARE, start="oldest")} if has_consumer else {}
+    rare = BusSpec(
+        event_types={RARE: EventTypeSpec(RARE, False, {RARE: NodeSpec(RARE, RARE)})},
+        services={RARE: ServiceSpec(RARE, "consumer")},
+        roles=role,
+        profiles={"shops": ProfileSpec("shops", frozenset({EVENT_TYPE, RARE}))},
+        emitters={EMITTER: EmitterSpec(EMITTER, "shops")},
+    )
+    return ONE_CONSUMER.with_all(rare)

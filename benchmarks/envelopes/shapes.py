@@ -1,0 +1,58 @@
+"""Small envelopes on buses of other shapes: a worker on the way, four consumers, larger items.
+
+One emitter has ten envelopes in flight, as in ``small_10``, whose figures these are to be compared with.
+"""
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+from benchmarks.bus import running_bus
+from benchmarks.buses import WITH_WORKER, WORKER, fan_out
+from benchmarks.databases import Databases
+from benchmarks.envelopes.load import Load
+from benchmarks.envelopes.recipients import registered, taking
+from benchmarks.envelopes.rounds import play, result
+from benchmarks.envelopes.small import measure
+from benchmarks.result import Result
+from benchmarks.sizes import Sizes
+
+CONSUMERS = 4
+KILOBYTE = 1_000
+MEGABYTE = 1_000_000
+FEWER_LARGE = 15
+"""Part of the usual envelopes that are sent with items of a megabyte."""
+
+
+def measure_worker(databases: Databases, sizes: Sizes) -> Result:
+    """A worker that passes items on stands between emitter and consumer."""
+    load = Load(1, 10, sizes.small_pipelined)
+    with ExitStack() as exit_stack:
+        daemon = exit_stack.enter_context(running_bus(exit_stack.enter_context(databases()), WITH_WORKER))
+        exit_stack.enter_context(registered(daemon, "works", WORKER))
+        consumers = exit_stack.enter_context(taking(daemon, load.envelopes))
+        return result(daemon, [play(daemon, consumers, load) for _ in range(sizes.rounds)], None)
+
+
+def measure_fan_out(databases: Databases, sizes: Sizes) -> Result:
+    """Each envelope goes to four consumers; it is delivered when the last of them has committed it."""
+    load, bus = Load(1, 10, sizes.small_pipelined), fan_out(CONSUMERS)
+    with databases() as url, running_bus(url, bus) as daemon, taking(daemon, load.envelopes, list(bus.roles)) as all_of:
+        return result(daemon, [play(daemon, all_of, load) for _ in range(sizes.rounds)], None)
+
+
+def measure_10_kb(databases: Databases, sizes: Sizes) -> Result:
+    """Items of 10 kB, in MB a second."""
+    return _measure_bytes(databases, sizes, 10 * KILOBYTE, sizes.small_pipelined)
+
+
+def measure_1_mb(databases: Databases, sizes: Sizes) -> Result:
+    """Items of 1 MB, in MB a second."""
+    return _measure_bytes(databases, sizes, MEGABYTE, max(1, sizes.small_pipelined // FEWER_LARGE))
+
+
+def _measure_bytes(databases: Databases, sizes: Sizes, item_bytes: int, envelopes: int) -> Result:
+    found = measure(databases, sizes.rounds, Load(1, 10, envelopes, item_bytes))
+    assert found.floor is not None
+    size = item_bytes / MEGABYTE
+    more = {"acknowledged_per_s": found.value, "delivered_mb_per_s": found.more["delivered_per_s"] * size}
+    return replace(found, value=found.value * size, floor=found.floor * size, unit="MB/s", more={**more, **found.more})
