@@ -15,7 +15,7 @@ MEASURED := --cov --cov-report=
 export DB ONLY ENVELOPES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark test test-spark test-old simulate torture lint bench bench-spark clean
+.PHONY: help demo demo-spark test test-spark test-old simulate torture lint bench bench-peers bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -51,6 +51,9 @@ lint: $(VENV)/.installed-dev  ## run ruff, mypy and import-linter
 bench: $(VENV)/.installed-dev  ## measure the bus [ONLY=scenario] [DB=sqlite|postgresql|both] [ENVELOPES=100000]
 	$(IN_VENV) benchmarks
 
+bench-peers: $(VENV)/.installed-bench  ## measure other brokers with the same work [ONLY=redis] [ENVELOPES=100000]
+	@$(IN_VENV) benchmarks.peers
+
 bench-spark: $(VENV)/.installed-dev  ## measure the bus with Spark [ITEMS=5000000] [ONLY=...] [DB=...]
 	$(IN_VENV) benchmarks.spark
 
@@ -67,6 +70,10 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-spark: $(VENV)/.installed
 	$(IN_VENV) pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	@touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed-dev
+	$(IN_VENV) pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -30,12 +30,11 @@ class Result:
 
     def line(self, scenario: str, database: str) -> str:
         """It as a line of JSON; ``ratio`` is the value as a part of its floor."""
-        told: dict[str, object] = {
-            "scenario": scenario,
-            "database": database,
-            "value": _rounded(self.value),
-            "unit": self.unit,
-        }
+        return self.labelled(scenario=scenario, database=database)
+
+    def labelled(self, **labels: str) -> str:
+        """It as a line of JSON that says by these what was measured."""
+        told: dict[str, object] = {**labels, "value": _rounded(self.value), "unit": self.unit}
         if self.floor is not None:
             told |= {"floor": _rounded(self.floor), "ratio": round(self.value / self.floor, 3)}
         return json.dumps(told | {name: _rounded(value) for name, value in self.more.items()})

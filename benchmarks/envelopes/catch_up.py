@@ -1,6 +1,6 @@
 """A consumer that was away: how many of the envelopes of one item that wait for it are delivered in a second.
 
-They are counted from its first commit to its last. The backlog is written straight into the database, while no broker
+They are counted from its first item to its last. The backlog is written straight into the database, while no broker
 runs on it. There is no floor: the broker reads pages of them and writes one row for many, which bare SQL would do too.
 """
 

@@ -24,7 +24,7 @@ class Round:
 
     Attributes:
         acknowledged: envelopes a second, from the first ``put`` to the last answer.
-        delivered: envelopes a second, from the first ``put`` to the last commit of the last consumer.
+        delivered: envelopes a second, from the first ``put`` to the last item at the last consumer.
         more: figures with their units at the end of their names.
     """
 
@@ -46,7 +46,7 @@ def play(daemon: Daemon, consumers: Sequence[Process], load: Load) -> Round:
         emitted = reports(emitters)[-1]
     for consumer, before in zip(consumers, reported, strict=True):
         wait_until(lambda: len(reports(consumer)) > before, "all is delivered", most_seconds)  # noqa: B023
-    broker = cpu_seconds(daemon.pid) - emitted["broker_cpu_before"]
+    broker = cpu_seconds(daemon.pid) - emitted["server_cpu_before"]
     taken = [reports(consumer)[-1] for consumer in consumers]
     of_one = MS / load.envelopes
     return Round(

@@ -34,7 +34,7 @@ def measure_worker(databases: Databases, sizes: Sizes) -> Result:
 
 
 def measure_fan_out(databases: Databases, sizes: Sizes) -> Result:
-    """Each envelope goes to four consumers; it is delivered when the last of them has committed it."""
+    """Each envelope goes to four consumers; it is delivered when the last of them has it."""
     load, bus = Load(1, 10, sizes.small_pipelined), fan_out(CONSUMERS)
     with databases() as url, running_bus(url, bus) as daemon, taking(daemon, load.envelopes, list(bus.roles)) as all_of:
         return result(daemon, [play(daemon, all_of, load) for _ in range(sizes.rounds)], None)

@@ -1,6 +1,6 @@
 """Envelopes of one item of 200 bytes, put with the asyncio SDK: how many a second are acknowledged, and so durable.
 
-``delivered_per_s`` is how many a second a consumer had committed. The floor is a bare echo in a process of its own,
+``delivered_per_s`` is how many a second a consumer got. The floor is a bare echo in a process of its own,
 which stores what it gets in one row of a table and commits before it sends it back, with as many calls in flight. It
 knows nothing of delivery.
 """

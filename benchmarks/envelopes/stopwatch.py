@@ -13,11 +13,11 @@ class Stopwatch:
     """Begins when it is made.
 
     Args:
-        broker_pid: the broker's process.
+        server_pids: the processes of the broker, or of another server.
     """
 
-    def __init__(self, broker_pid: int) -> None:
-        self._broker_cpu = cpu_seconds(broker_pid)
+    def __init__(self, *server_pids: int) -> None:
+        self._server_cpu = cpu_seconds(*server_pids)
         self._cpu = process_time()
         self._began = monotonic()
 
@@ -31,6 +31,6 @@ class Stopwatch:
             "began": self._began,
             "ended": monotonic(),
             "cpu": process_time() - self._cpu,
-            "broker_cpu_before": self._broker_cpu,
+            "server_cpu_before": self._server_cpu,
             **{f"p{percent}_ms": percentile(seconds, percent) * MS for percent in (50, 99)},
         }

@@ -1,0 +1,65 @@
+"""Redis Streams: ``XADD``, and a consumer group that acknowledges with ``XACK``."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from benchmarks.peers.servers import PeerServer, folder, program, serving
+from tests.support.ports import free_port
+
+SETTINGS = "appendonly yes, appendfsync always, no snapshots; a connection for each message in flight; "
+SETTINGS += "XREADGROUP of up to 100 messages, one XACK for them"
+STREAM, GROUP, FIELD = "messages", "takers", b"data"
+PAGE = 100
+BLOCK_MS = 1_000
+
+
+@contextmanager
+def server() -> Iterator[PeerServer]:
+    """A Redis that has each write on the disk before it answers."""
+    port = free_port()
+    with folder() as data:
+        options = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(data), "--save", ""]
+        command = [program("redis-server"), *options, "--appendonly", "yes", "--appendfsync", "always"]
+        with serving(command, port, data / "log") as process:
+            yield PeerServer(f"redis://127.0.0.1:{port}", (process.pid,))
+
+
+class RedisClient:
+    """Sends and takes by one stream."""
+
+    def __init__(self, redis: "Redis") -> None:
+        self._redis = redis
+
+    async def send(self, message: bytes) -> None:
+        await self._redis.xadd(STREAM, {FIELD: message})
+
+    async def take(self, on_message: Callable[[bytes], None], messages: int) -> None:
+        taken = 0
+        while taken < messages:
+            found = await self._redis.xreadgroup(GROUP, "taker", {STREAM: ">"}, count=PAGE, block=BLOCK_MS)
+            entries = [entry for _, of_stream in found for entry in of_stream]
+            for _, fields in entries:
+                on_message(fields[FIELD])
+            if entries:
+                await self._redis.xack(STREAM, GROUP, *(entry_id for entry_id, _ in entries))
+            taken += len(entries)
+
+
+@asynccontextmanager
+async def connect(address: str, in_flight: int) -> AsyncIterator[RedisClient]:
+    """Connect with a pool of connections."""
+    redis = Redis.from_url(address, max_connections=in_flight + 1, protocol=2)
+    try:
+        try:
+            await redis.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
+        except ResponseError as error:  # the other program has made it
+            if "BUSYGROUP" not in str(error):
+                raise
+        await asyncio.gather(*(redis.ping() for _ in range(in_flight)))
+        yield RedisClient(redis)
+    finally:
+        await redis.aclose()
