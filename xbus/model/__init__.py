@@ -18,6 +18,7 @@ from xbus.model.configuration import (
     role,
     service,
 )
+from xbus.model.contents import contents, contents_end
 from xbus.model.delivery import correction, cursor, decision, delivery, failure, history, parked_item, presence
 from xbus.model.journal import envelope, envelope_role, event, head, reply, segment, writer
 from xbus.model.session import registration, session
@@ -30,6 +31,8 @@ __all__ = [
     "bulk_attempt",
     "bulk_segment",
     "configuration",
+    "contents",
+    "contents_end",
     "correction",
     "cursor",
     "decision",
