@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.bulk.cleaning import discard_outputs, remove_outputs, with_outputs
+from xbus.broker.journal.log.contents import forget_removed
 from xbus.broker.journal.log.envelopes import is_archived, is_in
 from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate, behind_owed, owed_ranges, settled_among
 from xbus.states import EnvelopeState
@@ -238,6 +239,8 @@ def _remove(connection: sa.Connection, emptied: Sequence[Candidate]) -> None:
     ids = {"ids": [candidate.envelope_id for candidate in emptied]}
     for statement in _REMOVALS:
         connection.execute(statement, ids)
+    # One that was cancelled has no place in the log.
+    forget_removed(connection, [candidate.position for candidate in emptied if candidate.position])
     gone = [candidate.envelope_id for candidate in emptied if not candidate.keeps_row]
     connection.execute(sa.delete(model.envelope).where(model.envelope.c.id.in_(IDS)), {"ids": gone})
 

@@ -1,6 +1,7 @@
 """The writes to the journal, as values; ``commit.statements`` carries each out."""
 
 from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt, RenewAttempt
+from xbus.broker.journal.writes.contents import ListBlock, ListedGraph
 from xbus.broker.journal.writes.emission import (
     Append,
     Cancel,
@@ -43,6 +44,8 @@ def write_size(write: Write[object]) -> int:
             return 200 + write.size
         case Repeat():
             return 200 + 400 * len(write.events)
+        case ListBlock():
+            return 200 + 300 * len(write.graphs)
     return 200
 
 
@@ -63,6 +66,8 @@ __all__ = [
     "Indices",
     "Introduce",
     "IsolatedItem",
+    "ListBlock",
+    "ListedGraph",
     "MoveReply",
     "NotePresence",
     "PresenceRow",

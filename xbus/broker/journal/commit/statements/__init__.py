@@ -16,6 +16,7 @@ from xbus.broker.journal.commit.statements import (
     replies,
     sessions,
 )
+from xbus.broker.journal.log.contents import list_blocks
 from xbus.broker.journal.log.segments import gather
 
 Handler = Callable[[sa.Connection, Any], Sequence[object] | None]
@@ -44,6 +45,7 @@ _HANDLERS: dict[type, Handler] = {
     writes.BeginAttempt: bulk.begin,
     writes.RenewAttempt: bulk.renew,
     writes.EndAttempt: bulk.end,
+    writes.ListBlock: list_blocks,
     # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
     writes.Repeat: repeating.repeat,
     writes.Seal: closing.seal,

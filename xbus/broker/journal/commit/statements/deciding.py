@@ -8,6 +8,7 @@ from sqlalchemy import bindparam
 
 from xbus import model
 from xbus.broker.journal import writes
+from xbus.broker.journal.log.contents import note_graphs
 
 _REGRAPH = sa.update(model.event).where(model.event.c.id == bindparam("of_event")).values(graph_id=bindparam("takes"))
 _INSERT_HISTORY = sa.insert(model.history)
@@ -21,6 +22,7 @@ def decide(connection: sa.Connection, at: datetime, steps: Sequence[writes.Decid
     for step in steps:
         if step.regraphed:
             connection.execute(_REGRAPH, [{"of_event": event_id, "takes": takes} for event_id, takes in step.regraphed])
+            note_graphs(connection, step.regraphed)
         if step.let_go:
             history = [
                 {
