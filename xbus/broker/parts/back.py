@@ -10,6 +10,7 @@ from xbus.broker.back.recipients import CallTimeouts, RecipientProxy
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.back.verbs import BackBatchVerbs, BackVerbs, OutputVerbs
 from xbus.broker.health_verbs import HealthVerbs
+from xbus.broker.housekeeping.contents import ContentsKeeper
 from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.outputs import OutputCleaner
@@ -75,6 +76,7 @@ class BackPart:
             max_bytes=shared.config.journal.max_bytes,
         )
         self._output_cleaner = OutputCleaner(shared.journal, shared.clock)
+        self._contents = ContentsKeeper(shared.journal, shared.clock)
         self._sessions = sessions(shared, "role", config.session_seconds, self._back.needs_session)
         supervision = shared.config.supervision
         self._pinger: Pinger[RecipientProxy] = Pinger(
@@ -171,6 +173,7 @@ class BackPart:
         self._shared.tasks.create_task(self._sessions.keep(), name="roles' sessions")
         self._shared.tasks.create_task(self._pruner.watch(), name="pruning")
         self._shared.tasks.create_task(self._output_cleaner.watch(), name="cleaning of outputs")
+        self._shared.tasks.create_task(self._contents.watch(), name="table of contents")
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")
         self._shared.tasks.create_task(self._alarm.watch(), name="alarm")

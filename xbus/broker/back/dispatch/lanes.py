@@ -121,13 +121,11 @@ class Lanes:
         await asyncio.sleep(self._gather_seconds)
         while True:
             lane.joinable = False
-            head = self._log.head
-            page = await self._log.page(lane.position)
-            for envelope in page:
+            page = await self._log.page(lane.position, {recipient.role.service for recipient in lane.recipients})
+            for envelope in page.envelopes:
                 self._pass_gap(lane, envelope.position - 1)
                 await self._step(lane, envelope)
-            if not page:
-                self._pass_gap(lane, head)
+            self._pass_gap(lane, page.upto)
             if lane.position < self._log.head:
                 continue
             ahead = self._joinable_at(lane.position)
@@ -141,7 +139,7 @@ class Lanes:
             await self._log.beyond(lane.position)
 
     def _pass_gap(self, lane: _Lane, last: int) -> None:
-        """Pass what was removed of the log because it was settled for all, up to ``last``."""
+        """Pass a part of the log of which nobody here is owed anything, up to ``last``."""
         if last > lane.position:
             for recipient in lane.recipients:
                 self._ledger.pass_gap(recipient.role.id, lane.position + 1, last)

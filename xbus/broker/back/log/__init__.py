@@ -4,10 +4,11 @@ Reads only, by way of the journal. It never knows who is registered. All other p
 """
 
 from xbus.broker.back.log.batch import RunBatch, check_given
-from xbus.broker.back.log.reader import RETRY_SECONDS, LogReader, OutputIncomplete
+from xbus.broker.back.log.reader import RETRY_SECONDS, LogPage, LogReader, OutputIncomplete
 
 __all__ = [
     "RETRY_SECONDS",
+    "LogPage",
     "LogReader",
     "OutputIncomplete",
     "RunBatch",

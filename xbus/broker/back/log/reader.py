@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.journal.bulk.attempts import BEGINNING, read_attempt, read_output
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import catalog
+from xbus.broker.journal.log.contents import BLOCK_POSITIONS, find_for_services
 from xbus.broker.journal.log.overlays import EventOverlay, read_overlays
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent, read_at, read_ends, read_log, read_segments
 from xbus.broker.journal.operations.corrections import read_corrected_events
@@ -34,6 +36,19 @@ PAGE_BYTES = 4 * 1024 * 1024
 """How much of an event is read at once."""
 
 RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Some of the log.
+
+    Args:
+        envelopes: in position order.
+        upto: nobody for whom it was read is owed anything else up to this position.
+    """
+
+    envelopes: Sequence[LogEnvelope]
+    upto: int
 
 
 class LogReader:
@@ -94,9 +109,22 @@ class LogReader:
         async with self._changed:
             await self._changed.wait_for(lambda: self.head > position)
 
-    async def page(self, after: int) -> list[LogEnvelope]:
-        """The next envelopes above ``after``, in position order."""
-        return await self.read(read_log, after, PAGE_ENVELOPES)
+    async def page(self, after: int, services: Collection[str]) -> LogPage:
+        """Read the next envelopes above ``after``.
+
+        Far behind the head the table of contents says where those are that lead to some consumer services, so that the
+        others need not be read. Near the head all are read: they are not listed yet.
+
+        Args:
+            services: those of the roles for which it is read.
+        """
+        head = self.head
+        if head - after > BLOCK_POSITIONS:
+            listed = await self.read(find_for_services, services, after, PAGE_ENVELOPES)
+            if listed.upto > after:
+                return LogPage(await self.at(listed.positions) if listed.positions else (), listed.upto)
+        found = await self.read(read_log, after, PAGE_ENVELOPES)
+        return LogPage(found, found[-1].position if found else head)
 
     async def at(self, positions: Sequence[int]) -> list[LogEnvelope]:
         """The envelopes at some positions, in position order."""

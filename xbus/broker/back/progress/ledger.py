@@ -112,7 +112,7 @@ class DeliveryLedger:
         self._dirty.add(role_id)
 
     def pass_gap(self, role_id: int, first: int, last: int) -> None:
-        """Note that nothing is left of the log from ``first`` to ``last``; there is no hurry to write that down."""
+        """Note that a role is owed nothing from ``first`` to ``last``; there is no hurry to write that down."""
         cursor = self.cursor(role_id)
         if cursor is not None:
             cursor.settle_range(first, last)

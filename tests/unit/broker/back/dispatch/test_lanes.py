@@ -10,7 +10,7 @@ from typing import cast
 from tests.support.delivering import consumer_roles, graph_of
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.lanes import Lanes
-from xbus.broker.back.log.reader import LogReader
+from xbus.broker.back.log.reader import LogPage, LogReader
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.role_events import RoleEvents
@@ -38,11 +38,12 @@ class ListedLog:
             self.head = head
             self._grown.notify_all()
 
-    async def page(self, after: int) -> list[LogEnvelope]:
+    async def page(self, after: int, services: Collection[str]) -> LogPage:
         await asyncio.sleep(0)
         self.pages += 1
         there = (position for position in range(after + 1, self.head + 1) if position not in self.removed)
-        return [envelope_at(position) for position in itertools.islice(there, PAGE)]
+        found = [envelope_at(position) for position in itertools.islice(there, PAGE)]
+        return LogPage(found, found[-1].position if found else self.head)
 
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         return [self._graph]
