@@ -71,3 +71,10 @@ def test_the_bitmap_is_little_endian() -> None:
     cursor.settle(2)
     cursor.settle(10)
     assert cursor.bitmap() == bytes([0b0000_0010, 0b0000_0010])
+
+
+def test_a_rare_type_leaves_its_few_envelopes_unsettled_among_millions() -> None:
+    cursor = Cursor(role_id=1, from_position=1, until_position=None, position=4, handed_to=8_000_064)
+    cursor.settle_range(6, 7_999_999)
+    cursor.settle_range(8_000_001, 8_000_060)
+    assert cursor.unsettled() == [5, 8_000_000, *range(8_000_061, 8_000_065)]
