@@ -268,7 +268,8 @@ async def test_retention_removes_the_rows_of_blocks_that_are_gone(journal: Journ
     await journal.run(put)
     await ContentsKeeper(journal, StandingClock()).catch_up()
     await settle_all(journal, BLOCK_POSITIONS + 10)
-    until, after = NOW + timedelta(days=1), 0
+    until = NOW + timedelta(days=1)
+    after: int | None = 0
     while after is not None:
         step = await journal.run(prune_settled, "broker", after, until, until, keep_rows=after % 2 == 0)
         after = step.after
@@ -295,7 +296,8 @@ async def test_an_event_that_takes_another_graph_by_a_decision_is_found_by_it(jo
 
     def event_of(connection: sa.Connection, envelope_id: uuid.UUID) -> uuid.UUID:
         event = model.event.c
-        return connection.execute(sa.select(event.id).where(event.envelope_id == envelope_id)).scalar_one()
+        found: uuid.UUID = connection.execute(sa.select(event.id).where(event.envelope_id == envelope_id)).scalar_one()
+        return found
 
     async def found(services: Sequence[str]) -> Sequence[int]:
         return list((await journal.read(find_for_services, services, 0, PAGE)).positions)

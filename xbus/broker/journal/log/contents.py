@@ -9,7 +9,7 @@ little. So it says where to look, and whoever reads the envelope there decides.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -79,14 +79,15 @@ def find_listed(
     if end <= after:
         return Listed((), after)
     found: list[int] = []
-    block: int | None = block_of(after + 1)
+    low = block_of(after + 1)
     while len(found) < limit:
-        block = _next_block(connection, graphs, block)
+        block = _next_block(connection, graphs, low)
         if block is None or block > block_of(end):
             return Listed(found, end)
-        rows = connection.execute(_WINDOW, {"graphs": list(graphs), "low": block, "high": block + WINDOW_BLOCKS - 1})
+        window = {"graphs": list(graphs), "low": block, "high": block + WINDOW_BLOCKS - 1}
+        rows = connection.execute(_WINDOW, window).tuples()
         found += [position for position in _positions(rows) if after < position <= end]
-        block += WINDOW_BLOCKS
+        low = block + WINDOW_BLOCKS
     return Listed(found[:limit], found[limit - 1])
 
 
@@ -96,7 +97,7 @@ def _next_block(connection: sa.Connection, graphs: Collection[int], block: int) 
     return found
 
 
-def _positions(rows: "sa.CursorResult[Any]") -> Iterator[int]:
+def _positions(rows: Iterable[tuple[int, bytes]]) -> Iterator[int]:
     """The positions that rows of the table name, in order."""
     blocks: dict[int, int] = defaultdict(int)
     for block, bitmap in rows:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from xbus.broker.journal.writes.write import Write
+
 
 @dataclass(frozen=True, slots=True)
 class ListedGraph:
@@ -23,7 +25,7 @@ class ListedGraph:
 
 
 @dataclass(frozen=True, slots=True)
-class ListBlock:
+class ListBlock(Write[None]):
     """The table of contents reaches on to the end of another block, all or nothing.
 
     Args:
