@@ -5,6 +5,7 @@
     ├── SchemaError                the database holds no schema, or another one
     ├── JournalError               the journal could not do what was asked
     │   ├── JournalUnavailable     ... now; the same may go well later
+    │   ├── EnvelopeIdTaken        ... as there is an envelope of that id
     │   └── EventIdTaken           ... as another envelope has an event of that id
     ├── ProtocolError              frames that are not the protocol
     └── CallError                  an answer to a call: travels on the wire by its code
@@ -65,6 +66,12 @@ class JournalUnavailable(JournalError):
     """The database can't be reached or written now; nothing of the call was kept."""
 
     default_code = "journal_unavailable"
+
+
+class EnvelopeIdTaken(JournalError):
+    """The journal has an envelope of the id that an emitter chose; nothing of the call was kept."""
+
+    default_code = "envelope_id_taken"
 
 
 class EventIdTaken(JournalError):

@@ -9,18 +9,21 @@ import random
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.util import LRUCache
 
 from tests.support.journal import memory_engine
-from xbus.broker.journal.commit.committer import UNDECIDED, Committer, WriteJob
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, WriteJob, sealed_envelopes
+from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS
 from xbus.broker.journal.database.engine import journal_errors
-from xbus.broker.journal.writes import Write
+from xbus.broker.journal.writes import SealedEnvelope, Write
 from xbus.errors import XbusError
 
 T = TypeVar("T")
+
+_Pending: TypeAlias = "tuple[WriteJob, asyncio.Future[Any]]"
 
 COMMIT_SECONDS = (0.0, 0.001, 0.02)
 READ_SECONDS = (0.0, 0.001, 0.01)
@@ -96,8 +99,9 @@ class SimulatedJournal:
         self._database = database
         self._choices = choices
         self._committer = Committer(database.engine, "broker", MAX_SEGMENT_BYTES)
-        self._pending: list[tuple[WriteJob, asyncio.Future[Any]]] = []
-        self._undecided: list[asyncio.Future[Any]] = []
+        self._pending: list[_Pending] = []
+        self._undecided: list[_Pending] = []
+        self._seal_listeners: list[Callable[[Sequence[SealedEnvelope]], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._faults_known = 0
         self._is_dead = False
@@ -123,16 +127,20 @@ class SimulatedJournal:
         """There is always room."""
 
     async def run(self, errand: Callable[..., T], /, *args: Any) -> T:
-        return await self._enqueue(lambda connection: errand(connection, *args))
+        return await self._enqueue(lambda connection: errand(connection, *args), COMMIT_SECONDS)
 
-    def write(self, write: Write[T]) -> "asyncio.Future[T]":
-        return self._enqueue(write)
+    def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
+        """Have a listener told of what is sealed."""
+        self._seal_listeners.append(listener)
 
-    def _enqueue(self, what: Write[T] | Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
+    def write(self, write: Write[T], *, promises: bool = True) -> "asyncio.Future[T]":
+        return self._enqueue(write, COMMIT_SECONDS if promises else (UNPROMISED_SECONDS,))
+
+    def _enqueue(self, what: Write[T] | Callable[[sa.Connection], T], seconds: Sequence[float]) -> "asyncio.Future[T]":
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if not self._is_dead:
             self._pending.append((WriteJob(what, self._faults_known), answer))
-            self._commit_soon(self._choices.choice(COMMIT_SECONDS))
+            self._commit_soon(self._choices.choice(seconds))
         return answer
 
     async def read(self, statement: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
@@ -144,8 +152,12 @@ class SimulatedJournal:
         await asyncio.get_running_loop().create_future()
 
     def _commit_soon(self, seconds: float) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self._commit)
+        loop = asyncio.get_running_loop()
+        if self._timer is not None and self._timer.when() <= loop.time() + seconds:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, self._commit)
 
     def _commit(self) -> None:
         self._timer = None
@@ -153,9 +165,8 @@ class SimulatedJournal:
             self._decide()
         group, self._pending = self._pending, []
         answers = self._committer.do([call for call, _ in group])
-        futures = [future for _, future in group]
-        self._undecided += [future for future, answer in zip(futures, answers, strict=True) if answer is UNDECIDED]
-        self._tell(futures, answers)
+        self._undecided += [pending for pending, answer in zip(group, answers, strict=True) if answer is UNDECIDED]
+        self._tell(group, answers)
         if self._undecided:
             self._commit_soon(ASK_AGAIN_SECONDS)
 
@@ -165,15 +176,18 @@ class SimulatedJournal:
             decided, self._undecided = self._undecided, []
             self._tell(decided, answers)
 
-    def _tell(self, futures: list["asyncio.Future[Any]"], answers: Sequence[object]) -> None:
+    def _tell(self, group: list[_Pending], answers: Sequence[object]) -> None:
         # In order, as the thread's answers come to the loop.
-        asyncio.get_running_loop().call_soon(self._answer, futures, answers, self._committer.faults)
+        asyncio.get_running_loop().call_soon(self._answer, group, answers, self._committer.faults)
 
-    def _answer(self, futures: list["asyncio.Future[Any]"], answers: Sequence[object], faults: int) -> None:
+    def _answer(self, group: list[_Pending], answers: Sequence[object], faults: int) -> None:
         if self._is_dead:
             return
         self._faults_known = faults
-        for future, answer in zip(futures, answers, strict=True):
+        sealed = sealed_envelopes([call for call, _ in group], answers)
+        for listener in self._seal_listeners if sealed else ():
+            listener(sealed)
+        for (_, future), answer in zip(group, answers, strict=True):
             if answer is UNDECIDED or future.done():
                 continue
             if isinstance(answer, XbusError):

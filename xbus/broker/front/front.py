@@ -1,6 +1,7 @@
 """The front carries out the calls of emitters, whichever verbs bring them. ``verbs`` puts it on the wire."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -17,13 +18,12 @@ from xbus.broker.front.envelopes import (
     OpenEnvelope,
     ReplyRequests,
     envelope_unknown,
-    ignore,
 )
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.writes import SealReceipt
+from xbus.broker.journal.writes import PutEnvelope, SealReceipt
 from xbus.clock import Clock
-from xbus.errors import Refused
+from xbus.errors import CallError, Refused
 from xbus.ids import numbered_event_id, token_hash
 from xbus.rpc.codec import pack_items
 from xbus.rpc.deferred import Answer, Deferred
@@ -38,7 +38,7 @@ class Front:
 
     Args:
         replies: gets immediate replies.
-        ring: called whenever an envelope was sealed, or one was cancelled that a recipient may hold open.
+        ring: called whenever envelopes were sealed, or one was cancelled that a recipient may hold open.
         tasks: where what calls leave running runs.
         space: says whether there is space for more.
     """
@@ -56,9 +56,11 @@ class Front:
         self._ring = ring
         self._space = space
         self._checks = checks
+        self._clock = clock
         self._envelopes = EnvelopeDirectory(
             journal, clock, checks.limits, self._checks.event_type, self._checks.wants_reply, replies, tasks
         )
+        journal.on_sealed(lambda sealed: ring())
 
     def has_open_envelope(self, emitter_id: int) -> bool:
         """Whether an emitter is in the midst of sending."""
@@ -158,7 +160,7 @@ class Front:
 
     def end_envelope(self, emitter_id: int, envelope_id: UUID, events: int | None) -> Answer[SealReceipt]:
         """Seal an envelope; answered with its receipt. See ``OpenEnvelope.seal``."""
-        return self._call(emitter_id, envelope_id, lambda known: self._seal(known, events))
+        return self._call(emitter_id, envelope_id, lambda known: known.seal(events))
 
     def cancel_envelope(self, emitter_id: int, envelope_id: UUID) -> Answer[bool]:
         """Give an envelope up; answered with True. See ``OpenEnvelope.cancel``."""
@@ -193,9 +195,15 @@ class Front:
             if known is not None:
                 _check_owner(known, emitter_id, envelope_id)
                 return Deferred.of(self._envelopes.later(self._put_again(known, events)))
-            return self._put_new(emitter_id, envelope_id, events, options)
+            return self._envelopes.put(self._whole(emitter_id, envelope_id, events, options), put)
 
-        return self._envelopes.with_envelope(envelope_id, put)
+        if self._envelopes.has_heard_of(envelope_id):
+            return self._envelopes.with_envelope(envelope_id, put)
+        try:
+            return put(None)
+        except CallError:
+            # A repeat is answered as the first time, whatever is allowed by now.
+            return self._envelopes.with_envelope(envelope_id, put)
 
     def put_keyed(
         self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeOptions
@@ -217,27 +225,19 @@ class Front:
                 for number, event in enumerate(events, start=1)
             ]
             if known is None:
-                return self._put_new(emitter_id, envelope_id, numbered, options, session)
+                write = self._whole(emitter_id, envelope_id, numbered, options)
+                return self._envelopes.put(write, functools.partial(put, envelope_id))
             known.hold(session)
             return Deferred.of(self._envelopes.later(self._put_again(known, numbered)))
 
         return self._envelopes.with_key(emitter_id, options, put)
 
-    def _put_new(
-        self,
-        emitter_id: int,
-        envelope_id: UUID,
-        events: Sequence[NewEvent],
-        options: EnvelopeOptions,
-        session: bytes | None = None,
-    ) -> Deferred[SealReceipt]:
-        self._checks.whole(emitter_id, envelope_id, events)
+    def _whole(
+        self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], options: EnvelopeOptions
+    ) -> PutEnvelope:
+        puts = self._checks.whole(emitter_id, envelope_id, events)
         self._space.check_new()
-        envelope = self._envelopes.open(emitter_id, envelope_id, options)
-        if session is not None:
-            envelope.hold(session)
-        ignore(self._fill(envelope, events))
-        return self._seal(envelope, len(events))
+        return PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), options.ordering_key, options.key)
 
     def _call(self, emitter_id: int, envelope_id: UUID, act: Callable[[Known], Answer[T]]) -> Answer[T]:
         # In quotes, as annotations of inner functions are worked out at each call.
@@ -249,19 +249,12 @@ class Front:
 
         return self._envelopes.with_envelope(envelope_id, act_as_owner)
 
-    def _seal(self, known: Known, events: int | None) -> Deferred[SealReceipt]:
-        return known.seal(events).map(self._sealed)
-
     def _cancel(self, known: Known) -> Deferred[bool]:
         return known.cancel("cancelled by its emitter").map(self._cancelled)
 
     def _cancelled(self, cancelled: bool) -> bool:
         self._ring()
         return cancelled
-
-    def _sealed(self, receipt: SealReceipt) -> SealReceipt:
-        self._ring()
-        return receipt
 
     @staticmethod
     def _fill(known: Known, events: Sequence[NewEvent]) -> list[Deferred[int] | Deferred[EndedEvent]]:
@@ -276,7 +269,7 @@ class Front:
     async def _put_again(self, known: Known, events: Sequence[NewEvent]) -> SealReceipt:
         """What was kept of the first time is compared; what was not, because the broker went down, is done now."""
         await asyncio.gather(*self._fill(known, events))
-        return await self._seal(known, len(events))
+        return await known.seal(len(events))
 
 
 def _check_owner(known: Known, emitter_id: int, envelope_id: UUID) -> None:

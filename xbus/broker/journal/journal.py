@@ -6,7 +6,7 @@ connection each. Nothing here blocks the event loop, and no driver's error comes
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from xbus.broker.journal.commit.writer import Writer, silent
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
-from xbus.broker.journal.writes import Write
+from xbus.broker.journal.writes import SealedEnvelope, Write
 from xbus.config import JournalSettings
 from xbus.errors import JournalUnavailable
 
@@ -69,10 +69,12 @@ class Journal:
             answer_seconds=answer_seconds,
             ask_again_seconds=ask_again_seconds,
             on_room=self._tell_room,
+            on_sealed=self._tell_sealed,
         )
         self._readers: ThreadPoolExecutor | None = None
         self._reader_connections: dict[int, sa.Connection] = {}
         self._room_listeners: list[Callable[[], None]] = []
+        self._seal_listeners: list[Callable[[Sequence[SealedEnvelope]], None]] = []
         self._closed = False
 
     @classmethod
@@ -100,14 +102,17 @@ class Journal:
             connection.close()
         self._engine.dispose()
 
-    def write(self, write: Write[T]) -> "asyncio.Future[T]":
+    def write(self, write: Write[T], *, promises: bool = True) -> "asyncio.Future[T]":
         """Have something made durable, behind all that was written before.
+
+        Args:
+            promises: false where nobody waits for it: then it waits a moment for a write that promises something.
 
         Returns:
             A future of the write's answer, done when the write is durable. It raises JournalUnavailable where the
             database can't do it now and JournalError where it never will; then nothing of the call was kept.
         """
-        return self._writer.submit(write)
+        return self._writer.submit(write, promises=promises)
 
     async def read(
         self, statement: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
@@ -187,6 +192,17 @@ class Journal:
     def _tell_room(self) -> None:
         for listener in self._room_listeners:
             listener()
+
+    def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
+        """Have ``listener`` called after each commit that sealed envelopes, before their emitters are answered.
+
+        It gets the envelopes of one commit, in position order. Those that others seal, such as commands, it misses.
+        """
+        self._seal_listeners.append(listener)
+
+    def _tell_sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
+        for listener in self._seal_listeners:
+            listener(sealed)
 
     async def ended(self) -> None:
         """Wait until the journal is closed, or raise what its writer died of: then the broker must stop."""

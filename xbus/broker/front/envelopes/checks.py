@@ -7,6 +7,7 @@ from uuid import UUID
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.state import EnvelopeLimits, OpenEnvelopeState
 from xbus.broker.journal.log.catalog import EventType
+from xbus.broker.journal.writes import PutEvent
 from xbus.errors import ProtocolError, Refused
 from xbus.rpc.codec import unpack_items
 
@@ -94,22 +95,27 @@ class Checks:
             ) from error
         self.item_size(largest)
 
-    def whole(self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent]) -> None:
-        """Let an envelope pass in which nothing will be refused any more, so that nothing of a refused one is kept.
+    def whole(self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent]) -> tuple[PutEvent, ...]:
+        """Let an envelope pass that comes as a whole; returns its events as they are written.
 
         Raises:
             Refused: as the single calls would.
         """
-        for event in events:
-            if self.event_type(emitter_id, event.type_name).immediate_reply:
-                raise Refused(
-                    f'events of type "{event.type_name}" are answered by an immediate reply',
-                    "send its envelope by single calls",
-                    code="reply_wanted",
-                )
-            if event.items or event.data:
-                self.batch(event.items, event.data)
+        puts = tuple([self._whole_event(emitter_id, event) for event in events])
         if len({event.event_id for event in events}) < len(events):
             raise Refused("two events have the same id", "make an id for each event", code="wrong_arguments")
-        items, data_bytes = sum(event.items for event in events), sum(len(event.data) for event in events)
+        items, data_bytes = sum([event.items for event in events]), sum([len(event.data) for event in events])
         OpenEnvelopeState(envelope_id, emitter_id).check_room(items, data_bytes, self.limits)
+        return puts
+
+    def _whole_event(self, emitter_id: int, event: NewEvent) -> PutEvent:
+        event_type = self.event_type(emitter_id, event.type_name)
+        if event_type.immediate_reply:
+            raise Refused(
+                f'events of type "{event.type_name}" are answered by an immediate reply',
+                "send its envelope by single calls",
+                code="reply_wanted",
+            )
+        if event.items or event.data:
+            self.batch(event.items, event.data)
+        return PutEvent(event.event_id, event_type.id, event.type_name, event_type.graph_id, event.items, event.data)

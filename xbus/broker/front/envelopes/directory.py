@@ -19,9 +19,9 @@ from xbus.broker.front.envelopes.state import EnvelopeLimits, OpenEnvelopeState
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.log.envelopes import StoredEnvelope, read_envelope
-from xbus.broker.journal.writes import StartEnvelope
+from xbus.broker.journal.writes import PutEnvelope, SealReceipt, StartEnvelope
 from xbus.clock import Clock
-from xbus.errors import JournalUnavailable, XbusError
+from xbus.errors import EnvelopeIdTaken, JournalUnavailable, XbusError
 from xbus.ids import keyed_envelope_id
 from xbus.rpc.deferred import Answer, Deferred, awaited
 from xbus.states import EnvelopeState
@@ -70,6 +70,11 @@ class _WaitingCall(Generic[T]):
             self.answer.set_exception(refusal)
         else:
             pass_on(outcome, self.answer)
+
+    def succeed(self, answer: T) -> None:
+        """It is done already."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
 
     def fail(self, error: XbusError) -> None:
         """Do it never."""
@@ -153,6 +158,41 @@ class EnvelopeDirectory:
         lookup.waiting.append(call)
         return Deferred.of(call.answer)
 
+    def has_heard_of(self, envelope_id: UUID) -> bool:
+        """Whether an envelope is open, or a call for it is under way; of any other the journal knows more."""
+        return envelope_id in self._lookups or envelope_id in self._live or envelope_id in self._unsettled
+
+    def put(self, write: PutEnvelope, act: Act[SealReceipt]) -> Deferred[SealReceipt]:
+        """Write a whole envelope of which nothing is known here. Other calls for it wait until that is answered.
+
+        Args:
+            act: what the call does instead, where the journal turns out to have an envelope of that id.
+        """
+        lookup = self._lookups[write.envelope_id] = _Lookup()
+        call = _WaitingCall(act)
+        writing = self._journal.write(write)
+        writing.add_done_callback(functools.partial(self._put, write.envelope_id, lookup, call))
+        return Deferred.of(call.answer)
+
+    def _put(
+        self,
+        envelope_id: UUID,
+        lookup: _Lookup,
+        call: _WaitingCall[SealReceipt],
+        writing: "asyncio.Future[SealReceipt]",
+    ) -> None:
+        error = writing.exception()
+        if isinstance(error, EnvelopeIdTaken):
+            lookup.waiting.insert(0, call)
+        elif isinstance(error, XbusError):
+            call.fail(error)
+        else:
+            call.succeed(writing.result())
+        if lookup.waiting:
+            self._spawn(self._look_up(envelope_id, lookup))
+        else:
+            del self._lookups[envelope_id]
+
     def with_key(
         self, emitter_id: int, options: EnvelopeOptions, act: Callable[[UUID, Known | None], Answer[T]]
     ) -> Deferred[T]:
@@ -208,6 +248,9 @@ class EnvelopeDirectory:
         for call in lookup.waiting:
             if error is not None:
                 call.fail(error)
+            elif (put := self._lookups.get(envelope_id)) is not None:
+                # One of those before has put the envelope.
+                put.waiting.append(call)
             else:
                 call.go_on(self._live.get(envelope_id, known))
 

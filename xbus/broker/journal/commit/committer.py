@@ -14,7 +14,15 @@ from xbus import model
 from xbus.broker.journal.commit.statements import carry_out
 from xbus.broker.journal.commit.statements.common import Prepared
 from xbus.broker.journal.database.engine import check_durable, journal_errors
-from xbus.broker.journal.writes import Append, EndAttempt, StartEvent, Write
+from xbus.broker.journal.writes import (
+    Append,
+    EndAttempt,
+    PutEnvelope,
+    SealedEnvelope,
+    SealReceipt,
+    StartEvent,
+    Write,
+)
 from xbus.errors import EventIdTaken, JournalError, JournalUnavailable, XbusError
 
 log = logging.getLogger(__name__)
@@ -34,7 +42,7 @@ class NotYet:
 UNDECIDED = NotYet()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class WriteJob:
     """Something to be done on the write connection.
 
@@ -137,7 +145,7 @@ class Committer:
         return answer
 
     def _write_group(self, calls: Sequence[WriteJob]) -> Sequence[object]:
-        if any(self._is_overtaken(call) for call in calls):
+        if self.faults > calls[0].faults_known and any(self._is_overtaken(call) for call in calls):
             return self._write_singly(calls)
         if self._undecided is not None:
             return [_away()] * len(calls)
@@ -197,11 +205,11 @@ class Committer:
         committing = False
         answers: Sequence[object] = []
         group = [cast(Write[object], call.what) for call in calls]
-        data_bytes = sum(len(write.data) for write in group if type(write) is Append)
+        data_bytes = 0
         try:
             with journal_errors(), self._connected().begin():
                 answers = carry_out(self._connected(), group, self._max_segment_bytes)
-                data_bytes += _ready_bytes(group, answers)
+                data_bytes = sum(map(_stored_bytes, group, answers))
                 self._stamp(data_bytes)
                 committing = True
         except JournalUnavailable as error:
@@ -270,8 +278,9 @@ class Committer:
 
     def forget_faults(self, known: int) -> None:
         """Drop so many faults that the makers of all calls to come know of."""
-        self._last_fault_of = {key: fault for key, fault in self._last_fault_of.items() if fault > known}
-        self._taken_in = {key: taken for key, taken in self._taken_in.items() if key in self._last_fault_of}
+        if self._last_fault_of:
+            self._last_fault_of = {key: fault for key, fault in self._last_fault_of.items() if fault > known}
+            self._taken_in = {key: taken for key, taken in self._taken_in.items() if key in self._last_fault_of}
 
     def _connected(self) -> sa.Connection:
         if self._connection is None:
@@ -288,13 +297,29 @@ class Committer:
         self._disconnect()
 
 
-def _ready_bytes(group: Sequence[Write[object]], answers: Sequence[object]) -> int:
-    """How much data bulk workers wrote that counts from this group on."""
-    return sum(
-        write.data_bytes or 0
-        for write, answer in zip(group, answers, strict=True)
-        if type(write) is EndAttempt and answer
-    )
+def sealed_envelopes(calls: Sequence[WriteJob], answers: Sequence[object]) -> list[SealedEnvelope]:
+    """The envelopes that calls sealed, in position order.
+
+    Args:
+        answers: of ``Committer.do``, or of ``Committer.decide``.
+    """
+    sealed = [
+        SealedEnvelope(answer, call.what if type(call.what) is PutEnvelope else None)
+        for call, answer in zip(calls, answers, strict=True)
+        if type(answer) is SealReceipt
+    ]
+    sealed.sort(key=lambda each: each.receipt.position)
+    return sealed
+
+
+def _stored_bytes(write: Write[object], answer: object) -> int:
+    """How much data of items counts from this write on: what it stores, or what a bulk worker has stored before."""
+    match write:
+        case Append() | PutEnvelope():
+            return write.size
+        case EndAttempt() if answer:
+            return write.data_bytes or 0
+    return 0
 
 
 def _away() -> JournalUnavailable:

@@ -4,14 +4,15 @@ import asyncio
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.commit.committer import UNDECIDED, Committer, WriteJob
-from xbus.broker.journal.writes import Write, write_size
+from xbus.broker.journal.commit.committer import UNDECIDED, Committer, WriteJob, sealed_envelopes
+from xbus.broker.journal.writes import SealedEnvelope, Write, write_size
 from xbus.errors import JournalUnavailable, XbusError
 
 T = TypeVar("T")
@@ -31,11 +32,20 @@ CROWD_SECONDS = 0.001
 the next commit. With a hundred calls in flight groups become up to twice as large, and a call costs an eighth less."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    call: WriteJob
+UNPROMISED_SECONDS = 0.1
+"""How long a write that promises nothing waits for another one to share its commit."""
+
+
+@dataclass(eq=False, slots=True)
+class _Pending(WriteJob):
+    """A write or errand on its way; not frozen, as each call has one."""
+
     size: int
     answer: "asyncio.Future[Any]"
+
+
+def nobody(sealed: Sequence[SealedEnvelope]) -> None:
+    """Nobody wants to know of sealed envelopes."""
 
 
 class Writer:
@@ -49,6 +59,7 @@ class Writer:
         answer_seconds: after so long the database counts as silent.
         ask_again_seconds: between two questions to a database that went away during a COMMIT, what became of it.
         on_room: called on the loop when ``has_room`` turns true again.
+        on_sealed: called on the loop after a commit, with the envelopes that it sealed, before their emitters know.
     """
 
     def __init__(
@@ -61,13 +72,19 @@ class Writer:
         answer_seconds: float,
         ask_again_seconds: float,
         on_room: Callable[[], None] = lambda: None,
+        on_sealed: Callable[[Sequence[SealedEnvelope]], None] = nobody,
     ) -> None:
         self._committer = Committer(engine, name, max_segment_bytes)
         self._max_pending_bytes = max_pending_bytes
         self._answer_seconds = answer_seconds
         self._ask_again_seconds = ask_again_seconds
         self._on_room = on_room
-        self._calls: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()
+        self._on_sealed = on_sealed
+        self._gathered: list[_Pending | None] = []
+        self._unpromised: asyncio.TimerHandle | None = None
+        self._is_handing_over = False
+        self._calls: queue.SimpleQueue[list[_Pending | None]] = queue.SimpleQueue()
+        self._taken: deque[_Pending | None] = deque()
         self._undecided: list[_Pending] = []
         self._pending_bytes = 0
         self._full = False
@@ -98,7 +115,8 @@ class Writer:
         """Commit what was submitted, then end the thread."""
         if not self._closing:
             self._closing = True
-            self._calls.put(None)
+            self._gathered.append(None)
+            self._hand_over()
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
     @property
@@ -138,37 +156,64 @@ class Writer:
         assert self._ended is not None, "the writer is not started"
         await asyncio.shield(self._ended)
 
-    def submit(self, write: Write[T]) -> "asyncio.Future[T]":
+    def submit(self, write: Write[T], *, promises: bool = True) -> "asyncio.Future[T]":
         """Have ``write`` made durable, behind all that was submitted before.
+
+        Args:
+            promises: false where nobody waits for it: then it waits a moment for one that promises something.
 
         Returns:
             A future of the call's answer (see ``carry_out``), done when the transaction is committed. It raises
             JournalUnavailable or JournalError, and then nothing of the call was kept.
         """
-        return self._enqueue(write, write_size(write))
+        answer = self._gather(write, write_size(write))
+        if promises:
+            self._hand_over_soon()
+        elif self._unpromised is None:
+            self._unpromised = self._running_loop.call_later(UNPROMISED_SECONDS, self._hand_over)
+        return answer
 
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something else on the write connection, in its turn and in a transaction of its own."""
-        return self._enqueue(errand, 0)
+        answer = self._gather(errand, 0)
+        self._hand_over()
+        return answer
 
-    def _enqueue(self, what: Write[T] | Callable[[sa.Connection], T], size: int) -> "asyncio.Future[T]":
-        assert self._loop is not None, "the writer is not started"
-        answer: asyncio.Future[T] = self._loop.create_future()
+    def _gather(self, what: Write[T] | Callable[[sa.Connection], T], size: int) -> "asyncio.Future[T]":
+        answer: asyncio.Future[T] = self._running_loop.create_future()
         if self._closing:
             answer.set_exception(JournalUnavailable("the journal is closed", "repeat the call when the broker runs"))
-            return answer
-        if self._full and (overdue := self.overdue) is not None:
+        elif self._full and (overdue := self.overdue) is not None:
             answer.set_exception(overdue)
-            return answer
-        self._pending_bytes += size
-        self._full = self._full or self._pending_bytes > self._max_pending_bytes
-        self._calls.put(_Pending(WriteJob(what, self._faults_known), size, answer))
+        else:
+            self._pending_bytes += size
+            self._full = self._full or self._pending_bytes > self._max_pending_bytes
+            self._gathered.append(_Pending(what, self._faults_known, size, answer))
         return answer
+
+    def _hand_over_soon(self) -> None:
+        """Hand over when this turn of the loop is done: what it submits shares a commit, and wakes the thread once."""
+        if not self._is_handing_over:
+            self._is_handing_over = True
+            self._running_loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._is_handing_over = False
+        if self._unpromised is not None:
+            self._unpromised.cancel()
+            self._unpromised = None
+        if self._gathered:
+            self._calls.put(self._gathered)
+            self._gathered = []
+
+    @property
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None, "the writer is not started"
+        return self._loop
 
     # -- in the thread ---------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        assert self._loop is not None
         going_on = True
         group: list[_Pending] = []
         died_of: BaseException | None = None
@@ -180,7 +225,7 @@ class Writer:
                     self._decide()
                 elif self._committer.outage is not None and not group:
                     self._committer.try_to_write()
-                answers = self._committer.do([pending.call for pending in group])
+                answers = self._committer.do(group)
                 self._undecided += [
                     pending for pending, answer in zip(group, answers, strict=True) if answer is UNDECIDED
                 ]
@@ -189,14 +234,14 @@ class Writer:
                 self._tell(group, answers)
                 if group:
                     # What the first of them knew, all that come behind them know.
-                    self._committer.forget_faults(group[0].call.faults_known)
+                    self._committer.forget_faults(group[0].faults_known)
                 if _is_crowd(group):
                     time.sleep(CROWD_SECONDS)
         except BaseException as error:
             died_of = error
         finally:
             self._committer.close()
-        self._loop.call_soon_threadsafe(self._end, died_of, group)
+        self._running_loop.call_soon_threadsafe(self._end, died_of, group)
 
     def _decide(self) -> None:
         answers = self._committer.decide()
@@ -205,33 +250,37 @@ class Writer:
             self._tell(decided, answers)
 
     def _tell(self, group: Sequence[_Pending], answers: Sequence[object]) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
+        self._running_loop.call_soon_threadsafe(self._answer, group, answers, self._committer.faults)
 
     def _take(self) -> tuple[list[_Pending], bool]:
         """Wait for a call, and take all others that are there; false says that the writer is being closed."""
+        try:
+            if not self._taken:
+                asks = self._undecided or self._committer.outage
+                self._taken.extend(self._calls.get(timeout=self._ask_again_seconds if asks else None))
+            while True:
+                self._taken.extend(self._calls.get_nowait())
+        except queue.Empty:
+            pass
         group: list[_Pending] = []
         size = 0
-        try:
-            is_away = self._undecided or self._committer.outage
-            pending = self._calls.get(timeout=self._ask_again_seconds if is_away else None)
-            while pending is not None:
-                group.append(pending)
-                size += pending.size
-                if size > GROUP_BYTES or len(group) == GROUP_CALLS:
-                    return group, True
-                pending = self._calls.get_nowait()
-        except queue.Empty:
-            return group, True
-        return group, False
+        while self._taken and size <= GROUP_BYTES and len(group) < GROUP_CALLS:
+            pending = self._taken.popleft()
+            if pending is None:
+                return group, False
+            group.append(pending)
+            size += pending.size
+        return group, True
 
     # -- on the loop -----------------------------------------------------------------------------------------------
 
     def _answer(self, group: Sequence[_Pending], answers: Sequence[object], faults: int) -> None:
         # Not before those who wait are told, which the loop does in its next turn: what is called until then is of
         # somebody who can't know. It runs ahead of them, as they may go on as soon as they know.
-        assert self._loop is not None
-        self._loop.call_soon(self._know, faults)
+        self._running_loop.call_soon(self._know, faults)
+        sealed = sealed_envelopes(group, answers)
+        if sealed:
+            self._on_sealed(sealed)
         for pending, answer in zip(group, answers, strict=True):
             if answer is UNDECIDED:
                 continue
@@ -257,9 +306,9 @@ class Writer:
         else:
             self._ended.set_exception(died_of)
         # Whoever waits for an answer of the last group, or has waited behind it, will get none.
-        waiting: list[_Pending | None] = [*self._undecided, *last]
+        waiting: list[_Pending | None] = [*self._undecided, *last, *self._taken, *self._gathered]
         while not self._calls.empty():
-            waiting.append(self._calls.get_nowait())
+            waiting += self._calls.get_nowait()
         for pending in waiting:
             if pending is not None and not pending.answer.done():
                 pending.answer.set_exception(JournalUnavailable("the journal has ended", "see the broker's log"))

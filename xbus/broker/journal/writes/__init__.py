@@ -7,9 +7,12 @@ from xbus.broker.journal.writes.emission import (
     Cancel,
     EndEvent,
     Indices,
+    PutEnvelope,
+    PutEvent,
     Repeat,
     RepeatedEvent,
     Seal,
+    SealedEnvelope,
     SealReceipt,
     StartEnvelope,
     StartEvent,
@@ -42,6 +45,8 @@ def write_size(write: Write[object]) -> int:
     match write:
         case Append():
             return 200 + write.size
+        case PutEnvelope():
+            return 200 + 400 * len(write.events) + write.size
         case Repeat():
             return 200 + 400 * len(write.events)
         case ListBlock():
@@ -73,6 +78,8 @@ __all__ = [
     "PresenceRow",
     "PresenceWork",
     "ProgressUpdate",
+    "PutEnvelope",
+    "PutEvent",
     "Register",
     "RenewAttempt",
     "RenewSessions",
@@ -80,6 +87,7 @@ __all__ = [
     "RepeatedEvent",
     "Seal",
     "SealReceipt",
+    "SealedEnvelope",
     "StartEnvelope",
     "StartEvent",
     "StartSession",

@@ -73,6 +73,37 @@ class Seal(Write["SealReceipt"]):
 
 
 @dataclass(frozen=True, slots=True)
+class PutEvent:
+    """An event of an envelope that comes as a whole; its items are one segment, ``data`` as in ``model.segment``."""
+
+    event_id: UUID
+    event_type_id: int
+    type_name: str
+    graph_id: int
+    items: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PutEnvelope(Write["SealReceipt"]):
+    """A whole envelope, received in one write: answered with its ``SealReceipt``.
+
+    It fails with ``EnvelopeIdTaken`` where the journal has an envelope of its id, and then changes nothing.
+    """
+
+    envelope_id: UUID
+    emitter_id: int
+    events: Sequence[PutEvent]
+    at: datetime
+    ordering_key: str | None = None
+    idempotency_key: str | None = None
+
+    @property
+    def size(self) -> int:
+        return sum([len(event.data) for event in self.events])
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel(Write[None]):
     envelope_id: UUID
     at: datetime
@@ -134,3 +165,15 @@ class SealReceipt:
     items: int
     data_bytes: int
     hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SealedEnvelope:
+    """An envelope that a commit has just sealed.
+
+    Args:
+        content: all of it, where it came in one write; None where it came in parts, and has to be read.
+    """
+
+    receipt: SealReceipt
+    content: PutEnvelope | None

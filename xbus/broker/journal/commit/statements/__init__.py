@@ -49,8 +49,11 @@ _HANDLERS: dict[type, Handler] = {
     # Last, so that the one row of head, which every sealing transaction updates, is held as briefly as can be.
     writes.Repeat: repeating.repeat,
     writes.Seal: closing.seal,
+    writes.PutEnvelope: closing.seal,
 }
-"""In the order in which a group is carried out."""
+"""In the order in which a group is carried out; kinds with one handler keep the order in which they came."""
+
+_IN_ORDER = tuple(dict.fromkeys(_HANDLERS.values()))
 
 
 def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], max_segment_bytes: int) -> list[object]:
@@ -65,22 +68,22 @@ def carry_out(connection: sa.Connection, group: Sequence[writes.Write[object]], 
         max_segment_bytes: gathered segments are not made larger than this.
 
     Returns:
-        An answer for each call, in the same order: a ``Receipt`` for a seal or a repeat, whether it
+        An answer for each call, in the same order: a ``SealReceipt`` for a seal, a put or a repeat, whether it
         took effect for what becomes of an attempt, else None.
 
     Raises:
         JournalError: one of the calls can't be carried out; nothing of the group may be committed.
     """
-    answers: list[object] = [None] * len(group)
-    places: dict[type, list[int]] = {}
+    answers: list[Any] = [None] * len(group)
+    places: dict[Handler, list[int]] = {}
     for place, write in enumerate(group):
-        places.setdefault(type(write), []).append(place)
-    for kind, handler in _HANDLERS.items():
-        if kind not in places:
+        places.setdefault(_HANDLERS[type(write)], []).append(place)
+    for handler in _IN_ORDER:
+        if handler not in places:
             continue
-        calls: list[Any] = [group[place] for place in places[kind]]
-        if kind is writes.Append:
+        calls: list[Any] = [group[place] for place in places[handler]]
+        if handler is emission.insert_segments:
             calls = gather(cast(list[writes.Append], calls), max_segment_bytes)
-        for place, answer in zip(places[kind], handler(connection, calls) or (), strict=False):
+        for place, answer in zip(places[handler], handler(connection, calls) or (), strict=False):
             answers[place] = answer
     return answers

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -11,12 +10,14 @@ from sqlalchemy import bindparam
 
 from xbus import model
 from xbus.broker.journal import writes
-from xbus.broker.journal.commit.statements.common import exactly_one, remember
+from xbus.broker.journal.commit.statements.common import Prepared, remember
+from xbus.broker.journal.commit.statements.put import put
+from xbus.broker.journal.commit.statements.rows import Row, RowStatement, update_rows
 from xbus.broker.journal.log.segments import content_hash
 from xbus.errors import JournalError
-from xbus.states import ENVELOPE_MOVES, EnvelopeState, predecessors
+from xbus.states import EnvelopeState
 
-_MOVE_HEAD = (
+_MOVE_HEAD = Prepared(
     sa.update(model.head).values(position=model.head.c.position + bindparam("sealed")).returning(model.head.c.position)
 )
 _CONTENT = (
@@ -34,21 +35,15 @@ _CONTENT = (
     .where(model.event.c.envelope_id.in_(bindparam("envelope_ids", expanding=True)))
     .order_by(model.event.c.envelope_id, model.event.c.number, model.segment.c.first_index)
 )
-_CLOSE_ENVELOPE = sa.update(model.envelope).where(
-    model.envelope.c.id == bindparam("envelope_id"),
-    model.envelope.c.state.in_(bindparam("from_states", expanding=True)),
+_STILL_OPEN = f"state = '{EnvelopeState.OPEN.value}'"
+_SEAL_ENVELOPES = update_rows(
+    "seal_envelopes",
+    model.envelope,
+    ["state", "closed_at", "position", "events", "items", "bytes", "hash", "content_hash"],
+    "id",
+    _STILL_OPEN,
 )
-_SEAL_ENVELOPE = _CLOSE_ENVELOPE.values(
-    state=EnvelopeState.RECEIVED.value,
-    closed_at=bindparam("at"),
-    position=bindparam("new_position"),
-    events=bindparam("event_count"),
-    items=bindparam("item_count"),
-    bytes=bindparam("byte_count"),
-    hash=bindparam("content"),
-    content_hash=bindparam("keyed_content"),
-)
-_CANCEL_ENVELOPE = _CLOSE_ENVELOPE.values(state=EnvelopeState.CANCELLED.value, closed_at=bindparam("at"))
+_CANCEL_ENVELOPES = update_rows("cancel_envelopes", model.envelope, ["state", "closed_at"], "id", _STILL_OPEN)
 
 
 @dataclass(slots=True)
@@ -58,6 +53,34 @@ class _EventContent:
     hashes: list[bytes] = field(default_factory=list)
     stored_items: int = 0
     data_bytes: int = 0
+
+
+def seal(connection: sa.Connection, group: Sequence[writes.Seal | writes.PutEnvelope]) -> list[writes.SealReceipt]:
+    """Receive envelopes in the order in which they came, be they here already or come as a whole."""
+    placed = list(zip(next_positions(connection, len(group)), group, strict=True))
+    puts = [(position, write) for position, write in placed if isinstance(write, writes.PutEnvelope)]
+    seals = [(position, write) for position, write in placed if isinstance(write, writes.Seal)]
+    receipts = put(connection, [write for _, write in puts], [position for position, _ in puts]) if puts else []
+    if seals:
+        receipts += _seal_open(connection, seals)
+        receipts.sort(key=lambda receipt: receipt.position)
+    return receipts
+
+
+def next_positions(connection: sa.Connection, envelopes: int) -> range:
+    """The places in the log that so many envelopes get; from here to the end of the transaction no other gets one."""
+    last: int = _MOVE_HEAD.scalar(connection, {"sealed": envelopes})
+    return range(last - envelopes + 1, last + 1)
+
+
+def _seal_open(connection: sa.Connection, placed: Sequence[tuple[int, writes.Seal]]) -> list[writes.SealReceipt]:
+    contents = _read_contents(connection, [write.envelope_id for _, write in placed])
+    receipts = [_receipt(write, position, contents[write.envelope_id]) for position, write in placed]
+    rows = [
+        _received(receipt, write.at, write.content_hash) for receipt, (_, write) in zip(receipts, placed, strict=True)
+    ]
+    _close_envelopes(connection, _SEAL_ENVELOPES, rows)
+    return receipts
 
 
 def _read_contents(connection: sa.Connection, envelope_ids: list[UUID]) -> dict[UUID, dict[UUID, _EventContent]]:
@@ -74,30 +97,14 @@ def _read_contents(connection: sa.Connection, envelope_ids: list[UUID]) -> dict[
     return contents
 
 
-def seal(connection: sa.Connection, group: Sequence[writes.Seal]) -> list[writes.SealReceipt]:
-    contents = _read_contents(connection, [write.envelope_id for write in group])
-    return [
-        _seal_one(connection, write, position, contents[write.envelope_id])
-        for position, write in zip(next_positions(connection, len(group)), group, strict=True)
-    ]
-
-
-def next_positions(connection: sa.Connection, envelopes: int) -> range:
-    """The places in the log that so many envelopes get; from here to the end of the transaction no other gets one."""
-    last: int = connection.execute(_MOVE_HEAD, {"sealed": envelopes}).scalar_one()
-    return range(last - envelopes + 1, last + 1)
-
-
-def _seal_one(
-    connection: sa.Connection, write: writes.Seal, position: int, content: dict[UUID, _EventContent]
-) -> writes.SealReceipt:
+def _receipt(write: writes.Seal, position: int, content: dict[UUID, _EventContent]) -> writes.SealReceipt:
     events = list(content.values())
     for event_id, event in content.items():
         if event.stored_items != event.items:
             raise JournalError(f"event {event_id} ended with {event.items} items and holds {event.stored_items}")
     if (len(events), sum(event.items for event in events)) != (write.events, write.items):
         raise JournalError(f"envelope {write.envelope_id} does not hold its {write.events} events, {write.items} items")
-    receipt = writes.SealReceipt(
+    return writes.SealReceipt(
         write.envelope_id,
         position,
         len(events),
@@ -105,46 +112,37 @@ def _seal_one(
         sum(event.data_bytes for event in events),
         content_hash(events),
     )
-    receive(connection, receipt, write.at, write.content_hash)
-    return receipt
 
 
-def receive(
-    connection: sa.Connection, receipt: writes.SealReceipt, at: datetime, keyed_content: bytes | None = None
-) -> None:
+def receive(connection: sa.Connection, receipt: writes.SealReceipt, at: datetime) -> None:
     """Have an open envelope received as its receipt says.
-
-    Args:
-        keyed_content: its hash however it is cut into segments, where it has an idempotency key.
 
     Raises:
         JournalError: it is not there, or not open.
     """
-    values = {
-        "new_position": receipt.position,
-        "event_count": receipt.events,
-        "item_count": receipt.items,
-        "byte_count": receipt.data_bytes,
-        "content": receipt.hash,
-        "keyed_content": keyed_content,
-    }
-    _close_envelope(connection, _SEAL_ENVELOPE, receipt.envelope_id, at, EnvelopeState.RECEIVED, values)
+    _close_envelopes(connection, _SEAL_ENVELOPES, [_received(receipt, at, None)])
 
 
 def cancel(connection: sa.Connection, group: Sequence[writes.Cancel]) -> None:
+    cancelled = EnvelopeState.CANCELLED.value
+    _close_envelopes(connection, _CANCEL_ENVELOPES, [(cancelled, write.at, write.envelope_id) for write in group])
     for write in group:
-        _close_envelope(connection, _CANCEL_ENVELOPE, write.envelope_id, write.at, EnvelopeState.CANCELLED, {})
-        remember(connection, write.at, "envelope", str(write.envelope_id), EnvelopeState.CANCELLED, write.reason)
+        remember(connection, write.at, "envelope", str(write.envelope_id), cancelled, write.reason)
 
 
-def _close_envelope(
-    connection: sa.Connection,
-    statement: sa.Update,
-    envelope_id: UUID,
-    at: datetime,
-    state: EnvelopeState,
-    values: dict[str, Any],
-) -> None:
-    from_states = [old.value for old in predecessors(ENVELOPE_MOVES, state)]
-    values |= {"envelope_id": envelope_id, "from_states": from_states, "at": at}
-    exactly_one(connection.execute(statement, values), f"envelope {envelope_id} is not there to be {state}")
+def _received(receipt: writes.SealReceipt, at: datetime, keyed_content: bytes | None) -> Row:
+    """A row of ``_SEAL_ENVELOPES``.
+
+    Args:
+        keyed_content: its hash however it is cut into segments, where it has an idempotency key.
+    """
+    return (
+        *(EnvelopeState.RECEIVED.value, at, receipt.position, receipt.events, receipt.items, receipt.data_bytes),
+        *(receipt.hash, keyed_content, receipt.envelope_id),
+    )
+
+
+def _close_envelopes(connection: sa.Connection, statement: RowStatement, rows: Sequence[Row]) -> None:
+    if statement.execute(connection, rows) != len(rows):
+        ids = ", ".join(str(row[-1]) for row in rows[:3])
+        raise JournalError(f"envelope {ids} is not there to be {rows[0][0]}")

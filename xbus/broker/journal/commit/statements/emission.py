@@ -1,54 +1,52 @@
 """Statements for emitters' writes: envelopes and events that begin and end, and the items between."""
 
-import json
-from collections.abc import Sequence
-from contextlib import closing
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from uuid import UUID
 
+import psycopg2
 import sqlalchemy as sa
-from sqlalchemy import bindparam
 
 from xbus import model
 from xbus.broker.journal import writes
-from xbus.broker.journal.commit.statements.common import exactly_one
+from xbus.broker.journal.commit.statements.rows import insert_rows, update_rows
 from xbus.broker.journal.database.binary_copy import copy_in
 from xbus.broker.journal.log.segments import COPY_COLUMNS, SegmentRow, copy_rows
-from xbus.errors import EventIdTaken
+from xbus.errors import EnvelopeIdTaken, EventIdTaken, JournalError
 from xbus.states import EnvelopeState
 
-COPY_FROM_BYTES = 16 * 1024
-"""A single segment below this size costs less as an INSERT: COPY takes a round trip more."""
+COPY_FROM_BYTES = 64 * 1024
+"""From so much data on PostgreSQL gets segments by COPY, which writes no byte as text, yet takes a round trip more."""
 
-_INSERT_SEGMENT = {
-    dialect: f"INSERT INTO segment ({', '.join(COPY_COLUMNS)}) VALUES ({', '.join([mark] * len(COPY_COLUMNS))})"
-    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
-}
-_INSERT_ENVELOPE = sa.insert(model.envelope)
-_INSERT_EVENT = sa.insert(model.event)
-_EVENT_KEY = (f'"{model.event.primary_key.name}"', "UNIQUE constraint failed: event.id")
-"""What PostgreSQL and SQLite say when the id of an event is there already."""
-
-_END_EVENT = (
-    sa.update(model.event)
-    .where(model.event.c.id == bindparam("event_id"), model.event.c["items"].is_(None))
-    .values(items=bindparam("item_count"))
+INSERT_ENVELOPES = insert_rows(
+    model.envelope,
+    *("id", "emitter_id", "state", "opened_at", "ordering_key", "idempotency_key"),
+    *("closed_at", "position", "events", "items", "bytes", "hash", "content_hash"),
 )
+_NOT_RECEIVED = (None,) * 7
+"""The values of an open envelope that it gets when it is sealed."""
+
+INSERT_EVENTS = insert_rows(
+    model.event, "id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items"
+)
+_INSERT_SEGMENTS = insert_rows(model.segment, *COPY_COLUMNS)
+_END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS NULL")
+
+_ENVELOPE_KEY = (model.envelope.primary_key.name, "UNIQUE constraint failed: envelope.id")
+_EVENT_KEY = (model.event.primary_key.name, "UNIQUE constraint failed: event.id")
+"""What PostgreSQL and SQLite say when an id is there already: the name of the constraint, and the message."""
 
 
 def start_envelopes(connection: sa.Connection, group: Sequence[writes.StartEnvelope]) -> None:
-    connection.execute(
-        _INSERT_ENVELOPE,
-        [
-            {
-                "id": write.envelope_id,
-                "emitter_id": write.emitter_id,
-                "state": EnvelopeState.OPEN,
-                "opened_at": write.at,
-                "ordering_key": write.ordering_key,
-                "idempotency_key": write.idempotency_key,
-            }
-            for write in group
-        ],
-    )
+    rows = [
+        (
+            *(write.envelope_id, write.emitter_id, EnvelopeState.OPEN.value, write.at),
+            *(write.ordering_key, write.idempotency_key, *_NOT_RECEIVED),
+        )
+        for write in group
+    ]
+    INSERT_ENVELOPES.execute(connection, rows)
 
 
 def start_events(connection: sa.Connection, group: Sequence[writes.StartEvent]) -> None:
@@ -58,45 +56,49 @@ def start_events(connection: sa.Connection, group: Sequence[writes.StartEvent]) 
         EventIdTaken: another envelope has an event of that id; told only of one that is alone.
     """
     rows = [
-        {
-            "id": write.event_id,
-            "envelope_id": write.envelope_id,
-            "number": write.number,
-            "event_type_id": write.event_type_id,
-            "graph_id": write.graph_id,
-            "estimate": write.estimate,
-        }
+        (write.event_id, write.envelope_id, write.number, write.event_type_id, write.graph_id, write.estimate, None)
         for write in group
     ]
-    try:
-        connection.execute(_INSERT_EVENT, rows)
-    except sa.exc.IntegrityError as error:
-        if len(group) == 1 and any(name in str(error.orig) for name in _EVENT_KEY):
-            raise EventIdTaken(
-                f"another envelope has an event {group[0].event_id}", "give each event an id of its own"
-            ) from error
-        raise
+    with ids_taken(group[0].envelope_id, [write.event_id for write in group] if len(group) == 1 else []):
+        INSERT_EVENTS.execute(connection, rows)
 
 
 def end_events(connection: sa.Connection, group: Sequence[writes.EndEvent]) -> None:
-    for write in group:
-        exactly_one(
-            connection.execute(_END_EVENT, {"event_id": write.event_id, "item_count": write.items}),
-            f"event {write.event_id} is not there to be ended",
-        )
+    if _END_EVENTS.execute(connection, [(write.items, write.event_id) for write in group]) != len(group):
+        ids = ", ".join(str(write.event_id) for write in group[:3])
+        raise JournalError(f"event {ids} is not there to be ended")
 
 
 def insert_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
     """Store items: the hottest of all statements, so each driver gets what it is fastest with."""
-    is_lone = len(rows) == 1 and len(rows[0].data) < COPY_FROM_BYTES
-    with closing(connection.connection.cursor()) as cursor:
-        if connection.dialect.name == "postgresql" and not is_lone:
+    data_bytes = sum([len(row.data) for row in rows])
+    if connection.dialect.name == "postgresql" and data_bytes >= COPY_FROM_BYTES:
+        with closing(connection.connection.cursor()) as cursor:
             copy_in(cursor, "segment", COPY_COLUMNS, copy_rows(rows))
-        else:
-            cursor.executemany(_INSERT_SEGMENT[connection.dialect.name], [_driver_row(row) for row in rows])
+    else:
+        _INSERT_SEGMENTS.execute(
+            connection,
+            [(row.event_id, row.first_index, row.items, row.data, row.hash, row.indices) for row in rows],
+        )
 
 
-def _driver_row(row: SegmentRow) -> tuple[str, int, int, bytes, bytes, str | None]:
-    """A row as SQLAlchemy's types would write it."""
-    indices = None if row.indices is None else json.dumps(row.indices)
-    return (row.event_id.hex, row.first_index, row.items, row.data, row.hash, indices)
+@contextmanager
+def ids_taken(envelope_id: UUID, event_ids: Sequence[UUID]) -> Iterator[None]:
+    """Say of the rows of one envelope whose id is taken.
+
+    Raises:
+        EnvelopeIdTaken: there is an envelope of its id.
+        EventIdTaken: another envelope has an event of one of these ids.
+    """
+    try:
+        yield
+    except (sqlite3.IntegrityError, psycopg2.IntegrityError) as error:
+        said = (str(error), error.diag.constraint_name if isinstance(error, psycopg2.Error) else None)
+        if any(name in said for name in _ENVELOPE_KEY):
+            raise EnvelopeIdTaken(
+                f"there is an envelope {envelope_id}", "give each envelope an id of its own"
+            ) from error
+        if event_ids and any(name in said for name in _EVENT_KEY):
+            ids = ", ".join(map(str, event_ids))
+            raise EventIdTaken(f"another envelope has an event {ids}", "give each event an id of its own") from error
+        raise
