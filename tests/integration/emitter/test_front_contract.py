@@ -280,7 +280,8 @@ async def test_a_sealed_envelope_is_replayed_under_a_new_id(sender: Sender) -> N
     assert await sender.call("replay_envelope", envelope_id, new_id) == new_id
     assert await sender.call("replay_envelope", envelope_id, new_id) == new_id
     await sender.refused("envelope_unknown", "replay_envelope", str(uuid4()), str(uuid4()))
-    opened, _ = await sender.start()
+    opened, event_id = await sender.start()
+    await sender.send(opened, event_id, 0, b"a")  # opening alone promises nothing
     await sender.refused("envelope_open", "replay_envelope", opened, str(uuid4()))
 
 

@@ -13,7 +13,7 @@ from xbus.broker.front.envelopes.resend_checks import ResendChecks, both
 from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, OpenEnvelopeState, OpenEventState, Writing
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import EventType
-from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, SealReceipt, StartEvent, Write
+from xbus.broker.journal.writes import Append, Cancel, EndEvent, Seal, SealReceipt, StartEnvelope, StartEvent, Write
 from xbus.clock import Clock
 from xbus.errors import Refused
 from xbus.rpc.codec import pack_items, unpack_items
@@ -107,7 +107,8 @@ class OpenEnvelope:
 
     def write(self, write: Write[SealReceipt | None]) -> Writing:
         """Write behind all that was written of this envelope before."""
-        writing = self._journal.write(write)
+        # The start of an envelope or event promises nothing, and goes along with what first promises something.
+        writing = self._journal.write(write, promises=not isinstance(write, StartEnvelope | StartEvent))
         self.state.last_write = writing
         self._unanswered.add(writing)
         writing.add_done_callback(self._written)
