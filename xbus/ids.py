@@ -13,6 +13,8 @@ from xbus.clock import Clock, SystemClock
 RandomBytes: TypeAlias = Callable[[int], bytes]
 
 TOKEN_BYTES = 32
+LONGEST_UUID = 36
+"""Characters; nothing longer is parsed, or kept."""
 
 
 class Ids:
@@ -82,14 +84,18 @@ def token_hash(token: str) -> bytes:
 
 
 def parse_uuid(text: object) -> uuid.UUID | None:
-    """The UUID that ``text`` writes, or None where it writes none."""
-    return _parsed(text) if isinstance(text, str) and len(text) <= 36 else None
+    """The UUID that ``text`` writes, or None where it writes none; kept, as the calls of an envelope bear the same."""
+    return _kept(text) if isinstance(text, str) and len(text) <= LONGEST_UUID else None
 
 
-@functools.lru_cache(maxsize=1024)
-def _parsed(text: str) -> uuid.UUID | None:
-    # Kept, as the calls of an envelope all bear the same ids.
+def parse_new_uuid(text: str) -> uuid.UUID | None:
+    """As :func:`parse_uuid`, of an id that may never come again."""
+    if len(text) > LONGEST_UUID:
+        return None
     try:
         return uuid.UUID(text)
     except ValueError:
         return None
+
+
+_kept = functools.lru_cache(maxsize=1024)(parse_new_uuid)

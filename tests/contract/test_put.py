@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -51,7 +50,7 @@ async def test_it_is_kept_as_if_it_came_in_parts(journal: Journal, scribe: Scrib
     in_parts = await scribe.put(*events, ordering_key=AWKWARD)
     at_once = await journal.write(whole(scribe, *events, ordering_key=AWKWARD))
     assert at_once.position == in_parts.position + 1 == 2
-    assert replace(at_once, envelope_id=in_parts.envelope_id, position=1) == in_parts
+    assert at_once._replace(envelope_id=in_parts.envelope_id, position=1) == in_parts
     assert await journal.read(rows_of, at_once.envelope_id) == await journal.read(rows_of, in_parts.envelope_id)
 
 
@@ -81,7 +80,7 @@ async def test_a_key_has_its_content_hashed(journal: Journal, scribe: Scribe) ->
 
 async def test_a_moment_of_another_time_zone_is_kept_in_utc(journal: Journal, scribe: Scribe) -> None:
     elsewhere = datetime(2020, 2, 29, 23, 0, 0, 1, tzinfo=timezone(timedelta(hours=11)))
-    receipt = await journal.write(replace(whole(scribe), at=elsewhere))
+    receipt = await journal.write(whole(scribe)._replace(at=elsewhere))
     envelope, *_ = await journal.read(rows_of, receipt.envelope_id)
     assert envelope["opened_at"] == envelope["closed_at"] == NOW.replace(microsecond=1)
 
@@ -89,7 +88,7 @@ async def test_a_moment_of_another_time_zone_is_kept_in_utc(journal: Journal, sc
 async def test_an_id_that_is_taken_is_told_to_its_caller_alone(journal: Journal, scribe: Scribe) -> None:
     first = whole(scribe, [b"a"])
     await journal.write(first)
-    event_taken = replace(whole(scribe), events=first.events)
+    event_taken = whole(scribe)._replace(events=first.events)
     outcomes = await asyncio.gather(
         *map(journal.write, [whole(scribe, [b"b"]), first, event_taken, whole(scribe, [b"c"])]), return_exceptions=True
     )
@@ -98,7 +97,7 @@ async def test_an_id_that_is_taken_is_told_to_its_caller_alone(journal: Journal,
     ]
     assert [found.position for found in await journal.read(read_log, 0, 10)] == [1, 2, 3]
     assert await journal.read(read_head) == 3
-    assert (await journal.write(first.__class__(uuid.uuid4(), first.emitter_id, [], NOW))).position == 4
+    assert (await journal.write(whole(scribe))).position == 4
 
 
 async def test_what_a_commit_sealed_is_told_with_its_content(

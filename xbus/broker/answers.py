@@ -49,6 +49,7 @@ def on_wire(error: XbusError) -> CallError:
 def _translated(translate: Callable[[XbusError, str], object]) -> Callable[[Verb], Verb]:
     def decorate(verb: Verb) -> Verb:
         name = verb.__name__
+        recover = functools.partial(_translated_error, translate, name)
 
         @functools.wraps(verb)
         def translated(*args: object) -> object:
@@ -58,8 +59,8 @@ def _translated(translate: Callable[[XbusError, str], object]) -> Callable[[Verb
                 return translate(error, name)
             if asyncio.iscoroutine(outcome):
                 outcome = asyncio.get_running_loop().create_task(outcome, name=name)
-            if isinstance(outcome, asyncio.Future | Deferred):
-                return Deferred.of(outcome).recover(functools.partial(_translated_error, translate, name))
+            if isinstance(outcome, (Deferred, asyncio.Future)):
+                return Deferred.of(outcome).recover(recover)
             return outcome
 
         return cast(Verb, translated)

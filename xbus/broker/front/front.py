@@ -3,7 +3,6 @@
 import asyncio
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
 
@@ -221,7 +220,7 @@ class Front:
 
         def put(envelope_id: UUID, known: Known | None) -> Answer[SealReceipt]:
             numbered = [
-                replace(event, event_id=numbered_event_id(envelope_id, number))
+                event._replace(event_id=numbered_event_id(envelope_id, number))
                 for number, event in enumerate(events, start=1)
             ]
             if known is None:

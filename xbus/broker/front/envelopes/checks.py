@@ -1,19 +1,18 @@
 """Checks each call of an emitter: its rights, and the form and size of what it sends."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from xbus.broker.configuration import Configuration
-from xbus.broker.front.envelopes.state import EnvelopeLimits, OpenEnvelopeState
+from xbus.broker.front.envelopes.state import EnvelopeLimits, check_room
 from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.writes import PutEvent
 from xbus.errors import ProtocolError, Refused
 from xbus.rpc.codec import unpack_items
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     """An event of an envelope that comes in one call; ``data`` as in ``model.segment``."""
 
     event_id: UUID
@@ -102,10 +101,10 @@ class Checks:
             Refused: as the single calls would.
         """
         puts = tuple([self._whole_event(emitter_id, event) for event in events])
-        if len({event.event_id for event in events}) < len(events):
+        if len(events) > 1 and len({event.event_id for event in events}) < len(events):
             raise Refused("two events have the same id", "make an id for each event", code="wrong_arguments")
         items, data_bytes = sum([event.items for event in events]), sum([len(event.data) for event in events])
-        OpenEnvelopeState(envelope_id, emitter_id).check_room(items, data_bytes, self.limits)
+        check_room(envelope_id, items, data_bytes, self.limits)
         return puts
 
     def _whole_event(self, emitter_id: int, event: NewEvent) -> PutEvent:

@@ -58,7 +58,7 @@ class _WaitingCall(Generic[T]):
     """A call that waits until it is known what there is of its envelope."""
 
     act: Act[T]
-    answer: "asyncio.Future[T]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    answer: "asyncio.Future[T]"
 
     def go_on(self, known: Known | None) -> None:
         """Do it now, unless nobody waits for it any longer."""
@@ -123,6 +123,7 @@ class EnvelopeDirectory:
         self._lookups: dict[UUID, _Lookup] = {}
         self._pruned: dict[UUID, PrunedKeyedEnvelope] = {}
         self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
         self._answers = SlowAnswers(self.later, replies, wants_reply)
         self.called: set[UUID] = set()
         """The envelopes that calls were made for, until somebody takes them out."""
@@ -154,7 +155,7 @@ class EnvelopeDirectory:
                 return act(known)
             lookup = self._lookups[envelope_id] = _Lookup()
             self._spawn(self._look_up(envelope_id, lookup))
-        call = _WaitingCall(act)
+        call = _WaitingCall(act, self._loop.create_future())
         lookup.waiting.append(call)
         return Deferred.of(call.answer)
 
@@ -169,7 +170,7 @@ class EnvelopeDirectory:
             act: what the call does instead, where the journal turns out to have an envelope of that id.
         """
         lookup = self._lookups[write.envelope_id] = _Lookup()
-        call = _WaitingCall(act)
+        call = _WaitingCall(act, self._loop.create_future())
         writing = self._journal.write(write)
         writing.add_done_callback(functools.partial(self._put, write.envelope_id, lookup, call))
         return Deferred.of(call.answer)
@@ -321,7 +322,7 @@ class EnvelopeDirectory:
 
     def later(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
         """The answer that ``work`` will give; its error is the caller's, and no death of a task."""
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[T] = self._loop.create_future()
 
         async def give() -> None:
             try:

@@ -166,7 +166,7 @@ class OpenEnvelopeState:
         """
         if event.ended or event.asking is not None:
             raise Refused(f"event {event.event_id} is ended", "start another event", code="event_closed")
-        self.check_room(items, len(data), limits)
+        check_room(self.envelope_id, self.items + items, self.data_bytes + len(data), limits)
         first_index = event.items
         event.items += items
         self.items += items
@@ -179,17 +179,6 @@ class OpenEnvelopeState:
     def content_hash(self) -> bytes | None:
         """The hash of its content however that was cut into batches; None where it has no key."""
         return None if self.key is None else content_hash(self.events.values())
-
-    def check_room(self, items: int, data_bytes: int, limits: EnvelopeLimits) -> None:
-        """Let so many items and bytes more pass.
-
-        Raises:
-            Refused: envelope_too_large.
-        """
-        if self.items + items > limits.envelope_items:
-            raise _too_large(self.envelope_id, f"{limits.envelope_items} items", "max_envelope_items")
-        if self.data_bytes + data_bytes > limits.envelope_bytes:
-            raise _too_large(self.envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
 
     @property
     def asking(self) -> "list[asyncio.Future[EndedEvent]]":
@@ -210,6 +199,18 @@ class OpenEnvelopeState:
                     "end it, or cancel the envelope",
                     code="event_open",
                 )
+
+
+def check_room(envelope_id: UUID, items: int, data_bytes: int, limits: EnvelopeLimits) -> None:
+    """Let an envelope hold so many items and bytes.
+
+    Raises:
+        Refused: envelope_too_large.
+    """
+    if items > limits.envelope_items:
+        raise _too_large(envelope_id, f"{limits.envelope_items} items", "max_envelope_items")
+    if data_bytes > limits.envelope_bytes:
+        raise _too_large(envelope_id, f"{limits.envelope_bytes} bytes", "max_envelope_bytes")
 
 
 def event_unknown(event_id: object, envelope_id: object) -> Refused:

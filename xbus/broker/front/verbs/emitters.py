@@ -7,7 +7,7 @@ from xbus.broker.front.envelopes import EndedEvent, envelope_unknown, event_unkn
 from xbus.broker.front.front import Front
 from xbus.broker.sessions import OLD_LOGIN_SECONDS, Sessions
 from xbus.errors import Refused
-from xbus.ids import Ids, parse_uuid
+from xbus.ids import Ids, parse_new_uuid, parse_uuid
 from xbus.rpc.codec import Value, unpack
 from xbus.rpc.deferred import Answer, map_answer
 from xbus.rpc.dispatch import undoes, verb
@@ -127,7 +127,7 @@ def new_id(text: str, what: str) -> UUID:
     Raises:
         Refused: wrong_arguments.
     """
-    parsed = parse_uuid(text)
+    parsed = parse_new_uuid(text)
     if parsed is None:
         raise Refused(f"{what} {text[:64]!r} is not a UUID", "make it with uuid.uuid4()", code="wrong_arguments")
     return parsed

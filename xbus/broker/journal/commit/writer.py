@@ -25,13 +25,6 @@ GROUP_CALLS = 5_000
 CLOSE_SECONDS = 15.0
 """How long the thread is waited for at the end: one that waits for a silent database is left behind."""
 
-CROWD_CALLS = 8
-CROWD_BYTES = 64 * 1024
-CROWD_SECONDS = 0.001
-"""After a group of so many calls, yet so few bytes, so long is waited: those who made them come again, and are to share
-the next commit. With a hundred calls in flight groups become up to twice as large, and a call costs an eighth less."""
-
-
 UNPROMISED_SECONDS = 0.1
 """How long a write that promises nothing waits for another one to share its commit."""
 
@@ -235,8 +228,6 @@ class Writer:
                 if group:
                     # What the first of them knew, all that come behind them know.
                     self._committer.forget_faults(group[0].faults_known)
-                if _is_crowd(group):
-                    time.sleep(CROWD_SECONDS)
         except BaseException as error:
             died_of = error
         finally:
@@ -317,7 +308,3 @@ class Writer:
 def silent(seconds: float) -> JournalUnavailable:
     """The error of those who have waited for a database in vain."""
     return JournalUnavailable(f"the database has said nothing for {seconds:.0f} s", "see that it runs, then repeat")
-
-
-def _is_crowd(group: Sequence[_Pending]) -> bool:
-    return len(group) >= CROWD_CALLS and sum(pending.size for pending in group) <= CROWD_BYTES

@@ -5,7 +5,7 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from xbus.broker.journal.database.binary_copy import pack_field
@@ -22,8 +22,7 @@ class Segment:
     indices: Indices | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRow:
+class SegmentRow(NamedTuple):
     """A row of ``model.segment``, ready to be written."""
 
     event_id: UUID
@@ -79,8 +78,7 @@ class EventContent(Protocol):
     def hashes(self) -> Sequence[bytes]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """The same, for those who keep nothing else of it."""
 
     type_name: str

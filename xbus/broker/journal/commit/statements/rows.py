@@ -21,6 +21,10 @@ _PREPARED = "xbus_prepared"
 """Where a connection notes the statements that it has prepared."""
 
 
+_MOMENT_CHARACTERS = len("2020-02-29 12:00:00.000000")
+"""What SQLite keeps of a moment: without its time zone, which is UTC."""
+
+
 class RowStatement:
     """A statement that writes any number of rows.
 
@@ -134,7 +138,7 @@ def _bytea(value: bytes) -> str:
 
 
 def _sqlite_moment(value: datetime) -> str:
-    return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+    return value.astimezone(UTC).isoformat(" ", "microseconds")[:_MOMENT_CHARACTERS]
 
 
 def _each(write: Callable[[Any], object]) -> Callable[[Sequence[Any]], Sequence[object]]:
