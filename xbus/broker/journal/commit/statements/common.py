@@ -1,7 +1,5 @@
 """Helpers that several statements share."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -24,22 +22,24 @@ class Prepared:
 
     def execute(self, connection: sa.Connection, parameters: dict[str, Any]) -> int:
         """Execute it with values for its parameters; returns how many rows it changed."""
-        with self._executed(connection, parameters) as cursor:
-            changed: int = cursor.rowcount
-            return changed
+        cursor = self._executed(connection, parameters)
+        changed: int = cursor.rowcount
+        cursor.close()
+        return changed
 
     def scalar(self, connection: sa.Connection, parameters: dict[str, Any]) -> Any:
         """Execute it; returns the one value that it answers."""
-        with self._executed(connection, parameters) as cursor:
-            return cursor.fetchone()[0]
+        cursor = self._executed(connection, parameters)
+        (value,) = cursor.fetchone()
+        cursor.close()
+        return value
 
-    @contextmanager
-    def _executed(self, connection: sa.Connection, parameters: dict[str, Any]) -> Iterator[Any]:
+    def _executed(self, connection: sa.Connection, parameters: dict[str, Any]) -> Any:
         text, order = self._written.get(connection.dialect.name) or self._write(connection)
         values = parameters if order is None else tuple(parameters[name] for name in order)
-        with closing(connection.connection.cursor()) as cursor:
-            cursor.execute(text, values)
-            yield cursor
+        cursor = connection.connection.cursor()
+        cursor.execute(text, values)
+        return cursor
 
     def _write(self, connection: sa.Connection) -> tuple[str, list[str] | None]:
         compiled = self._statement.compile(dialect=connection.dialect)

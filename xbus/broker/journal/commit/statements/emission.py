@@ -30,7 +30,7 @@ _NOT_RECEIVED = (None,) * 7
 INSERT_EVENTS = insert_rows(
     model.event, "id", "envelope_id", "number", "event_type_id", "graph_id", "estimate", "items"
 )
-_INSERT_SEGMENTS = insert_rows(model.segment, *COPY_COLUMNS)
+INSERT_SEGMENTS = insert_rows(model.segment, *COPY_COLUMNS)
 _END_EVENTS = update_rows("end_events", model.event, ["items"], "id", "items IS NULL")
 
 _ENVELOPE_KEY = (model.envelope.primary_key.name, "UNIQUE constraint failed: envelope.id")
@@ -71,15 +71,16 @@ def end_events(connection: sa.Connection, group: Sequence[writes.EndEvent]) -> N
 
 def insert_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> None:
     """Store items: the hottest of all statements, so each driver gets what it is fastest with."""
-    data_bytes = sum([len(row.data) for row in rows])
-    if connection.dialect.name == "postgresql" and data_bytes >= COPY_FROM_BYTES:
+    if connection.dialect.name == "postgresql" and are_large(rows):
         with closing(connection.connection.cursor()) as cursor:
             copy_in(cursor, "segment", COPY_COLUMNS, copy_rows(rows))
     else:
-        _INSERT_SEGMENTS.execute(
-            connection,
-            [(row.event_id, row.first_index, row.items, row.data, row.hash, row.indices) for row in rows],
-        )
+        INSERT_SEGMENTS.execute(connection, rows)
+
+
+def are_large(rows: Sequence[SegmentRow]) -> bool:
+    """Whether segments hold so much data that COPY pays."""
+    return sum([len(row.data) for row in rows]) >= COPY_FROM_BYTES
 
 
 @contextmanager

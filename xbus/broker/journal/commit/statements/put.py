@@ -8,10 +8,12 @@ import sqlalchemy as sa
 from xbus.broker.journal.commit.statements.emission import (
     INSERT_ENVELOPES,
     INSERT_EVENTS,
+    INSERT_SEGMENTS,
+    are_large,
     ids_taken,
     insert_segments,
 )
-from xbus.broker.journal.commit.statements.rows import Row
+from xbus.broker.journal.commit.statements.rows import Row, write_together
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash
 from xbus.broker.journal.writes import PutEnvelope, PutEvent, SealReceipt
 from xbus.states import EnvelopeState
@@ -39,9 +41,9 @@ def put(connection: sa.Connection, group: Sequence[PutEnvelope], positions: Sequ
         receipts.append(receipt)
         envelopes.append(_envelope_row(write, receipt))
     with ids_taken(group[0].envelope_id, [event.event_id for event in group[0].events] if len(group) == 1 else []):
-        INSERT_ENVELOPES.execute(connection, envelopes)
-        INSERT_EVENTS.execute(connection, events)
-    insert_segments(connection, segments)
+        small, large = ((), segments) if are_large(segments) else (segments, ())
+        write_together(connection, (INSERT_ENVELOPES, envelopes), (INSERT_EVENTS, events), (INSERT_SEGMENTS, small))
+    insert_segments(connection, large)
     return receipts
 
 

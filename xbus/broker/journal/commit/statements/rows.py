@@ -5,7 +5,7 @@ a column of all rows as one array, which costs the client an eighth of what valu
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -45,23 +45,40 @@ class RowStatement:
 
     def execute(self, connection: sa.Connection, rows: Sequence[Row]) -> int:
         """Write rows; returns how many were changed."""
-        if not rows:
-            return 0
-        columns = zip(self._kinds, zip(*rows, strict=True), strict=True)
-        with closing(connection.connection.cursor()) as cursor:
-            if connection.dialect.name == "sqlite":
-                written = [values if kind.sqlite is None else kind.sqlite(values) for kind, values in columns]
-                cursor.executemany(self._sqlite, list(zip(*written, strict=True)))
-            else:
-                self._be_prepared(connection, cursor)
-                cursor.execute(self._execute, [_array(kind.text, values) for kind, values in columns])
-            return cursor.rowcount
+        return write_together(connection, (self, rows))
+
+    def _execute_each(self, cursor: Any, rows: Sequence[Row]) -> None:
+        written = [values if kind.sqlite is None else kind.sqlite(values) for kind, values in self._columns(rows)]
+        cursor.executemany(self._sqlite, list(zip(*written, strict=True)))
+
+    def _arrays(self, rows: Sequence[Row]) -> list[str]:
+        return [_array(kind.text, values) for kind, values in self._columns(rows)]
+
+    def _columns(self, rows: Sequence[Row]) -> Iterator[tuple["_Kind", tuple[Any, ...]]]:
+        return zip(self._kinds, zip(*rows, strict=True), strict=True)
 
     def _be_prepared(self, connection: sa.Connection, cursor: Any) -> None:
         prepared: set[str] = connection.info.setdefault(_PREPARED, set())
         if self._name not in prepared:
             cursor.execute(self._prepare)
             prepared.add(self._name)
+
+
+def write_together(connection: sa.Connection, *writes: tuple[RowStatement, Sequence[Row]]) -> int:
+    """Write the rows of several statements, in one round trip to PostgreSQL; returns how many the last one changed."""
+    writes = tuple([(statement, rows) for statement, rows in writes if rows])
+    if not writes:
+        return 0
+    with closing(connection.connection.cursor()) as cursor:
+        if connection.dialect.name == "sqlite":
+            for statement, rows in writes:
+                statement._execute_each(cursor, rows)
+        else:
+            for statement, _ in writes:
+                statement._be_prepared(connection, cursor)
+            texts = [statement._execute for statement, _ in writes]
+            cursor.execute("; ".join(texts), [array for statement, rows in writes for array in statement._arrays(rows)])
+        return cursor.rowcount
 
 
 def insert_rows(table: sa.Table, *names: str) -> RowStatement:
