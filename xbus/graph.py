@@ -49,6 +49,16 @@ class Graph:
         return frozenset(node.service for node in self.nodes.values() if not node.worker)
 
     @cached_property
+    def direct_services(self) -> frozenset[str]:
+        """The consumer services that get items as they were emitted, and from no worker."""
+        behind_workers = {node.service for node in self.nodes.values() if not node.worker and self.parents(node.name)}
+        return self.consumer_services - behind_workers
+
+    def nodes_of(self, service: str) -> tuple[str, ...]:
+        """The names of a service's nodes."""
+        return tuple(node.name for node in self.nodes.values() if node.service == service)
+
+    @cached_property
     def worker_services(self) -> frozenset[str]:
         """The services that transform items somewhere in this graph."""
         return frozenset(node.service for node in self.nodes.values() if node.worker)

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -80,7 +81,7 @@ async def test_a_key_has_its_content_hashed(journal: Journal, scribe: Scribe) ->
 
 async def test_a_moment_of_another_time_zone_is_kept_in_utc(journal: Journal, scribe: Scribe) -> None:
     elsewhere = datetime(2020, 2, 29, 23, 0, 0, 1, tzinfo=timezone(timedelta(hours=11)))
-    receipt = await journal.write(whole(scribe)._replace(at=elsewhere))
+    receipt = await journal.write(replace(whole(scribe), at=elsewhere))
     envelope, *_ = await journal.read(rows_of, receipt.envelope_id)
     assert envelope["opened_at"] == envelope["closed_at"] == NOW.replace(microsecond=1)
 
@@ -88,7 +89,7 @@ async def test_a_moment_of_another_time_zone_is_kept_in_utc(journal: Journal, sc
 async def test_an_id_that_is_taken_is_told_to_its_caller_alone(journal: Journal, scribe: Scribe) -> None:
     first = whole(scribe, [b"a"])
     await journal.write(first)
-    event_taken = whole(scribe)._replace(events=first.events)
+    event_taken = replace(whole(scribe), events=first.events)
     outcomes = await asyncio.gather(
         *map(journal.write, [whole(scribe, [b"b"]), first, event_taken, whole(scribe, [b"c"])]), return_exceptions=True
     )

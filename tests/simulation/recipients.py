@@ -13,10 +13,10 @@ from xbus.recipient.api import RecipientApi
 from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.bulk import BulkWorker
+from xbus.recipient.bulk.jobs import BulkJobs, Call
 from xbus.recipient.calls import Calls
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch
-from xbus.recipient.jobs import BulkJobs, Call
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.dispatch import Dispatch
 

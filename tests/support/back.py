@@ -15,7 +15,8 @@ from xbus import model
 from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
 from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.recipients.recipient import Abilities, CallTimeouts
+from xbus.broker.back.recipients.abilities import Abilities
+from xbus.broker.back.recipients.recipient import CallTimeouts
 from xbus.broker.back.runtime import BackIntervals, Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal

@@ -7,7 +7,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch
-from xbus.broker.back.recipients.recipient import Abilities, CallTimeouts, RecipientProxy
+from xbus.broker.back.recipients.abilities import Abilities
+from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import ConnectionLost, Failed, TimedOut
 from xbus.rpc.client import Client
@@ -140,6 +141,10 @@ class ScriptedClient:
             case (("xbus.end_event" | "xbus.take_event"), _):
                 return [True, None, []]
         return [True, None]
+
+    @property
+    def owed(self) -> int:
+        return 0 if self.owes.is_set() else 1
 
     async def settled(self) -> None:
         await self.owes.wait()

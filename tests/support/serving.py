@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.bus import PASSWORD
 from tests.support.daemon import Daemon
 from xbus.recipient import Recipient, serve
-from xbus.recipient.jobs import JobWaits
+from xbus.recipient.bulk.jobs import JobWaits
 from xbus.recipient.service import ServiceWaits
 
 END_SECONDS = 90.0

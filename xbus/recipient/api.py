@@ -15,11 +15,12 @@ from xbus.errors import Failed, Refused
 from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.bulk import BulkWorker, Handover
+from xbus.recipient.bulk.jobs import BulkJobs
+from xbus.recipient.bundle import BundleAnswer, BundleStep, WholeEnvelope, carry_out_all
 from xbus.recipient.calls import Calls
 from xbus.recipient.connections import Connections
-from xbus.recipient.delivery import EnvelopeDelivery, failure_of
+from xbus.recipient.delivery import EnvelopeDelivery, failure_of, log_rollback_failure
 from xbus.recipient.item import Batch, Item
-from xbus.recipient.jobs import BulkJobs
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import verb
@@ -101,6 +102,8 @@ class RecipientApi:
         abilities: RecipientAbilities = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
         if kind := _kind(self._recipient):
             abilities["kind"] = kind
+        if kind == "consumer":
+            abilities["bundles"] = True
         if isinstance(self._recipient, BulkWorker) and self._jobs is not None:
             abilities["bulk"] = {"min_items": self._recipient.min_bulk_items, "attempts": self._jobs.attempts}
         return {
@@ -178,6 +181,26 @@ class RecipientApi:
         if commit:
             answer.add_done_callback(lambda done: self._close_if_committed(envelope_id, done))
         return answer
+
+    @verb("xbus.take_envelopes")
+    def take_envelopes(self, envelopes: list[Value]) -> "asyncio.Future[list[BundleAnswer]]":
+        """A bundle: whole small envelopes, each committed or rolled back before the next one begins."""
+        bundle = [WholeEnvelope.of_wire(envelope) for envelope in envelopes]
+        self._check_caller()
+        if len({whole.id for whole in bundle} - self._deliveries.keys()) < len(bundle):
+            raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
+        deliveries = [self._open(whole.id) for whole in bundle]
+        steps = [BundleStep(self._calls, *pair) for pair in zip(deliveries, bundle, strict=True)]
+        answers = self._desk.give(carry_out_all(steps, lambda: self.is_closing))
+        answers.add_done_callback(lambda _: self._close_all(deliveries))
+        return answers
+
+    def _close_all(self, deliveries: list[EnvelopeDelivery]) -> None:
+        for delivery in deliveries:
+            # One that was stopped meanwhile has gone, and may even be open anew.
+            if self._deliveries.get(delivery.envelope.id) is delivery:
+                self._close(delivery.envelope.id)
+                self._forget(delivery)
 
     @verb("xbus.take_output")
     def take_output(self, envelope_id: str, event_id: str, type_name: str, handover: Value) -> tuple[bool]:
@@ -267,8 +290,7 @@ class RecipientApi:
             try:
                 self._calls.rollback(delivery.envelope)
             except Exception as error:
-                extra = {"action": "rollback_failed", "envelope_id": envelope_id}
-                logger.exception("the recipient's rollback failed", extra=extra)
+                log_rollback_failure(envelope_id, error)
                 raise failure_of(error) from error
             return True
 

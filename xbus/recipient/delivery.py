@@ -101,6 +101,12 @@ class EnvelopeDelivery:
         logger.log(level, message, exc_info=error, extra={"action": action, "envelope_id": self.envelope.id})
 
 
+def log_rollback_failure(envelope_id: str, error: Exception) -> None:
+    """Tell the recipient's operator that the author's rollback failed."""
+    extra = {"action": "rollback_failed", "envelope_id": envelope_id}
+    logger.error("the recipient's rollback failed", exc_info=error, extra=extra)
+
+
 def failure_of(error: Exception) -> Failed:
     """What the broker is told of an exception of the author's code: try again later."""
     cause = f"{type(error).__name__}: {error}"[:MAX_CAUSE_CHARACTERS]

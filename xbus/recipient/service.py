@@ -11,8 +11,8 @@ from xbus.recipient.api import RecipientApi
 from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient
 from xbus.recipient.bulk import BulkWorker
+from xbus.recipient.bulk.jobs import JOB_WAITS, BulkJobs, Call, JobWaits
 from xbus.recipient.calls import Calls
-from xbus.recipient.jobs import JOB_WAITS, BulkJobs, Call, JobWaits
 from xbus.rpc.context import Context
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server, ServerLimits

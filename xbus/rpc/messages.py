@@ -152,6 +152,7 @@ class RecipientAbilities(TypedDict):
     envelopes: int
     heartbeats: bool
     kind: NotRequired[str]
+    bundles: NotRequired[bool]
     bulk: NotRequired[BulkAbility]
 
 

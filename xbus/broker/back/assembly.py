@@ -19,6 +19,8 @@ from xbus.broker.back.bulk import (
 )
 from xbus.broker.back.dispatch import (
     BacklogChanges,
+    BundleRun,
+    Bundles,
     Dispatcher,
     DueRows,
     Eligibility,
@@ -60,6 +62,7 @@ from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.ordered import read_held_keys
 from xbus.broker.journal.writes import FollowOrder
 from xbus.errors import JournalError, JournalUnavailable
+from xbus.periodic import every
 from xbus.rpc.bell import Bell
 
 log = logging.getLogger(__name__)
@@ -174,14 +177,17 @@ class DeliveryAssembly:
         self._runs = RunExecutor(ledger, self._context, self._gathering, self._results, roles, tasks, events)
         self._launcher = RunLauncher(ledger, roles, self._gathering, self._holds, self._runs)
         workers = WorkerAvailability(log, self.registry, self._needs, probing, self._settings.worker_grace)
+        eligibility = Eligibility(roles, self.registry)
+        bundle_run = BundleRun(log, ledger, self._context, self._results, roles, events)
+        self._bundles = Bundles(log, roles, eligibility, self._holds, self._gathering, bundle_run, tasks)
         dispatcher = Dispatcher(
             ledger,
-            Eligibility(roles, self.registry),
+            eligibility,
             workers,
             BulkStep(self._log, self._needs, self.outputs, self._waiting),
             self._launcher,
+            self._bundles,
             self._context,
-            probing,
         )
         self.lanes = Lanes(log, ledger, dispatcher, roles, tasks, events, intervals.gather)
         due_rows = DueRows(log, ledger, roles, probing)
@@ -256,6 +262,7 @@ class DeliveryAssembly:
             self._tasks.create_task(self._replies.watch(), name="replies of consumers"),
             self._tasks.create_task(self._log.follow(self._replies.wake), name="log"),
             self._tasks.create_task(self._decisions.carry_out(), name="decisions"),
+            self._tasks.create_task(every(self._runtime.intervals.idle, self.lanes.note_idle), name="idle roles"),
         ]
 
     async def read_cursors(self) -> None:
@@ -304,7 +311,7 @@ class DeliveryAssembly:
         for task in self._watching:
             task.cancel()
         self._replies.stop()
-        await self._runs.finish(seconds)
+        await asyncio.gather(self._runs.finish(seconds), self._bundles.finish(seconds))
         self.ledger.return_reserved()
         if self._keeping is not None:
             self._keeping.cancel()

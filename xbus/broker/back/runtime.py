@@ -17,6 +17,7 @@ class BackIntervals:
         retry: after a write that the database did not take.
         leases: between two looks at the leases of bulk workers, at the most.
         changes: until a decision is looked at again that had to wait.
+        idle: between two looks at the cursors of roles that are owed nothing.
         rows: between two looks for delivery rows that are due.
     """
 
@@ -24,6 +25,7 @@ class BackIntervals:
     retry: float = 1.0
     leases: float = 1.0
     changes: float = 1.0
+    idle: float = 1.0
     rows: float = 5.0
 
 

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from xbus.broker.journal.commit.writer import Writer, silent
+from xbus.broker.journal.commit.writer import Writer, WriterEvents, silent
 from xbus.broker.journal.database.engine import READ_ONLY, create_engine, is_memory, journal_errors
 from xbus.broker.journal.writes import SealedEnvelope, Write
 from xbus.config import JournalSettings
@@ -61,6 +61,7 @@ class Journal:
         self.name = name
         self.answer_seconds = answer_seconds
         self._engine = engine
+        self._events = WriterEvents()
         self._writer = Writer(
             engine,
             name,
@@ -68,13 +69,10 @@ class Journal:
             max_pending_bytes=max_pending_bytes,
             answer_seconds=answer_seconds,
             ask_again_seconds=ask_again_seconds,
-            on_room=self._tell_room,
-            on_sealed=self._tell_sealed,
+            events=self._events,
         )
         self._readers: ThreadPoolExecutor | None = None
         self._reader_connections: dict[int, sa.Connection] = {}
-        self._room_listeners: list[Callable[[], None]] = []
-        self._seal_listeners: list[Callable[[Sequence[SealedEnvelope]], None]] = []
         self._closed = False
 
     @classmethod
@@ -187,22 +185,13 @@ class Journal:
 
     def on_room(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called whenever ``has_room`` turns true again."""
-        self._room_listeners.append(listener)
-
-    def _tell_room(self) -> None:
-        for listener in self._room_listeners:
-            listener()
 
     def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
         """Have ``listener`` called after each commit that sealed envelopes, before their emitters are answered.
 
         It gets the envelopes of one commit, in position order. Those that others seal, such as commands, it misses.
         """
-        self._seal_listeners.append(listener)
-
-    def _tell_sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
-        for listener in self._seal_listeners:
-            listener(sealed)
+        self._events.on_sealed(listener)
 
     async def ended(self) -> None:
         """Wait until the journal is closed, or raise what its writer died of: then the broker must stop."""

@@ -10,7 +10,7 @@ from tests.support.back import PATIENCE_SECONDS, running
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Call, Script, metadata
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.run import context
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import read_consumers, read_registrations

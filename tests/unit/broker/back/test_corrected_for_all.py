@@ -11,7 +11,7 @@ from tests.support.back import Broker, running
 from tests.support.journal import NOW
 from tests.support.recipients import NEW, OLD, REFUSED
 from xbus import model
-from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.overlays import read_overlays
 from xbus.broker.journal.log.reading import LogEnvelope, read_log

@@ -14,7 +14,7 @@ from tests.support.journal import memory_engine
 from tests.support.recipients import BROKEN, LOST, REFUSED
 from xbus import model
 from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.writes import FollowOrder, Write
 from xbus.errors import JournalUnavailable

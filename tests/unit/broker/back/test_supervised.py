@@ -13,7 +13,7 @@ from tests.support.journal import NOW
 from tests.support.recipients import NEW
 from xbus.broker.back.monitoring.overdue import DAY_SECONDS, OverdueBacklog
 from xbus.broker.back.monitoring.presence import Presence, RecipientSigns
-from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.journal import Journal

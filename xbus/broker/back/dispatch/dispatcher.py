@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from xbus.broker.back.bulk import BulkStep
+from xbus.broker.back.dispatch.bundles import Bundles
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.run_launcher import RunLauncher
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
+from xbus.broker.back.log import SmallEnvelope
 from xbus.broker.back.progress import DeliveryLedger, transitions
-from xbus.broker.back.recipients import BreakerProbes, RecipientProxy
+from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.back.run import BackRunContext
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
@@ -24,8 +26,8 @@ class Dispatcher:
         workers: which workers an envelope needs.
         bulk: what is to be made before consumers are started.
         launcher: begins the runs.
+        bundles: sends small envelopes together.
         context: what runs live on.
-        probing: who is in trouble, and gets less.
     """
 
     def __init__(
@@ -35,26 +37,47 @@ class Dispatcher:
         workers: WorkerAvailability,
         bulk: BulkStep,
         launcher: RunLauncher,
+        bundles: Bundles,
         context: BackRunContext,
-        probing: BreakerProbes,
     ) -> None:
         self._ledger = ledger
         self._eligibility = eligibility
         self._workers = workers
         self._bulk = bulk
         self._launcher = launcher
+        self._bundles = bundles
         self._context = context
-        self._probing = probing
 
-    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> Sequence[RecipientProxy]:
+    def may_bundle(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
+        """Whether a recipient may get an envelope together with others, if it is small."""
+        return self._bundles.may_take(envelope, recipient)
+
+    async def deliver(
+        self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy], small: SmallEnvelope | None
+    ) -> Sequence[RecipientProxy]:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
         aside for those whose workers are absent or have something to make first.
+
+        Args:
+            small: the envelope with its items, where it is small and they were read.
 
         Returns:
             Those that could get it all the same, as they held the others up, or what held them was settled meanwhile.
         """
-        self._launcher.carry_on_all(envelope)
         wanted = list(recipients)
+        others = wanted
+        if small is not None:
+            takers = self._bundles.takers(envelope, wanted)
+            for recipient in takers:
+                await self._bundles.add(small, recipient)
+            others = [recipient for recipient in wanted if recipient not in takers]
+        if others:
+            await self._deliver_in_run(envelope, others)
+        await self._ledger.room()
+        return [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
+
+    async def _deliver_in_run(self, envelope: LogEnvelope, wanted: Sequence[RecipientProxy]) -> None:
+        self._launcher.carry_on_all(envelope)
         self._hold_behind(envelope, wanted)
         recipients = [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
         going: list[RecipientProxy] = []
@@ -72,7 +95,6 @@ class Dispatcher:
                     self._bulk.set_aside(envelope, outputs, None, new)
         await self._ledger.room()
         await self._launch(envelope, going)
-        return [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
 
     async def predecessor_over(self, recipient: RecipientProxy) -> None:
         """Wait until it is known what has become of what was brought to the recipient before this one, of a role that
@@ -113,7 +135,7 @@ class Dispatcher:
         ):
             return None
         row = self._ledger.keyed(row, envelope)
-        is_probe = self._probing.is_troubled(role_id)
+        is_probe = self._eligibility.is_troubled(role_id)
         if was_held and not is_probe:
             attempt = transitions.begun(row)
         else:

@@ -29,6 +29,15 @@ class Eligibility:
         is_kept = role.breaker.is_tripped or role.keys.holds(envelope)
         return self.is_due(recipient, envelope) and not is_kept and self._may_get(recipient, envelope)
 
+    def is_served(self, recipient: RecipientProxy) -> bool:
+        """Whether a recipient may get anything in its turn."""
+        role = self._roles[recipient.role.id]
+        return self._registry.get(role.id) is recipient and not role.breaker.is_tripped
+
+    def is_troubled(self, role_id: int) -> bool:
+        """Whether one envelope after the other fails at a role."""
+        return self._roles[role_id].breaker.is_tripped
+
     def by_row(self, recipient: RecipientProxy, envelope: LogEnvelope, row: DeliveryRow) -> bool:
         """Whether a recipient may get an envelope that has a row of its own, and whose turn it is among its key's."""
         return self.is_current(recipient, envelope) and self._roles[row.role_id].keys.is_next(row)

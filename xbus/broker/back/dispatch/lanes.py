@@ -5,11 +5,11 @@ starts in the past, has a lane of its own until it has caught up.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from xbus.broker.back.log import LogReader
+from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger
 from xbus.broker.back.recipients import RecipientProxy, RoleEvents
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -18,20 +18,76 @@ from xbus.broker.journal.log.reading import LogEnvelope
 class Deliverer(Protocol):
     """What brings an envelope to recipients."""
 
-    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> Collection[RecipientProxy]:
+    async def deliver(
+        self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy], small: SmallEnvelope | None
+    ) -> Collection[RecipientProxy]:
         """See to it that these recipients get an envelope; returns as soon as it is on its way, or set aside, with
-        those that were left out."""
+        those that were left out.
+
+        Args:
+            small: the envelope with its items, where it is small and they were read.
+        """
+
+    def may_bundle(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
+        """Whether a recipient may get an envelope together with others, if it is small."""
 
 
-@dataclass(eq=False)
+IDLE_ROLES_PER_LOOK = 200
+"""So many cursors of roles that are owed nothing are moved at once. More makes the write that follows longer."""
+
+
 class _Lane:
-    position: int
-    """All envelopes up to here were dealt with."""
-    recipients: list[RecipientProxy]
-    """In the order in which they came."""
-    joinable: bool = True
-    """Whether it stands still between two envelopes, so that others at the same place may join."""
-    task: "asyncio.Task[None] | None" = None
+    """A reader of the log.
+
+    Args:
+        position: all envelopes up to here were dealt with.
+        joinable: whether it stands still between two envelopes, so that others at the same place may join.
+    """
+
+    def __init__(self, position: int, *, joinable: bool) -> None:
+        self.position = position
+        self.joinable = joinable
+        self.task: asyncio.Task[None] | None = None
+        self._of_service: defaultdict[str, dict[RecipientProxy, None]] = defaultdict(dict)
+        self._turns: deque[RecipientProxy] = deque()
+
+    def add(self, recipient: RecipientProxy) -> None:
+        """Read for a recipient too."""
+        self._of_service[recipient.role.service][recipient] = None
+        self._turns.append(recipient)
+
+    def remove(self, recipient: RecipientProxy) -> None:
+        """Read no longer for a recipient."""
+        of_service = self._of_service[recipient.role.service]
+        of_service.pop(recipient, None)
+        if not of_service:
+            del self._of_service[recipient.role.service]
+        self._turns.remove(recipient)
+
+    @property
+    def services(self) -> Collection[str]:
+        """The services that those provide for whom it reads."""
+        return self._of_service.keys()
+
+    def __contains__(self, recipient: RecipientProxy) -> bool:
+        return recipient in self._of_service.get(recipient.role.service, ())
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def recipients(self) -> Sequence[RecipientProxy]:
+        """Those that it reads for."""
+        return list(self._turns)
+
+    def of_services(self, services: Iterable[str]) -> list[RecipientProxy]:
+        """Those of some services, in the order in which they came."""
+        return [recipient for service in services for recipient in self._of_service.get(service, ())]
+
+    def next_ones(self, most: int) -> list[RecipientProxy]:
+        """So many recipients, others each time until all had their turn."""
+        found = [self._turns[place] for place in range(min(most, len(self._turns)))]
+        self._turns.rotate(-len(found))
+        return found
 
 
 class Lanes:
@@ -67,10 +123,11 @@ class Lanes:
         self._events = events
         self._gather_seconds = gather_seconds
         self._lanes: list[_Lane] = []
+        self._lane_of: dict[RecipientProxy, _Lane] = {}
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """Read on for a consumer from where its role stands."""
-        if recipient.role.worker or self._lanes_of(recipient):
+        if recipient.role.worker or recipient in self._lane_of:
             return
         role = self._roles[recipient.role.id]
         cursor = role.cursor
@@ -80,30 +137,43 @@ class Lanes:
         if lane is None:
             self._begin(cursor.position, recipient, joinable=True)
         else:
-            lane.recipients.append(recipient)
+            self._join(lane, recipient)
 
     def _begin(self, position: int, recipient: RecipientProxy, *, joinable: bool) -> None:
-        lane = _Lane(position, [recipient], joinable)
+        lane = _Lane(position, joinable=joinable)
         self._lanes.append(lane)
+        self._join(lane, recipient)
         lane.task = self._tasks.create_task(self._read(lane), name=f"lane from {position}")
+
+    def _join(self, lane: _Lane, recipient: RecipientProxy) -> None:
+        lane.add(recipient)
+        self._lane_of[recipient] = lane
 
     def left(self, recipient: RecipientProxy) -> None:
         """Read no longer for a recipient."""
-        for lane in self._lanes_of(recipient):
-            lane.recipients.remove(recipient)
-            if not lane.recipients:
+        lane = self._lane_of.get(recipient)
+        if lane is not None:
+            self._leave(lane, recipient)
+            if not len(lane):
                 self._end(lane)
+
+    def _leave(self, lane: _Lane, recipient: RecipientProxy) -> None:
+        self._ledger.pass_to(recipient.role.id, lane.position)
+        lane.remove(recipient)
+        del self._lane_of[recipient]
 
     def split(self, recipient: RecipientProxy) -> None:
         """Let a recipient that holds others up go on at its own pace; at the end of the log it joins them again."""
-        for lane in self._lanes_of(recipient):
-            if len(lane.recipients) > 1:
-                lane.recipients.remove(recipient)
-                self._begin(lane.position, recipient, joinable=False)
+        lane = self._lane_of.get(recipient)
+        if lane is not None and len(lane) > 1:
+            self._leave(lane, recipient)
+            self._begin(lane.position, recipient, joinable=False)
 
     def stop(self) -> None:
         """Hand out no more envelopes."""
         for lane in list(self._lanes):
+            for recipient in lane.recipients():
+                self._leave(lane, recipient)
             self._end(lane)
 
     def _end(self, lane: _Lane) -> None:
@@ -111,55 +181,63 @@ class Lanes:
         if lane.task is not None:
             lane.task.cancel()
 
-    def _lanes_of(self, recipient: RecipientProxy) -> list[_Lane]:
-        return [lane for lane in self._lanes if recipient in lane.recipients]
-
     def _joinable_at(self, position: int) -> _Lane | None:
         return next((lane for lane in self._lanes if lane.joinable and lane.position == position), None)
+
+    async def note_idle(self) -> None:
+        """Have it written how far the roles have come that are owed nothing; of many, a part at each call."""
+        for lane in self._lanes:
+            for recipient in lane.next_ones(IDLE_ROLES_PER_LOOK):
+                self._ledger.pass_to(recipient.role.id, lane.position)
 
     async def _read(self, lane: _Lane) -> None:
         await asyncio.sleep(self._gather_seconds)
         while True:
             lane.joinable = False
-            page = await self._log.page(lane.position, {recipient.role.service for recipient in lane.recipients})
+            page = await self._log.page(lane.position, lane.services)
+            bundled = [envelope for envelope in page.envelopes if await self._travels_small(lane, envelope)]
+            small = await self._log.small(bundled)
             for envelope in page.envelopes:
-                self._pass_gap(lane, envelope.position - 1)
-                await self._step(lane, envelope)
-            self._pass_gap(lane, page.upto)
+                await self._step(lane, envelope, small.get(envelope.position))
+            lane.position = max(lane.position, page.upto)
             if lane.position < self._log.head:
                 continue
             ahead = self._joinable_at(lane.position)
             if ahead is not None:
-                ahead.recipients += lane.recipients
-                for recipient in lane.recipients:
-                    self._events.caught_up.publish(recipient)
-                self._lanes.remove(lane)
+                self._merge(lane, ahead)
                 return
             lane.joinable = True
             await self._log.beyond(lane.position)
 
-    def _pass_gap(self, lane: _Lane, last: int) -> None:
-        """Pass a part of the log of which nobody here is owed anything, up to ``last``."""
-        if last > lane.position:
-            for recipient in lane.recipients:
-                self._ledger.pass_gap(recipient.role.id, lane.position + 1, last)
-            lane.position = last
+    def _merge(self, lane: _Lane, ahead: _Lane) -> None:
+        for recipient in lane.recipients():
+            self._join(ahead, recipient)
+            self._events.caught_up.publish(recipient)
+        self._lanes.remove(lane)
 
-    async def _step(self, lane: _Lane, envelope: LogEnvelope) -> None:
-        owed = [recipient for recipient in list(lane.recipients) if await self._is_owed(recipient, envelope)]
+    async def _step(self, lane: _Lane, envelope: LogEnvelope, small: SmallEnvelope | None) -> None:
+        owed = await self._owed(lane, envelope)
+        for recipient in owed:
+            self._ledger.owe(recipient.role.id, envelope.position)
         while owed:
-            left_out = await self._deliverer.deliver(envelope, owed)
+            left_out = await self._deliverer.deliver(envelope, owed, small)
             # Who has gone on in a lane of its own gets it there; nobody else would bring it to those that are here.
-            owed = [recipient for recipient in owed if recipient in left_out and recipient in lane.recipients]
+            owed = [recipient for recipient in owed if recipient in left_out and recipient in lane]
         lane.position = envelope.position
 
-    async def _is_owed(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+    async def _travels_small(self, lane: _Lane, envelope: LogEnvelope) -> bool:
+        owed = await self._owed(lane, envelope)
+        return any(self._deliverer.may_bundle(envelope, recipient) for recipient in owed)
+
+    async def _owed(self, lane: _Lane, envelope: LogEnvelope) -> list[RecipientProxy]:
+        """Those of a lane's recipients that are owed an envelope, and have not got it."""
+        found: list[RecipientProxy] = []
+        for graph in await self._log.graphs(envelope):
+            found += lane.of_services(graph.consumer_services)
+        return [recipient for recipient in dict.fromkeys(found) if self._is_owed(recipient, envelope)]
+
+    def _is_owed(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         cursor = self._ledger.cursor(recipient.role.id)
         if cursor is None or cursor.is_settled(envelope.position):
             return False
-        services = [graph.consumer_services for graph in await self._log.graphs(envelope)]
-        is_for_role = cursor.owes(envelope.position) and envelope.is_for(recipient.role.id)
-        if is_for_role and any(recipient.role.service in found for found in services):
-            return True
-        self._ledger.pass_over(recipient.role.id, envelope.position)
-        return False
+        return cursor.owes(envelope.position) and envelope.is_for(recipient.role.id)

@@ -5,6 +5,7 @@ Reads only, by way of the journal. It never knows who is registered. All other p
 
 from xbus.broker.back.log.batch import RunBatch, check_given
 from xbus.broker.back.log.reader import RETRY_SECONDS, LogPage, LogReader, OutputIncomplete
+from xbus.broker.back.log.small import SmallEnvelope
 
 __all__ = [
     "RETRY_SECONDS",
@@ -12,5 +13,6 @@ __all__ = [
     "LogReader",
     "OutputIncomplete",
     "RunBatch",
+    "SmallEnvelope",
     "check_given",
 ]

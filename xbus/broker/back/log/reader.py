@@ -8,13 +8,24 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch, join_small
+from xbus.broker.back.log.small import SMALL_BYTES, SmallEnvelope
+from xbus.broker.back.log.tail import LogTail
 from xbus.broker.journal.bulk.attempts import BEGINNING, read_attempt, read_output
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import catalog
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, find_for_services
 from xbus.broker.journal.log.overlays import EventOverlay, read_overlays
-from xbus.broker.journal.log.reading import LogEnvelope, LogEvent, read_at, read_ends, read_log, read_segments
+from xbus.broker.journal.log.reading import (
+    LogEnvelope,
+    LogEvent,
+    read_at,
+    read_ends,
+    read_log,
+    read_segments,
+    read_small_events,
+)
 from xbus.broker.journal.operations.corrections import read_corrected_events
+from xbus.broker.journal.writes import SealedEnvelope
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.graph import Graph
 from xbus.rpc.bell import Bell
@@ -31,7 +42,9 @@ class OutputIncomplete(JournalError):
 POLL_SECONDS = 1.0
 """Wake-ups may get lost, so the head is looked at this often anyway."""
 
-PAGE_ENVELOPES = 100
+PAGE_ENVELOPES = 256
+"""How many envelopes are read at once. More spares round trips and takes memory."""
+
 PAGE_BYTES = 4 * 1024 * 1024
 """How much of an event is read at once."""
 
@@ -63,14 +76,17 @@ class LogReader:
 
     def __init__(self, journal: Journal, bell: Bell) -> None:
         self._journal = journal
+        self._tail = LogTail()
         self._bell = bell
         self._graphs: dict[int, Graph] = {}
         self._corrected: set[UUID] = set()
         """The events whose segments hold items that are corrected for all."""
         self._newest_correction = 0
-        self._changed = asyncio.Condition()
         self.head = 0
         """The position of the last envelope that is known of."""
+        self._grown = asyncio.Event()
+        self._is_fed = False
+        journal.on_sealed(self._sealed)
 
     async def read(self, statement: Callable[..., T], *args: Any) -> T:
         """What a statement finds, as soon as the database can be read."""
@@ -88,26 +104,40 @@ class LogReader:
             for number, event_id in await self.read(read_corrected_events, self._newest_correction):
                 self._corrected.add(event_id)
                 self._newest_correction = number
-        if ends.position > self.head:
-            async with self._changed:
-                self.head = ends.position
-                self._changed.notify_all()
+        self._grow(ends.position)
+
+    def _sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
+        """Take up what this process has sealed: it need not be looked for."""
+        self._is_fed = True
+        self._tail.add(sealed)
+        self._grow(sealed[-1].receipt.position)
+
+    def _grow(self, head: int) -> None:
+        if head > self.head:
+            self.head = head
+            self._grown.set()
+            self._grown = asyncio.Event()
 
     async def follow(self, looked: Callable[[], None]) -> None:
-        """For ever: look where the log ends whenever something was sealed, and now and then.
+        """For ever: look where the log ends whenever another process sealed something, and now and then.
 
         Args:
             looked: called after each look: whoever else was meant by the bell looks too.
         """
+        now = asyncio.get_running_loop().time
+        looked_at = -POLL_SECONDS
         while True:
-            await self.refresh()
+            # What this process seals is known without a look; others seal, and correct, more rarely.
+            if not self._is_fed or now() - looked_at >= POLL_SECONDS:
+                looked_at = now()
+                await self.refresh()
             looked()
             await self._bell.wait(POLL_SECONDS)
 
     async def beyond(self, position: int) -> None:
         """Wait until the log reaches beyond ``position``."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self.head > position)
+        while self.head <= position:
+            await self._grown.wait()
 
     async def page(self, after: int, services: Collection[str]) -> LogPage:
         """Read the next envelopes above ``after``.
@@ -118,6 +148,9 @@ class LogReader:
         Args:
             services: those of the roles for which it is read.
         """
+        newest = self._tail.after(after, PAGE_ENVELOPES)
+        if newest:
+            return LogPage(newest, newest[-1].position)
         head = self.head
         if head - after > BLOCK_POSITIONS:
             listed = await self.read(find_for_services, services, after, PAGE_ENVELOPES)
@@ -125,6 +158,19 @@ class LogReader:
                 return LogPage(await self.at(listed.positions) if listed.positions else (), listed.upto)
         found = await self.read(read_log, after, PAGE_ENVELOPES)
         return LogPage(found, found[-1].position if found else head)
+
+    async def small(self, envelopes: Sequence[LogEnvelope]) -> dict[int, SmallEnvelope]:
+        """Those of some envelopes that are small, with their items, by position.
+
+        What is too large for one read together is left out.
+        """
+        event_ids = [event.segments_id for envelope in envelopes for event in envelope.events]
+        segments = self._tail.segments(event_ids)
+        unread = [event_id for event_id in event_ids if event_id not in segments]
+        if unread:
+            segments.update(await self.read(read_small_events, unread, SMALL_BYTES, PAGE_BYTES))
+        found = (SmallEnvelope.of_segments(envelope, segments) for envelope in envelopes)
+        return {small.position: small for small in found if small is not None}
 
     async def at(self, positions: Sequence[int]) -> list[LogEnvelope]:
         """The envelopes at some positions, in position order."""
@@ -136,6 +182,10 @@ class LogReader:
             self._graphs[graph_id] = await self.read(catalog.read_graph, graph_id)
         return self._graphs[graph_id]
 
+    def known_graph(self, graph_id: int) -> Graph | None:
+        """A version of an event type's graph, where it was read before."""
+        return self._graphs.get(graph_id)
+
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         """The graphs of an envelope's events."""
         return [await self.graph(graph_id) for graph_id in sorted({event.graph_id for event in envelope.events})]
@@ -146,13 +196,20 @@ class LogReader:
         Args:
             role_id: the role that is to get it on its own; None for those who get it in its turn.
         """
-        if role_id is None and not any(event.segments_id in self._corrected for event in envelope.events):
+        if role_id is None and not self.is_corrected(envelope):
             return {}
         return await self.read(read_overlays, role_id, envelope.envelope_id)
+
+    def is_corrected(self, envelope: LogEnvelope) -> bool:
+        """Whether items of an envelope are corrected for all."""
+        return any(event.segments_id in self._corrected for event in envelope.events)
 
     async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """The items of an event, in index order, small neighbours joined."""
         index = 0
+        for batch in join_small(self._tail.segments([event.segments_id]).get(event.segments_id, ())):
+            yield batch
+            index = batch.first_index + batch.items
         while index < event.items:
             segments = await self.read(read_segments, event.segments_id, index, PAGE_BYTES)
             if not segments:

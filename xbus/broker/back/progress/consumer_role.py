@@ -1,12 +1,31 @@
 """A consumer role, as one object: its cursor, blocked keys, breaker, and what is in flight to it."""
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Iterator
 
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.in_flight import InFlight
 from xbus.broker.back.recipients import CircuitBreaker, CircuitBreakers, RecipientProxy
 from xbus.broker.journal.writes.cursor import Cursor
+
+
+class Reservations:
+    """The positions up to which hand-overs are reserved, each durable from some note of the ledger on; pure."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[int, int]] = deque()
+
+    def add(self, position: int, noted: int) -> None:
+        """Note that hand-overs up to ``position`` are durable as soon as the ledger has written so many notes."""
+        self._steps.append((position, noted))
+
+    def noted_for(self, position: int) -> int:
+        """How many notes are written when a hand-over at ``position`` is durable; those below it are not asked again,
+        or get a number that is too high, but never too low."""
+        while self._steps and self._steps[0][0] < position:
+            self._steps.popleft()
+        return self._steps[0][1] if self._steps else 0
 
 
 class ConsumerRole:
@@ -28,8 +47,10 @@ class ConsumerRole:
         """What runs are bringing to it."""
         self.last_run: tuple[RecipientProxy, asyncio.Task[None]] | None = None
         """The run that began last, and to which recipient."""
-        self.reserved = 0
-        """How much the ledger had noted when hand-overs to it were reserved last."""
+        self.reservations = Reservations()
+        """How far hand-overs to it are reserved."""
+        self.seen = 0
+        """The highest position that a lane has passed for it: what is unsettled up to here is owed."""
 
 
 class ConsumerRoles:

@@ -21,8 +21,9 @@ from xbus.errors import JournalError, JournalUnavailable
 
 log = logging.getLogger(__name__)
 
-RESERVE_POSITIONS = 64
-"""How far ahead hand-overs are reserved: a commit for this many envelopes, and as many to look at after a crash."""
+RESERVE_POSITIONS = 256
+"""How far ahead hand-overs are reserved, anew when half of it is used up, so that few wait for the commit. More leaves
+as many in doubt after a crash."""
 
 MAX_UNWRITTEN = 1_000
 """Changes that may be noted and not yet written. More keeps more in memory, and lets more come again after a crash."""
@@ -103,20 +104,42 @@ class DeliveryLedger:
 
     def settle(self, role_id: int, position: int) -> None:
         """Note that a role needs nothing more of an envelope in its turn."""
-        self.pass_over(role_id, position)
-        self._note()
+        self.settle_all(role_id, (position,))
+
+    def settle_all(self, role_id: int, positions: Iterable[int]) -> None:
+        """Note that a role needs nothing more of some envelopes in their turn."""
+        cursor = self._known(role_id)
+        for position in positions:
+            cursor.settle(position)
+            self._noted += 1
+        self._dirty.add(role_id)
+        self._wake.set()
 
     def pass_over(self, role_id: int, position: int) -> None:
         """Note that a role is not owed an envelope; there is no hurry to write that down."""
         self._known(role_id).settle(position)
         self._dirty.add(role_id)
 
-    def pass_gap(self, role_id: int, first: int, last: int) -> None:
-        """Note that a role is owed nothing from ``first`` to ``last``; there is no hurry to write that down."""
-        cursor = self.cursor(role_id)
-        if cursor is not None:
-            cursor.settle_range(first, last)
+    def owe(self, role_id: int, position: int) -> None:
+        """Note that a lane has come to an envelope that a role is owed: it is owed none of those that were passed."""
+        self._pass(role_id, position - 1)
+        role = self._roles[role_id]
+        role.seen = max(role.seen, position)
+
+    def pass_to(self, role_id: int, position: int) -> None:
+        """Note that a lane has come to ``position`` without a word; there is no hurry to write that down."""
+        if self._pass(role_id, position):
             self._dirty.add(role_id)
+
+    def _pass(self, role_id: int, position: int) -> bool:
+        """Settle what a lane has passed, since the role was owed an envelope last; whether that was anything."""
+        role = self._roles[role_id]
+        first = role.seen + 1
+        if position < first or role.cursor is None:
+            return False
+        role.cursor.settle_range(first, position)
+        role.seen = position
+        return True
 
     def _known(self, role_id: int) -> Cursor:
         cursor = self.cursor(role_id)
@@ -170,13 +193,13 @@ class DeliveryLedger:
         reserved = 0
         for role_id in role_ids:
             role, cursor = self._roles[role_id], self._known(role_id)
-            if cursor.handed_to < position:
+            if position > cursor.handed_to - RESERVE_POSITIONS // 2:
                 cursor.handed_to = position + RESERVE_POSITIONS
                 self._dirty.add(role_id)
                 self._note()
-                role.reserved = self._noted
+                role.reservations.add(cursor.handed_to, self._noted)
             # Another run may have reserved for this one too, and be waiting for that itself.
-            reserved = max(reserved, role.reserved)
+            reserved = max(reserved, role.reservations.noted_for(position))
         await self._written_up_to(reserved)
 
     async def room(self) -> None:
@@ -189,6 +212,8 @@ class DeliveryLedger:
         await self._written_up_to(self._noted)
 
     async def _written_up_to(self, noted: int) -> None:
+        if self._written >= noted:
+            return
         async with self._changed:
             await self._changed.wait_for(lambda: self._written >= noted)
 

@@ -54,10 +54,16 @@ class RunResults:
         else:
             self._ledger.move(row, transitions.settled(row))
         self._probing.went_well(recipient.role.id)
-        log.debug(
-            "delivered",
-            extra={"action": "delivered", "envelope_id": envelope.envelope_id, "role": recipient.role.login},
-        )
+        _log_delivered(envelope, recipient)
+
+    def settled_bundle(self, bundle: Sequence[LogEnvelope], recipient: RecipientProxy) -> None:
+        """Note that a consumer has committed some envelopes of a bundle, each in its turn."""
+        if not bundle:
+            return
+        self._ledger.settle_all(recipient.role.id, [envelope.position for envelope in bundle])
+        self._probing.went_well(recipient.role.id)
+        for envelope in bundle if log.isEnabledFor(logging.DEBUG) else ():
+            _log_delivered(envelope, recipient)
 
     def worked(self, worker: RecipientProxy) -> None:
         """Note that a worker has committed."""
@@ -79,6 +85,8 @@ class RunResults:
         rows: Mapping[int, DeliveryRow],
         failures: Mapping[int, RecipientFailed | Absent],
         bad_items: Mapping[int, Sequence[IsolatedItem]],
+        *,
+        is_counted: bool = False,
     ) -> list[int]:
         """Note what went wrong, and what becomes of it.
 
@@ -87,6 +95,7 @@ class RunResults:
             rows: the delivery rows of those that did not get it in its turn, by role id, with this attempt counted.
             failures: why those that have not committed could not, by role id.
             bad_items: see ``bad_items``.
+            is_counted: whether the same failures were noted of another envelope already, that came in the same call.
 
         Returns:
             The ids of the roles for which it comes again.
@@ -95,7 +104,8 @@ class RunResults:
         for failure in dict.fromkeys(failures.values()):
             if isinstance(failure, RecipientFailed):
                 self._ledger.fail(envelope.envelope_id, failure)
-                if failure.role_id is not None and failure.failure_class is FailureClass.TRANSIENT:
+                is_trouble = failure.failure_class is FailureClass.TRANSIENT and not is_counted
+                if failure.role_id is not None and is_trouble:
                     self._probing.failed(failure.role_id, envelope.position)
         for recipient in recipients:
             why = failures.get(recipient.role.id)
@@ -135,6 +145,13 @@ class RunResults:
         is_counted = why.role_id is None or not self._probing.is_troubled(why.role_id)
         attempts = self._schedule.attempts(recipient) if is_counted else None
         return transitions.after_failure(attempt, why, attempts=attempts, due_at=due_at)
+
+
+def _log_delivered(envelope: LogEnvelope, recipient: RecipientProxy) -> None:
+    log.debug(
+        "delivered",
+        extra={"action": "delivered", "envelope_id": envelope.envelope_id, "role": recipient.role.login},
+    )
 
 
 def _service(absent: Absent) -> str:

@@ -5,7 +5,14 @@ the log.
 """
 
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreaker, CircuitBreakers
-from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed, failure_of_report, no_output, own_fault
+from xbus.broker.back.recipients.failures import (
+    FailureClass,
+    RecipientFailed,
+    failure_of_report,
+    fault_among_many,
+    no_output,
+    own_fault,
+)
 from xbus.broker.back.recipients.gathering import ConsumerGathering
 from xbus.broker.back.recipients.handshake import Handshake, introduce
 from xbus.broker.back.recipients.own_registrations import OwnRegistrations
@@ -13,6 +20,7 @@ from xbus.broker.back.recipients.pace import Pace
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
+from xbus.broker.back.recipients.responses import BundleResult, Committed
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
 
@@ -20,9 +28,11 @@ __all__ = [
     "Absent",
     "AnyOf",
     "BreakerProbes",
+    "BundleResult",
     "CallTimeouts",
     "CircuitBreaker",
     "CircuitBreakers",
+    "Committed",
     "ConsumerGathering",
     "FailureClass",
     "Handshake",
@@ -35,6 +45,7 @@ __all__ = [
     "Slots",
     "This",
     "failure_of_report",
+    "fault_among_many",
     "introduce",
     "no_output",
     "own_fault",

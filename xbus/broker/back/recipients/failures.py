@@ -217,3 +217,9 @@ def own_fault(error: Exception) -> RecipientFailed:
     """A failure of the broker itself: it would happen again, and must not bring all other deliveries down."""
     said = ItemError(None, f"a fault in the broker, see its log: {_shown(repr(error))}")
     return RecipientFailed(None, "deliver", None, FailureClass.PERMANENT, "internal_error", [said])
+
+
+def fault_among_many(error: Exception) -> RecipientFailed:
+    """The same with one of several envelopes that went together: each may go well alone."""
+    said = ItemError(None, f"a fault in the broker, see its log: {_shown(repr(error))}")
+    return RecipientFailed(None, "deliver", None, FailureClass.TRANSIENT, "internal_error", [said])

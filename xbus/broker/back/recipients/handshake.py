@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import CallError, Refused
 from xbus.rpc.client import Client

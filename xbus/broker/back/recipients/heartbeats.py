@@ -1,6 +1,6 @@
 """The heartbeats of a recipient: that it lives, and how far it is with its work."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -65,10 +65,10 @@ class Heartbeats:
                 return envelope_id, Work(progress, since, _amount(entry.get("done")), _amount(entry.get("of")))
         return None
 
-    def renewed(self, envelope_id: UUID) -> float | None:
-        """When it last showed progress with an envelope, on the loop's clock; None where it never did."""
-        work = self._work.get(envelope_id)
-        return None if work is None else work.since
+    def renewed(self, envelope_ids: Iterable[UUID]) -> float | None:
+        """When it last showed progress with any of some envelopes, on the loop's clock; None where it never did."""
+        works = (self._work.get(envelope_id) for envelope_id in envelope_ids)
+        return max((work.since for work in works if work is not None), default=None)
 
     def work(self, envelope_id: UUID) -> Work | None:
         """What it last told of an envelope, or of an attempt to make an output."""

@@ -1,15 +1,16 @@
 """A registered recipient as the broker sees it: its calls, its answers read strictly, its failures told apart."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from xbus.broker.back.log import RunBatch
+from xbus.broker.back.log import RunBatch, SmallEnvelope
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.failures import LEAVING_CODES, SUPERSEDED, RecipientFailed, failure_of_call
 from xbus.broker.back.recipients.heartbeats import Heartbeats
-from xbus.broker.back.recipients.responses import EventResponse, Responses
+from xbus.broker.back.recipients.responses import BundleResult, EventResponse, Responses
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.errors import CallError, Failed
@@ -32,50 +33,6 @@ class CallTimeouts:
     def longest(self) -> float:
         """For how long a recipient may be busy with one call."""
         return max(self.start_event, self.send_item, self.end_event, self.end_envelope, self.stop_envelope)
-
-
-@dataclass(frozen=True, slots=True)
-class Abilities:
-    """What a recipient announced.
-
-    Args:
-        batches: whether it takes items by the batch, call behind call.
-        envelopes: how many envelopes, or events of a worker, it takes at once.
-        heartbeats: whether it tells by itself that it lives, and how far it is: then its time-outs are of progress.
-        immediate_reply: the names of the event types to which it gives an immediate reply.
-        bulk_items: an event of so many items it takes as a whole; None where it takes none so.
-        bulk_attempts: the ids of the outputs that it made when it introduced itself; None where it does not tell.
-    """
-
-    batches: bool = False
-    envelopes: int = 1
-    heartbeats: bool = False
-    immediate_reply: frozenset[str] = frozenset()
-    bulk_items: int | None = None
-    bulk_attempts: frozenset[str] | None = None
-
-    @classmethod
-    def of_metadata(cls, metadata: Mapping[str, Value], immediate_reply: Iterable[str] = ()) -> "Abilities":
-        """What stands in the answer of ``get_metadata``; an old recipient announces nothing there."""
-        types = frozenset(immediate_reply)
-        match metadata.get("xbus"):
-            case {"batches": 1, "envelopes": int(envelopes), **more} if envelopes >= 1:
-                heartbeats = more.get("heartbeats") is True
-                known = cls(batches=True, envelopes=envelopes, heartbeats=heartbeats, immediate_reply=types)
-                return known._with_bulk(more.get("bulk"))
-        return cls(immediate_reply=types)
-
-    def _with_bulk(self, announced: object) -> "Abilities":
-        match announced:
-            case {"min_items": int(items), **more} if items >= 0:
-                attempts = more.get("attempts")
-                told = frozenset(map(str, attempts)) if isinstance(attempts, list) else None
-                return replace(self, bulk_items=items, bulk_attempts=told)
-        return self
-
-    def takes_whole(self, items: int) -> bool:
-        """Whether it takes an event of so many items as a whole."""
-        return self.bulk_items is not None and items >= max(self.bulk_items, 1)
 
 
 @dataclass(slots=True)
@@ -208,6 +165,29 @@ class RecipientProxy:
             self._open.pop(envelope_id, None)
         return end
 
+    async def take_envelopes(self, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
+        """Hand whole small envelopes over in one call; each is committed, rolled back or not begun when this returns.
+
+        Returns:
+            What became of each.
+
+        Raises:
+            RecipientFailed: the call failed, and any of them may be committed or open.
+        """
+        for small in bundle:
+            self._begin(small.envelope_id)
+        call = self._call_about(
+            [small.envelope_id for small in bundle],
+            "take_event",
+            "xbus.take_envelopes",
+            self._timeouts.end_envelope,
+            [small.on_wire() for small in bundle],
+        )
+        answers = await self._answers.bundle("take_event", len(bundle), call)
+        for small in bundle:
+            self._open.pop(small.envelope_id, None)
+        return answers
+
     async def take_output(self, envelope_id: UUID, event: LogEvent, handover: OutputHandover) -> None:
         """Have a bulk worker make the output for an event by itself; it has only taken it when this returns."""
         call = self._call(
@@ -303,6 +283,11 @@ class RecipientProxy:
         )
         return failure_of_call(self.role.id, "ready", event_id, error)
 
+    @property
+    def owes(self) -> int:
+        """How many answers it owes, those included that nobody waits for any more."""
+        return self._client.owed
+
     async def owes_nothing(self) -> None:
         """Wait until all its answers have come, those that nobody waits for any more included."""
         await self._client.settled()
@@ -361,14 +346,20 @@ class RecipientProxy:
             verb: what is asked of it, as operators see it.
             name: the same as the recipient knows it.
         """
-        bringing = self._open.get(envelope_id)
-        if bringing is not None:
-            bringing.verb = verb
-        renewed = partial(self.heartbeats.renewed, envelope_id) if self.abilities.heartbeats else None
+        return self._call_about([envelope_id], verb, name, seconds, str(envelope_id), *args)
+
+    def _call_about(
+        self, envelope_ids: Sequence[UUID], verb: str, name: str, seconds: float, *args: object
+    ) -> "asyncio.Future[Value]":
+        for envelope_id in envelope_ids:
+            bringing = self._open.get(envelope_id)
+            if bringing is not None:
+                bringing.verb = verb
+        renewed = partial(self.heartbeats.renewed, envelope_ids) if self.abilities.heartbeats else None
         if not self._unanswered:
             self._busy_since = self._now()
         self._unanswered += 1
-        call = self._client.call(name, str(envelope_id), *args, timeout=seconds, renewed=renewed)
+        call = self._client.call(name, *args, timeout=seconds, renewed=renewed)
         call.add_done_callback(self._answered)
         return call
 

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from xbus.broker.back.log import RunBatch, check_given
-from xbus.broker.back.recipients.failures import LEAVING_CODES, failure_of_call, nonsense, refusal
+from xbus.broker.back.recipients.failures import LEAVING_CODES, RecipientFailed, failure_of_call, nonsense, refusal
 from xbus.broker.journal.log.reading import LogEvent
-from xbus.errors import CallError, ProtocolError
+from xbus.errors import CallError, Failed, ProtocolError
 from xbus.rpc.codec import Value
 
 
@@ -24,6 +25,16 @@ class EventResponse:
 
     reply: Value
     made: Sequence[RunBatch] = ()
+
+
+class Committed(Enum):
+    """What became of an envelope of a bundle that did not fail."""
+
+    YES = "yes"
+    NOT_BEGUN = "not begun"
+
+
+BundleResult: TypeAlias = Committed | RecipientFailed
 
 
 class Responses:
@@ -68,14 +79,17 @@ class Responses:
         """Note that items up to this index are."""
         self._given[event_id] = max(self._given.get(event_id, 0), last + 1)
 
+    async def answered(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Value]") -> Value:
+        """The answer to a call."""
+        try:
+            return await call
+        except CallError as error:
+            self._note_leaving(error.code)
+            raise failure_of_call(self._role_id, verb, event_id, error) from error
+
     async def parts(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Value]") -> list[Value]:
         """What came behind True in the answer to a call."""
-        try:
-            answer = await call
-        except CallError as error:
-            if error.code in LEAVING_CODES:
-                self._on_leaving(error.code)
-            raise failure_of_call(self._role_id, verb, event_id, error) from error
+        answer = await self.answered(verb, event_id, call)
         match answer:
             case [True, *parts]:
                 return parts
@@ -87,6 +101,30 @@ class Responses:
         """The first thing behind True in the answer to a call; None where there is nothing."""
         parts = await self.parts(verb, event_id, call)
         return parts[0] if parts else None
+
+    async def bundle(self, verb: str, envelopes: int, call: "asyncio.Future[Value]") -> list[BundleResult]:
+        """The result of each envelope of a bundle."""
+        answer = await self.answered(verb, None, call)
+        if not isinstance(answer, list) or len(answer) != envelopes:
+            raise nonsense(self._role_id, verb, None, answer)
+        return [self._bundle_result(verb, of_one) for of_one in answer]
+
+    def _bundle_result(self, verb: str, answer: Value) -> BundleResult:
+        match answer:
+            case [True]:
+                return Committed.YES
+            case []:
+                return Committed.NOT_BEGUN
+            case [False, errors, str() | None as event]:
+                return refusal(self._role_id, verb, _event_id(event), errors)
+            case [None, [str(code), str(cause)], str() | None as event]:
+                self._note_leaving(code)
+                return failure_of_call(self._role_id, verb, _event_id(event), Failed(cause, code=code))
+        return nonsense(self._role_id, verb, None, answer)
+
+    def _note_leaving(self, code: str) -> None:
+        if code in LEAVING_CODES:
+            self._on_leaving(code)
 
     def end(self, verb: str, event_id: UUID, parts: Sequence[Value]) -> EventResponse:
         """What is said by ``(reply, batches)``, of which either may be missing."""
@@ -122,3 +160,10 @@ class Responses:
                 case _:
                     raise nonsense(self._role_id, "send_item", event_id, answer)
         return singles
+
+
+def _event_id(text: str | None) -> UUID | None:
+    try:
+        return None if text is None else UUID(text)
+    except ValueError:
+        return None

@@ -16,7 +16,7 @@ Member = TypeVar("Member", bound=Hashable)
 class This:
     """A certain member is wanted."""
 
-    member: Hashable
+    member: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,8 @@ class Slots(Generic[Member]):
 
     def _candidates(self, want: Want) -> list[_Place[Member]]:
         if isinstance(want, This):
-            return [place for place in self._places.values() if place.member == want.member and place.capacity]
+            of_member = self._places.get(want.member)
+            return [of_member] if of_member is not None and of_member.capacity else []
         places = [place for place in self._places.values() if place.service == want.service and place.capacity]
         return places if want.fits is None else [place for place in places if want.fits(place.member)]
 

@@ -117,7 +117,10 @@ class BackRunContext:
 
     def release_slot(self, consumer: RecipientProxy) -> None:
         """Give a consumer's slot back."""
-        self.spawn(self._free(consumer))
+        if consumer.owes:
+            self.spawn(self._free(consumer))
+        else:
+            self._slots.free(consumer)
 
     async def _free_when_ready(self, worker: RecipientProxy) -> None:
         await worker.is_ready()

@@ -37,8 +37,30 @@ class _Pending(WriteJob):
     answer: "asyncio.Future[Any]"
 
 
-def nobody(sealed: Sequence[SealedEnvelope]) -> None:
-    """Nobody wants to know of sealed envelopes."""
+class WriterEvents:
+    """What a writer tells of, on the loop."""
+
+    def __init__(self) -> None:
+        self._room: list[Callable[[], None]] = []
+        self._sealed: list[Callable[[Sequence[SealedEnvelope]], None]] = []
+
+    def on_room(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called whenever ``has_room`` turns true again."""
+        self._room.append(listener)
+
+    def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
+        """Have ``listener`` called after each commit that sealed envelopes, before their emitters know."""
+        self._sealed.append(listener)
+
+    def tell_room(self) -> None:
+        """Tell that there is room again."""
+        for listener in self._room:
+            listener()
+
+    def tell_sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
+        """Tell which envelopes a commit has sealed, in position order."""
+        for listener in self._sealed:
+            listener(sealed)
 
 
 class Writer:
@@ -51,8 +73,7 @@ class Writer:
         max_pending_bytes: with more than this not yet committed, ``has_room`` is false.
         answer_seconds: after so long the database counts as silent.
         ask_again_seconds: between two questions to a database that went away during a COMMIT, what became of it.
-        on_room: called on the loop when ``has_room`` turns true again.
-        on_sealed: called on the loop after a commit, with the envelopes that it sealed, before their emitters know.
+        events: tells on the loop of room, and of what was sealed.
     """
 
     def __init__(
@@ -64,15 +85,13 @@ class Writer:
         max_pending_bytes: int,
         answer_seconds: float,
         ask_again_seconds: float,
-        on_room: Callable[[], None] = lambda: None,
-        on_sealed: Callable[[Sequence[SealedEnvelope]], None] = nobody,
+        events: WriterEvents,
     ) -> None:
         self._committer = Committer(engine, name, max_segment_bytes)
         self._max_pending_bytes = max_pending_bytes
         self._answer_seconds = answer_seconds
         self._ask_again_seconds = ask_again_seconds
-        self._on_room = on_room
-        self._on_sealed = on_sealed
+        self._events = events
         self._gathered: list[_Pending | None] = []
         self._unpromised: asyncio.TimerHandle | None = None
         self._is_handing_over = False
@@ -271,7 +290,7 @@ class Writer:
         self._running_loop.call_soon(self._know, faults)
         sealed = sealed_envelopes(group, answers)
         if sealed:
-            self._on_sealed(sealed)
+            self._events.tell_sealed(sealed)
         for pending, answer in zip(group, answers, strict=True):
             if answer is UNDECIDED:
                 continue
@@ -284,7 +303,7 @@ class Writer:
                 pending.answer.set_result(answer)
         if self._full and self._pending_bytes <= self._max_pending_bytes // 2:
             self._full = False
-            self._on_room()
+            self._events.tell_room()
 
     def _know(self, faults: int) -> None:
         self._faults_known = faults

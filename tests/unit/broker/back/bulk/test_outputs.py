@@ -15,7 +15,7 @@ from tests.support.journal import NOW
 from tests.support.recipients import BROKEN, NEW, REFUSED
 from xbus import model
 from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.bulk.attempts import check_output, read_attempt
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log

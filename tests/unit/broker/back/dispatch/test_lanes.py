@@ -3,14 +3,14 @@
 import asyncio
 import itertools
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
 from tests.support.delivering import consumer_roles, graph_of
 from tests.support.recipients import Cast
 from xbus.broker.back.dispatch.lanes import Lanes
-from xbus.broker.back.log.reader import LogPage, LogReader
+from xbus.broker.back.log import LogPage, LogReader, SmallEnvelope
 from xbus.broker.back.progress.ledger import DeliveryLedger
 from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.role_events import RoleEvents
@@ -19,6 +19,7 @@ from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.clock import SystemClock
 from xbus.graph import Graph
+from xbus.periodic import every
 
 PAGE = 3
 
@@ -45,6 +46,9 @@ class ListedLog:
         found = [envelope_at(position) for position in itertools.islice(there, PAGE)]
         return LogPage(found, found[-1].position if found else self.head)
 
+    async def small(self, envelopes: Sequence[LogEnvelope]) -> dict[int, SmallEnvelope]:
+        return {}
+
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         return [self._graph]
 
@@ -68,7 +72,12 @@ class Noted:
         self.left_out: list[RecipientProxy] = []
         """Who does not get the next envelope."""
 
-    async def deliver(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> Collection[RecipientProxy]:
+    def may_bundle(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
+        return False
+
+    async def deliver(
+        self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy], small: SmallEnvelope | None
+    ) -> Collection[RecipientProxy]:
         self.delivered.append((envelope.position, {recipient.role.login for recipient in recipients}))
         await self.may_go_on.wait()
         left_out, self.left_out = self.left_out, []
@@ -108,7 +117,9 @@ class Bench:
 async def bench(head: int = 0) -> AsyncIterator[Bench]:
     async with asyncio.TaskGroup() as tasks:
         made = Bench(tasks, head)
+        noting = tasks.create_task(every(0, made.lanes.note_idle))
         yield made
+        noting.cancel()
         made.lanes.stop()
 
 

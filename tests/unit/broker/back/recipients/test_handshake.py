@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 
 from tests.support.recipients import NEW, OLD, Script, ScriptedClient, metadata
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.handshake import MOST_BYTES, MOST_LEVELS, Handshake, introduce
-from xbus.broker.back.recipients.recipient import Abilities
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import Refused
 from xbus.rpc.client import Client

@@ -11,7 +11,7 @@ import pytest
 from tests.support.back import Broker, running
 from tests.support.clock import StandingClock
 from tests.support.recipients import NEW, OLD
-from xbus.broker.back.recipients.recipient import Abilities
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.replies import records
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_due_deliveries

@@ -7,8 +7,9 @@ import pytest
 
 from tests.support.delivering import Around, Envelope, Nodes
 from tests.support.recipients import BROKEN, LOST, NEW, OLD, REFUSED, SILENT, Cast, singles
+from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.failures import FailureClass, RecipientFailed
-from xbus.broker.back.recipients.recipient import Abilities, RecipientProxy
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.run.pipeline import EventStream, Members
 from xbus.broker.back.run.plan import EventPlan
 from xbus.rpc.codec import pack_items

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from xbus import model
 from xbus.errors import JournalError
@@ -27,14 +28,16 @@ class Prepared:
         cursor.close()
         return changed
 
-    def scalar(self, connection: sa.Connection, parameters: dict[str, Any]) -> Any:
-        """Execute it; returns the one value that it answers."""
+    def scalar(self, connection: sa.Connection, parameters: dict[str, Any]) -> int:
+        """Execute it; returns the one number that it answers."""
         cursor = self._executed(connection, parameters)
-        (value,) = cursor.fetchone()
+        row = cursor.fetchone()
+        assert row is not None, "a statement that answers a number answers a row"
+        value: int = row[0]
         cursor.close()
         return value
 
-    def _executed(self, connection: sa.Connection, parameters: dict[str, Any]) -> Any:
+    def _executed(self, connection: sa.Connection, parameters: dict[str, Any]) -> DBAPICursor:
         text, order = self._written.get(connection.dialect.name) or self._write(connection)
         values = parameters if order is None else tuple(parameters[name] for name in order)
         cursor = connection.connection.cursor()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 import sqlalchemy as sa
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from xbus.model.base import Timestamp
 
@@ -47,17 +48,17 @@ class RowStatement:
         """Write rows; returns how many were changed."""
         return write_together(connection, (self, rows))
 
-    def _execute_each(self, cursor: Any, rows: Sequence[Row]) -> None:
+    def _execute_each(self, cursor: DBAPICursor, rows: Sequence[Row]) -> None:
         written = [values if kind.sqlite is None else kind.sqlite(values) for kind, values in self._columns(rows)]
         cursor.executemany(self._sqlite, list(zip(*written, strict=True)))
 
     def _arrays(self, rows: Sequence[Row]) -> list[str]:
         return [_array(kind.text, values) for kind, values in self._columns(rows)]
 
-    def _columns(self, rows: Sequence[Row]) -> Iterator[tuple["_Kind", tuple[Any, ...]]]:
+    def _columns(self, rows: Sequence[Row]) -> Iterator[tuple["_Kind", tuple[object, ...]]]:
         return zip(self._kinds, zip(*rows, strict=True), strict=True)
 
-    def _be_prepared(self, connection: sa.Connection, cursor: Any) -> None:
+    def _be_prepared(self, connection: sa.Connection, cursor: DBAPICursor) -> None:
         prepared: set[str] = connection.info.setdefault(_PREPARED, set())
         if self._name not in prepared:
             cursor.execute(self._prepare)
@@ -127,7 +128,7 @@ class _Kind(NamedTuple):
 
     postgresql: str
     text: Callable[[Any], str]
-    sqlite: Callable[[Sequence[Any]], Sequence[object]] | None = None
+    sqlite: Callable[[Sequence[object]], Sequence[object]] | None = None
 
 
 def _kind(column: "sa.Column[Any]") -> _Kind:
@@ -138,7 +139,7 @@ def _arrays(count: int) -> str:
     return ", ".join(f"${place}" for place in range(1, count + 1))
 
 
-def _array(text: Callable[[Any], str], values: Sequence[Any]) -> str:
+def _array(text: Callable[[Any], str], values: Sequence[object]) -> str:
     return "{" + ",".join(["NULL" if value is None else text(value) for value in values]) + "}"
 
 
@@ -158,7 +159,7 @@ def _sqlite_moment(value: datetime) -> str:
     return value.astimezone(UTC).isoformat(" ", "microseconds")[:_MOMENT_CHARACTERS]
 
 
-def _each(write: Callable[[Any], object]) -> Callable[[Sequence[Any]], Sequence[object]]:
+def _each(write: Callable[[Any], object]) -> Callable[[Sequence[object]], Sequence[object]]:
     return lambda values: [None if value is None else write(value) for value in values]
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from xbus.backoff import Backoff
 from xbus.errors import CallError, Failed, JournalUnavailable, Refused
-from xbus.recipient.bulk import BulkWorker, Handover, Made
+from xbus.recipient.bulk.worker import BulkWorker, Handover, Made
 from xbus.recipient.refusal import REFUSED, Refusal
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import FailedOutput, MadeOutput, OutputAccepted, OutputWanted, OutputWork

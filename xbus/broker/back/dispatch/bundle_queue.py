@@ -1,0 +1,83 @@
+"""The small envelopes that wait for one recipient, and how many of them go together; no event loop but to wait."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from xbus.broker.back.log import SmallEnvelope
+
+MAX_WAITING_BYTES = 1024 * 1024
+"""The items that wait for a recipient have about this many bytes at most. More takes more memory."""
+
+MOST_ENVELOPES = 128
+"""The largest bundle. More spares calls, and leaves more in doubt when a recipient is lost."""
+
+FIRST_ENVELOPES = 8
+"""The largest bundle for a recipient whose pace is not known yet."""
+
+BUNDLE_SECONDS = 0.1
+"""A bundle is cut so that it takes about this long. More spares calls, and makes others wait longer for their turn."""
+
+
+class BundleSize:
+    """How many envelopes go together: as many as the recipient carries out in ``BUNDLE_SECONDS``."""
+
+    def __init__(self) -> None:
+        self.envelopes = FIRST_ENVELOPES
+
+    def learn(self, committed: int, seconds: float, *, has_failed: bool) -> None:
+        """Learn from a bundle.
+
+        Args:
+            committed: how many envelopes of it were.
+            seconds: how long it took.
+            has_failed: whether any of it failed: then each goes alone until one goes well.
+        """
+        if has_failed or not committed:
+            self.envelopes = 1
+            return
+        fitting = int(BUNDLE_SECONDS * committed / max(seconds, 1e-6))
+        self.envelopes = max(1, min(fitting, 2 * self.envelopes, MOST_ENVELOPES))
+
+
+class BundleQueue:
+    """What waits, in position order."""
+
+    def __init__(self) -> None:
+        self.size = BundleSize()
+        self._waiting: deque[SmallEnvelope] = deque()
+        self._bytes = 0
+        self._taken = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def room(self) -> None:
+        """Wait until another envelope may be added."""
+        while self._bytes > MAX_WAITING_BYTES or len(self._waiting) >= 2 * MOST_ENVELOPES:
+            await self._taken.wait()
+
+    def add(self, small: SmallEnvelope) -> None:
+        """Add the next envelope."""
+        self._waiting.append(small)
+        self._bytes += small.size
+
+    def put_back(self, bundle: Sequence[SmallEnvelope]) -> None:
+        """Have envelopes go next that were taken and not begun."""
+        self._waiting.extendleft(reversed(bundle))
+        self._bytes += sum(small.size for small in bundle)
+
+    def take(self) -> list[SmallEnvelope]:
+        """Take the next bundle."""
+        return self._take(self.size.envelopes)
+
+    def take_all(self) -> list[SmallEnvelope]:
+        """Take all that waits."""
+        return self._take(len(self._waiting))
+
+    def _take(self, envelopes: int) -> list[SmallEnvelope]:
+        taken = [self._waiting.popleft() for _ in range(min(envelopes, len(self._waiting)))]
+        self._bytes -= sum(small.size for small in taken)
+        self._taken.set()
+        self._taken = asyncio.Event()
+        return taken

@@ -1,0 +1,136 @@
+"""Carries a bundle out: one call brings several small envelopes to a consumer, and each has its own result."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from xbus.broker.back.log import LogReader, SmallEnvelope
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults
+from xbus.broker.back.recipients import (
+    Absent,
+    BundleResult,
+    Committed,
+    FailureClass,
+    RecipientFailed,
+    RecipientProxy,
+    RoleEvents,
+    fault_among_many,
+    own_fault,
+)
+from xbus.broker.back.run import BackRunContext
+from xbus.broker.journal.writes import IsolatedItem
+
+log = logging.getLogger(__name__)
+
+
+class BundleRun:
+    """Brings bundles to consumers whose slots are taken, and sees to it that what comes of it is noted.
+
+    Args:
+        log: where graphs are known.
+        ledger: where hand-overs are reserved.
+        context: where slots are given back.
+        results: decides what becomes of what went wrong.
+        roles: what is being brought to whom.
+        events: told of a role for which an envelope was set aside that is tried again.
+    """
+
+    def __init__(
+        self,
+        log: LogReader,
+        ledger: DeliveryLedger,
+        context: BackRunContext,
+        results: RunResults,
+        roles: ConsumerRoles,
+        events: RoleEvents,
+    ) -> None:
+        self._log = log
+        self._ledger = ledger
+        self._context = context
+        self._results = results
+        self._roles = roles
+        self._events = events
+
+    async def carry_out(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> Sequence[BundleResult]:
+        """Bring a bundle to a consumer, and note what came of it.
+
+        Returns:
+            What became of each envelope; of those that were not begun nothing is noted.
+        """
+        results = await self._bring(recipient, bundle)
+        self._context.release_slot(recipient)
+        committed = [small for small, result in zip(bundle, results, strict=True) if result is Committed.YES]
+        self._results.settled_bundle([small.envelope for small in committed], recipient)
+        self._end(recipient, committed)
+        failed = [
+            (small, result)
+            for small, result in zip(bundle, results, strict=True)
+            if isinstance(result, RecipientFailed)
+        ]
+        if failed:
+            await self._note_failed(recipient, failed)
+        return results
+
+    async def _bring(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> Sequence[BundleResult]:
+        try:
+            await self._ledger.reserve([recipient.role.id], bundle[-1].position)
+            return await recipient.take_envelopes(bundle)
+        except RecipientFailed as failure:
+            if failure.failure_class is FailureClass.ABSENT:
+                return [Committed.NOT_BEGUN] * len(bundle)
+            self._stop(recipient, bundle)
+            return [failure] * len(bundle)
+        except Exception as error:
+            # A fault of ours with one of them: each goes alone now, and shows whether it is the one.
+            log.exception("a bundle died", extra={"action": "bundle_died", "role": recipient.role.login})
+            self._stop(recipient, bundle)
+            return [fault_among_many(error)] * len(bundle)
+        except BaseException:
+            self._stop(recipient, bundle)
+            raise
+
+    def _stop(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
+        for small in bundle:
+            recipient.stop_envelope_soon(small.envelope_id)
+
+    async def _note_failed(
+        self, recipient: RecipientProxy, failed: Sequence[tuple[SmallEnvelope, RecipientFailed]]
+    ) -> None:
+        noted: set[RecipientFailed] = set()
+        is_retried = False
+        for small, failure in failed:
+            self._say_where(recipient, small, failure)
+            failures, bad_items = await self._with_bad_items(recipient, small, failure)
+            retried = self._results.failed(
+                small.envelope, [recipient], {}, failures, bad_items, is_counted=failure in noted
+            )
+            is_retried = is_retried or bool(retried)
+            noted.add(failure)
+        try:
+            # Whoever reads rows must not find one of these as it was before.
+            await self._ledger.written()
+        finally:
+            self._end(recipient, [small for small, _ in failed])
+        if is_retried:
+            self._events.rows_due.publish(recipient.role.id)
+
+    async def _with_bad_items(
+        self, recipient: RecipientProxy, small: SmallEnvelope, failure: RecipientFailed
+    ) -> tuple[Mapping[int, RecipientFailed | Absent], Mapping[int, Sequence[IsolatedItem]]]:
+        """The failure of an envelope, with the bad items that it may go on without."""
+        role_id = recipient.role.id
+        try:
+            return {role_id: failure}, await self._results.bad_items(small.envelope, [recipient], {role_id: failure})
+        except Exception as error:
+            log.exception("a run died", extra={"action": "run_died", "envelope_id": small.envelope_id})
+            return {role_id: own_fault(error)}, {}
+
+    def _say_where(self, recipient: RecipientProxy, small: SmallEnvelope, failure: RecipientFailed) -> None:
+        for event in small.envelope.events:
+            graph = self._log.known_graph(event.graph_id)
+            if event.event_id == failure.event_id and graph is not None:
+                failure.happened_at(graph.nodes_of(recipient.role.service), event.items)
+
+    def _end(self, recipient: RecipientProxy, bundle: Iterable[SmallEnvelope]) -> None:
+        in_flight = self._roles[recipient.role.id].in_flight
+        for small in bundle:
+            in_flight.end(small.position)

@@ -1,0 +1,122 @@
+"""Bundles: small envelopes that wait for the same consumer travel in one call, and none waits for company."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from xbus.broker.back.dispatch.bundle_queue import BundleQueue
+from xbus.broker.back.dispatch.bundle_run import BundleRun
+from xbus.broker.back.dispatch.eligibility import Eligibility
+from xbus.broker.back.log import LogReader, SmallEnvelope
+from xbus.broker.back.progress import ConsumerRoles, OpenReplies
+from xbus.broker.back.recipients import Committed, ConsumerGathering, RecipientFailed, RecipientProxy
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
+
+
+class Bundles:
+    """Queues small envelopes for each consumer that can decide about them alone, and sends what waits together.
+
+    Args:
+        log: where graphs are known.
+        roles: which of them want order, and what is being brought to them.
+        eligibility: who may get an envelope now.
+        holds: what consumers hold open already.
+        gathering: takes the consumers' slots.
+        run: carries a bundle out.
+        tasks: where they are sent.
+    """
+
+    def __init__(
+        self,
+        log: LogReader,
+        roles: ConsumerRoles,
+        eligibility: Eligibility,
+        holds: OpenReplies,
+        gathering: ConsumerGathering,
+        run: BundleRun,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._log = log
+        self._roles = roles
+        self._eligibility = eligibility
+        self._holds = holds
+        self._gathering = gathering
+        self._run = run
+        self._tasks = tasks
+        self._queues: dict[RecipientProxy, BundleQueue] = {}
+        self._sending: dict[RecipientProxy, asyncio.Task[None]] = {}
+
+    def may_take(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
+        """Whether a consumer may get an envelope in a bundle, if it is small.
+
+        No worker may be on its way, and nobody may wait for a reply. What is corrected, ordered, or begun before goes
+        alone.
+        """
+        return (
+            recipient.abilities.bundles
+            and not self._roles[recipient.role.id].keys.is_wanted
+            and all(self._is_plain(event, recipient) for event in envelope.events)
+            and not self._log.is_corrected(envelope)
+            and not self._holds
+            and not self._holds.is_doubtful(envelope.envelope_id, [recipient])
+        )
+
+    def _is_plain(self, event: LogEvent, recipient: RecipientProxy) -> bool:
+        graph = self._log.known_graph(event.graph_id)
+        wants_reply = event.type_name in recipient.abilities.immediate_reply
+        return graph is not None and not wants_reply and recipient.role.service in graph.direct_services
+
+    def takers(self, envelope: LogEnvelope, recipients: Collection[RecipientProxy]) -> list[RecipientProxy]:
+        """Those that decide about a small envelope alone: the only one that has a vote, and those that have none."""
+        votes = sum(not recipient.role.own for recipient in recipients)
+        return [each for each in recipients if (each.role.own or votes == 1) and self.may_take(envelope, each)]
+
+    async def add(self, small: SmallEnvelope, recipient: RecipientProxy) -> None:
+        """Have an envelope brought to a consumer, as soon as it has a free slot and together with what waits then.
+
+        Returns as soon as there is room in the queue; what may not be brought any more then is left out.
+        """
+        queue = self._queues.setdefault(recipient, BundleQueue())
+        await queue.room()
+        if not self._eligibility.in_turn(recipient, small.envelope):
+            return
+        self._roles[recipient.role.id].in_flight.begin(small.position)
+        queue.add(small)
+        if recipient not in self._sending:
+            send = self._send(queue, recipient)
+            self._sending[recipient] = self._tasks.create_task(send, name=f"bundles to {recipient.role.login}")
+
+    async def _send(self, queue: BundleQueue, recipient: RecipientProxy) -> None:
+        now = asyncio.get_running_loop().time
+        try:
+            while queue and await self._gathering.take([recipient], self._eligibility.is_served):
+                bundle = queue.take()
+                began = now()
+                results = await self._run.carry_out(recipient, bundle)
+                not_begun = [
+                    small for small, result in zip(bundle, results, strict=True) if result is Committed.NOT_BEGUN
+                ]
+                queue.put_back(not_begun)
+                has_failed = any(isinstance(result, RecipientFailed) for result in results)
+                queue.size.learn(results.count(Committed.YES), now() - began, has_failed=has_failed)
+        finally:
+            self._leave(recipient, queue.take_all())
+            del self._sending[recipient]
+            if not self._eligibility.is_served(recipient):
+                self._queues.pop(recipient, None)
+
+    def _leave(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
+        """Leave envelopes to the lane that reads on for the role when it is served again."""
+        in_flight = self._roles[recipient.role.id].in_flight
+        for small in bundle:
+            in_flight.end(small.position)
+
+    async def finish(self, seconds: float) -> None:
+        """Send no other bundle, and wait for those that are under way; those that take longer are broken off."""
+        for recipient, queue in self._queues.items():
+            self._leave(recipient, queue.take_all())
+        if self._sending:
+            _, late = await asyncio.wait(list(self._sending.values()), timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)

@@ -1,0 +1,57 @@
+"""The abilities that a recipient announces; pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from xbus.rpc.codec import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a recipient announced.
+
+    Args:
+        batches: whether it takes items by the batch, call behind call.
+        envelopes: how many envelopes, or events of a worker, it takes at once.
+        bundles: whether it takes several whole envelopes in one call.
+        heartbeats: whether it tells by itself that it lives, and how far it is: then its time-outs are of progress.
+        immediate_reply: the names of the event types to which it gives an immediate reply.
+        bulk_items: an event of so many items it takes as a whole; None where it takes none so.
+        bulk_attempts: the ids of the outputs that it made when it introduced itself; None where it does not tell.
+    """
+
+    batches: bool = False
+    envelopes: int = 1
+    bundles: bool = False
+    heartbeats: bool = False
+    immediate_reply: frozenset[str] = frozenset()
+    bulk_items: int | None = None
+    bulk_attempts: frozenset[str] | None = None
+
+    @classmethod
+    def of_metadata(cls, metadata: Mapping[str, Value], immediate_reply: Iterable[str] = ()) -> "Abilities":
+        """What stands in the answer of ``get_metadata``; an old recipient announces nothing there."""
+        types = frozenset(immediate_reply)
+        match metadata.get("xbus"):
+            case {"batches": 1, "envelopes": int(envelopes), **more} if envelopes >= 1:
+                known = cls(
+                    batches=True,
+                    envelopes=envelopes,
+                    bundles=more.get("bundles") is True,
+                    heartbeats=more.get("heartbeats") is True,
+                    immediate_reply=types,
+                )
+                return known._with_bulk(more.get("bulk"))
+        return cls(immediate_reply=types)
+
+    def _with_bulk(self, announced: object) -> "Abilities":
+        match announced:
+            case {"min_items": int(items), **more} if items >= 0:
+                attempts = more.get("attempts")
+                told = frozenset(map(str, attempts)) if isinstance(attempts, list) else None
+                return replace(self, bulk_items=items, bulk_attempts=told)
+        return self
+
+    def takes_whole(self, items: int) -> bool:
+        """Whether it takes an event of so many items as a whole."""
+        return self.bulk_items is not None and items >= max(self.bulk_items, 1)

@@ -1,0 +1,134 @@
+"""Bundles: small envelopes that come whole and together, and are carried out one after the other."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xbus.errors import CallError, Refused
+from xbus.recipient.calls import Calls
+from xbus.recipient.delivery import EnvelopeDelivery, log_rollback_failure
+from xbus.recipient.envelope import Event
+from xbus.recipient.item import Batch
+from xbus.rpc.codec import Value
+
+BundleAnswer: TypeAlias = tuple[object, ...]
+"""``(True,)`` of a commit; ``(False, errors, event_id)`` of a refusal; ``(None, (code, cause), event_id)`` of a
+failure; ``()`` of an envelope that was not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeEvent:
+    """An event with all of its items."""
+
+    id: str
+    type_name: str
+    batches: Sequence[Batch]
+
+
+@dataclass(frozen=True, slots=True)
+class WholeEnvelope:
+    """An envelope with all of its events."""
+
+    id: str
+    events: Sequence[WholeEvent]
+
+    @classmethod
+    def of_wire(cls, value: Value) -> "WholeEnvelope":
+        """The envelope in ``[envelope_id, [[event_id, type_name, batches], ...]]``.
+
+        Raises:
+            Refused: it has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
+        """
+        match value:
+            case [str(envelope_id), list(entries)]:
+                events = [_event_of_wire(entry) for entry in entries]
+                if len({event.id for event in events}) == len(events):
+                    return cls(envelope_id, events)
+        raise _wrong_form()
+
+
+def _event_of_wire(value: Value) -> WholeEvent:
+    match value:
+        case [str(event_id), str(type_name), list(batches)]:
+            return WholeEvent(event_id, type_name, [Batch.of_wire(batch) for batch in batches])
+    raise _wrong_form()
+
+
+def _wrong_form() -> Refused:
+    return Refused(
+        "an envelope of a bundle is not [envelope_id, [[event_id, type_name, batches], ...]], each event once",
+        code="wrong_arguments",
+    )
+
+
+class BundleStep:
+    """Carries one envelope of a bundle out, in the author's thread: it is committed or rolled back when this returns.
+
+    Args:
+        calls: the author's methods.
+        delivery: the envelope's state here.
+        whole: its content.
+    """
+
+    def __init__(self, calls: Calls, delivery: EnvelopeDelivery, whole: WholeEnvelope) -> None:
+        self._calls = calls
+        self._delivery = delivery
+        self._events = [(delivery.add_event(event.id, event.type_name), event.batches) for event in whole.events]
+        self._at: Event | None = None
+
+    def carry_out(self) -> BundleAnswer:
+        """Bring the envelope to the author's code and commit it; roll it back where that fails."""
+        answer = self._attempt()
+        if answer[0] is not True and not self._delivery.envelope.is_stopped:
+            self._roll_back()
+        return answer
+
+    def _attempt(self) -> BundleAnswer:
+        try:
+            taken, *errors = self._delivery.attempt(self._step)
+        except CallError as error:
+            return (None, (error.code, error.cause), self._event_id)
+        return (True,) if taken else (False, errors[0], self._event_id)
+
+    def _step(self) -> tuple[()]:
+        calls = self._calls
+        for event, batches in self._events:
+            self._at = event
+            calls.start_event(event)
+            for batch in batches:
+                calls.batch(event, batch)
+            calls.end_event(event)
+        calls.commit(self._delivery.envelope)
+        return ()
+
+    @property
+    def _event_id(self) -> str | None:
+        return None if self._at is None else self._at.id
+
+    def _roll_back(self) -> None:
+        try:
+            self._calls.rollback(self._delivery.envelope)
+        except Exception as error:
+            # The broker has it rolled back once more before it comes again.
+            log_rollback_failure(self._delivery.envelope.id, error)
+
+
+def carry_out_all(steps: Sequence[BundleStep], is_closing: Callable[[], bool]) -> Callable[[], list[BundleAnswer]]:
+    """The job that carries out a bundle, for the author's thread: one envelope after the other.
+
+    Behind an envelope that failed none is begun: the author's database may be away, and all would fail alike. A refusal
+    leaves the others alone.
+
+    Args:
+        is_closing: whether the recipient is about to stop; then no other envelope is begun.
+    """
+
+    def job() -> list[BundleAnswer]:
+        answers: list[BundleAnswer] = []
+        for step in steps:
+            answers.append(step.carry_out())
+            if answers[-1][0] is None or is_closing():
+                break
+        return answers + [()] * (len(steps) - len(answers))
+
+    return job
