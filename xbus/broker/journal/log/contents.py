@@ -85,7 +85,7 @@ def find_listed(
         if block is None or block > block_of(end):
             return Listed(found, end)
         window = {"graphs": list(graphs), "low": block, "high": block + WINDOW_BLOCKS - 1}
-        rows = connection.execute(_WINDOW, window).tuples()
+        rows = connection.execute(_WINDOW, window)
         found += [position for position in _positions(rows) if after < position <= end]
         low = block + WINDOW_BLOCKS
     return Listed(found[:limit], found[limit - 1])
@@ -97,7 +97,7 @@ def _next_block(connection: sa.Connection, graphs: Collection[int], block: int) 
     return found
 
 
-def _positions(rows: Iterable[tuple[int, bytes]]) -> Iterator[int]:
+def _positions(rows: Iterable[sa.Row[int, bytes]]) -> Iterator[int]:
     """The positions that rows of the table name, in order."""
     blocks: dict[int, int] = defaultdict(int)
     for block, bitmap in rows:

@@ -222,7 +222,7 @@ def read_small_events(
         event_bytes: larger events are left out.
         max_bytes: events are left out from where their data would exceed this.
     """
-    sizes = dict(connection.execute(_EVENT_SIZES, {"events": event_ids}).tuples().all())
+    sizes = {row[0]: row[1] for row in connection.execute(_EVENT_SIZES, {"events": event_ids})}
     wanted = []
     for event_id in event_ids:
         size = sizes.get(event_id, 0)
