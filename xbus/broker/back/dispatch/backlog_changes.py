@@ -22,9 +22,6 @@ from xbus.clock import Clock
 
 log = logging.getLogger(__name__)
 
-SPAN = 5_000
-"""How many positions of the log are looked at in one step; most of them hold nothing of interest."""
-
 LATE_SECONDS = 60.0
 """For how long a front may start events with a graph that was replaced: it reads the configuration every second."""
 
@@ -85,7 +82,7 @@ class BacklogChanges:
             await self._ledger.written()
             # Roles that were added by the same change as the graph are owed what takes it.
             self._ledger.adopt(await self._log.read(read_cursors))
-            concerned = await self._log.read(read_concerned, decision.graphs, position, min(position + SPAN, end))
+            concerned = await self._log.read(read_concerned, decision.graphs, position, end)
             ways = await self._ways(decision, concerned)
             reached = self._step(decision, position, concerned, ways, moved)
             if reached == position:
@@ -118,8 +115,7 @@ class BacklogChanges:
             step.take(envelope)
         if decision.role_id is not None:
             # It needs nothing more of what lies behind it: neither must that be kept for its sake.
-            for position in range(after + 1, upto + 1):
-                self._ledger.pass_over(decision.role_id, position)
+            self._ledger.pass_gap(decision.role_id, after + 1, upto)
         self._ledger.decide(Decided(decision.id, upto, False, step.regraphed, step.let_go))
         for role_id in step.given:
             self._events.rows_due.publish(role_id)

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from xbus import model
 from xbus.broker.journal.database.rows import NamedRow
+from xbus.broker.journal.log.contents import find_listed
 from xbus.broker.journal.log.deliveries import SELECT_DELIVERIES, as_delivery
 from xbus.broker.journal.log.envelopes import is_in
 from xbus.broker.journal.log.reading import LogEnvelope, read_at
@@ -20,6 +21,9 @@ FIRST_GRAPH = "first_graph"
 
 MOST_ENVELOPES = 500
 """How many envelopes a step is about at the most."""
+
+SPAN = 5_000
+"""How many positions are looked at in one step, where the log is not listed; most of them hold nothing of interest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,16 @@ def _consumers(connection: sa.Connection, which: sa.ColumnElement[bool]) -> dict
 
 def read_concerned(connection: sa.Connection, graphs: Collection[int], after: int, upto: int) -> Concerned:
     """What a decision about events of some graphs is about above a position, and up to another at the most."""
+    listed = find_listed(connection, graphs, after, MOST_ENVELOPES, until=upto)
+    if listed.upto > after:
+        named = read_at(connection, listed.positions)
+        envelopes = [each for each in named if any(event.graph_id in graphs for event in each.events)]
+        return _concerned(connection, listed.upto, envelopes)
+    return _read_span(connection, graphs, after, min(upto, after + SPAN))
+
+
+def _read_span(connection: sa.Connection, graphs: Collection[int], after: int, upto: int) -> Concerned:
+    """Where the log is not listed yet, all of a span is looked at."""
     position, event = model.envelope.c.position, model.event.c
     positions = connection.execute(
         sa.select(position)
@@ -156,8 +170,12 @@ def read_concerned(connection: sa.Connection, graphs: Collection[int], after: in
     )
     found = positions.scalars().all()
     envelopes = read_at(connection, found)
+    return _concerned(connection, upto if len(found) < MOST_ENVELOPES else found[-1], envelopes)
+
+
+def _concerned(connection: sa.Connection, upto: int, envelopes: Sequence[LogEnvelope]) -> Concerned:
     rows = _read_rows(connection, [envelope.envelope_id for envelope in envelopes])
-    return Concerned(upto if len(found) < MOST_ENVELOPES else found[-1], envelopes, rows, _read_roles(connection))
+    return Concerned(upto, envelopes, rows, _read_roles(connection))
 
 
 def _read_rows(connection: sa.Connection, envelope_ids: Collection[UUID]) -> dict[tuple[int, UUID], DeliveryRow]:

@@ -8,6 +8,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
+from xbus.broker.journal.log.contents import find_listed
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.event_states import DONE, DROPPED, OWED, REROUTED, RETRIED
 from xbus.broker.journal.log.repeats import read_retries
@@ -16,6 +17,9 @@ from xbus.states import DeliveryState
 
 MOST_COUNTED = 1000
 """Up to here what is owed is counted; beyond it the number tells nobody more."""
+
+PAGE_POSITIONS = 500
+"""So many positions that the table of contents names are looked at in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +134,44 @@ def count_owed(connection: sa.Connection, login: str) -> int:
     cursor = read_cursors(connection).get(row.id)
     if cursor is None:
         return 0
-    ahead = (
-        sa.select(model.envelope.c.position)
-        .where(model.envelope.c.position > cursor.position, asks_for(row.service_id), is_for(row.id))
-        .order_by(model.envelope.c.position)
-        .limit(MOST_COUNTED + cursor.above.bit_count())
-    )
-    positions = connection.execute(ahead).scalars().all()
-    unsettled = sum(cursor.owes(position) and not cursor.is_settled(position) for position in positions)
+    unsettled = len(read_owed_ahead(connection, cursor, row.service_id, MOST_COUNTED))
     own_rows = connection.execute(
         sa.select(sa.func.count()).select_from(model.delivery).where(model.delivery.c.role_id == row.id)
     ).scalar_one()
     return min(unsettled + int(own_rows), MOST_COUNTED)
+
+
+def read_owed_ahead(
+    connection: sa.Connection, cursor: Cursor, service_id: int, limit: int
+) -> list[tuple[int, datetime]]:
+    """Read which envelopes a role is owed in their turn, and when each was sealed.
+
+    The part of the log that is listed costs little, however long it is; the rest is read.
+
+    Args:
+        limit: how many at the most, the oldest first.
+    """
+    graphs = connection.execute(sa.select(model.node.c.graph_id).where(model.node.c.service_id == service_id))
+    leading, position = set(graphs.scalars()), model.envelope.c.position
+    wanted = (
+        sa.select(position, model.envelope.c.closed_at)
+        .where(asks_for(service_id), is_for(cursor.role_id))
+        .order_by(position)
+    )
+
+    def owed(statement: "sa.Select[Any]") -> Iterator[tuple[int, datetime]]:
+        rows = connection.execute(statement)
+        return ((at, closed) for at, closed in rows if cursor.owes(at) and not cursor.is_settled(at))
+
+    found: list[tuple[int, datetime]] = []
+    after = cursor.position
+    while len(found) < limit and (listed := find_listed(connection, leading, after, PAGE_POSITIONS)).upto > after:
+        found += owed(wanted.where(position.in_(listed.positions)))
+        after = listed.upto
+    if len(found) < limit:
+        # Some of what is read may be settled already.
+        found += owed(wanted.where(position > after).limit(limit - len(found) + cursor.above.bit_count()))
+    return found[:limit]
 
 
 def asks_for(service_id: int) -> sa.ColumnElement[bool]:

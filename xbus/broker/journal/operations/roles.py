@@ -10,7 +10,7 @@ from xbus import model
 from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_head
-from xbus.broker.journal.log.role_progress import asks_for, is_for
+from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.writes import PresenceRow, PresenceWork
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState, ItemState, PresenceState
@@ -95,12 +95,6 @@ def oldest_owed(connection: sa.Connection, cursor: Cursor | None, service_id: in
     if cursor is None:
         return None
     envelope, delivery = model.envelope.c, model.delivery.c
-    ahead = (
-        sa.select(envelope.position, envelope.closed_at)
-        .where(envelope.position > cursor.position, asks_for(service_id), is_for(cursor.role_id))
-        .order_by(envelope.position)
-        .limit(1 + cursor.above.bit_count())
-    )
     in_rows = (
         sa.select(envelope.closed_at)
         .join(model.delivery, delivery.envelope_id == envelope.id)
@@ -108,11 +102,7 @@ def oldest_owed(connection: sa.Connection, cursor: Cursor | None, service_id: in
         .order_by(delivery.position)
         .limit(1)
     )
-    found = [
-        row.closed_at
-        for row in connection.execute(ahead)
-        if cursor.owes(row.position) and not cursor.is_settled(row.position)
-    ]
+    found = [sealed_at for _, sealed_at in read_owed_ahead(connection, cursor, service_id, 1)]
     found += connection.execute(in_rows).scalars()
     return min(found, default=None)
 
