@@ -17,6 +17,7 @@ from tests.support.long_log import newest_graphs, put_log
 from xbus import model
 from xbus.broker.housekeeping.contents import ContentsKeeper
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.backlog_changes import read_concerned
 from xbus.broker.journal.log.contents import (
     BLOCK_POSITIONS,
     find_for_services,
@@ -27,9 +28,11 @@ from xbus.broker.journal.log.contents import (
     read_contents_end,
     read_unlisted,
 )
-from xbus.broker.journal.log.reading import read_at, read_log
+from xbus.broker.journal.log.reading import read_at, read_head, read_log
+from xbus.broker.journal.log.role_progress import read_owed_ahead
 from xbus.broker.journal.retention.pruning import prune_settled
 from xbus.broker.journal.writes import Decided, ListBlock, ProgressUpdate
+from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import JournalError
 
 PAGE = 100
@@ -89,6 +92,25 @@ def regraph(connection: sa.Connection, position: int, graph_id: int) -> None:
     note_graphs(connection, [(event_id, graph_id) for event_id in ids])
 
 
+def decided_about(connection: sa.Connection, graphs: Collection[int]) -> list[int]:
+    """The positions of the envelopes that a decision about events of some graphs meets."""
+    after, end, found = 0, read_head(connection), list[int]()
+    while after < end:
+        concerned = read_concerned(connection, graphs, after, end)
+        assert concerned.upto > after
+        found += [envelope.position for envelope in concerned.envelopes]
+        after = concerned.upto
+    return found
+
+
+def owed_to(connection: sa.Connection, service: str) -> list[int]:
+    """The positions of all envelopes that a role of a service is owed, had it got none yet."""
+    found = sa.select(model.service.c.id).where(model.service.c.name == service)
+    cursor = Cursor(1, 1, None, 0)
+    owed = read_owed_ahead(connection, cursor, connection.execute(found).scalar_one(), 10 * BLOCK_POSITIONS)
+    return [position for position, _ in owed]
+
+
 TYPES = ("notes", "flights", "fares", "wishes")
 
 
@@ -139,7 +161,7 @@ def take(connection: sa.Connection, graphs: dict[str, int], step: tuple[str, int
 
 
 @given(story=STORIES)
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_same_is_found_with_and_without_it(engine: sa.Engine, story: Story) -> None:
     with undone(engine) as connection:
         graphs = dict(newest_graphs(connection))
@@ -152,7 +174,10 @@ def test_the_same_is_found_with_and_without_it(engine: sa.Engine, story: Story) 
             take(connection, graphs, step)
         for names in (["wishes"], ["flights", "notes"], []):
             wanted = {graphs[name] for name in names}
-            assert walk(connection, wanted, by_contents=True) == walk(connection, wanted, by_contents=False), names
+            expected = walk(connection, wanted, by_contents=False)
+            assert walk(connection, wanted, by_contents=True) == expected, names
+            assert decided_about(connection, wanted) == expected, names
+        assert owed_to(connection, "prices") == walk(connection, {graphs["fares"]}, by_contents=False)
 
 
 @pytest.fixture
