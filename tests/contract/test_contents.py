@@ -30,6 +30,7 @@ from xbus.broker.journal.log.contents import (
 )
 from xbus.broker.journal.log.reading import read_at, read_head, read_log
 from xbus.broker.journal.log.role_progress import read_owed_ahead
+from xbus.broker.journal.operations.event_types import count_types
 from xbus.broker.journal.retention.pruning import prune_settled
 from xbus.broker.journal.writes import Decided, ListBlock, ProgressUpdate
 from xbus.broker.journal.writes.cursor import Cursor
@@ -365,3 +366,22 @@ def test_an_event_that_took_another_graph_before_its_block_is_listed_is_named_on
             [3, BLOCK_POSITIONS + 3, BLOCK_POSITIONS + 11],
             BLOCK_POSITIONS + 11,
         )
+
+
+def test_types_are_counted(engine: sa.Engine) -> None:
+    with undone(engine) as connection:
+        graphs = newest_graphs(connection)
+        log = [[graphs["notes"], graphs["notes"]]] * (BLOCK_POSITIONS + 10)
+        log[-1] = [graphs["wishes"]]
+        put_log(connection, log)
+        newest = NOW + timedelta(seconds=len(log) - 1)
+        expected = {"notes": (2 * len(log) - 2, newest - timedelta(seconds=1)), "wishes": (1, newest)}
+        for _ in range(2):
+            found = count_types(connection, NOW)
+            assert (found.upto, found.head) == (len(log), len(log))
+            assert {each.name: (each.events, each.newest_at) for each in found.types if each.events} == expected
+            assert all(each.recent == each.events for each in found.types)
+            list_all(connection)
+        # Within a block the events are taken to come at an even pace.
+        recent = {each.name: each.recent for each in count_types(connection, NOW + timedelta(seconds=512)).types}
+        assert recent == {"fares": 0, "flights": 0, "notes": 1023 + 18, "secrets": 0, "wishes": 1}

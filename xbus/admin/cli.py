@@ -20,6 +20,7 @@ COMMANDS = (
     "password",
     "recipient",
     "replay",
+    "type",
 )
 """Each is imported when it is asked for: all of them together take half a second."""
 

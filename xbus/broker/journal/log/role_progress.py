@@ -159,7 +159,7 @@ def read_owed_ahead(
         .order_by(position)
     )
 
-    def owed(statement: "sa.Select[Any]") -> Iterator[tuple[int, datetime]]:
+    def owed(statement: "sa.Select[int, datetime]") -> Iterator[tuple[int, datetime]]:
         rows = connection.execute(statement)
         return ((at, closed) for at, closed in rows if cursor.owes(at) and not cursor.is_settled(at))
 
