@@ -12,10 +12,10 @@ WORKERS ?= 3
 MEASURED := --cov --cov-report=
 
 # The demo, the benchmarks, the simulation and the torture read these from their environment.
-export DB ONLY ENVELOPES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
+export DB ONLY ENVELOPES FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark test test-spark test-old simulate torture lint bench bench-peers bench-spark clean
+.PHONY: help demo demo-spark test test-spark test-old simulate torture lint bench bench-peers bench-report bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -48,11 +48,14 @@ lint: $(VENV)/.installed-dev  ## run ruff, mypy and import-linter
 	$(IN_VENV) mypy $(filter-out alembic,$(SOURCES))
 	$(VENV)/bin/lint-imports
 
-bench: $(VENV)/.installed-dev  ## measure the bus [ONLY=scenario] [DB=sqlite|postgresql|both] [ENVELOPES=100000]
+bench: $(VENV)/.installed-dev  ## measure the bus [ONLY=scenario] [DB=sqlite|postgresql|both] [ENVELOPES=100000] [FIGURES=file]
 	$(IN_VENV) benchmarks
 
-bench-peers: $(VENV)/.installed-bench  ## measure other brokers with the same work [ONLY=redis] [ENVELOPES=100000]
+bench-peers: $(VENV)/.installed-bench  ## measure other brokers with the same work [ONLY=redis] [ENVELOPES=100000] [FIGURES=file]
 	@$(IN_VENV) benchmarks.peers
+
+bench-report: $(VENV)/.installed-dev  ## write docs/benchmarks.md from figures that were kept [FIGURES=docs/benchmarks/figures.jsonl]
+	$(IN_VENV) benchmarks.report $(or $(FIGURES),docs/benchmarks/figures.jsonl) docs
 
 bench-spark: $(VENV)/.installed-dev  ## measure the bus with Spark [ITEMS=5000000] [ONLY=...] [DB=...]
 	$(IN_VENV) benchmarks.spark

@@ -1,7 +1,8 @@
 """``python -m benchmarks``: one JSON line per scenario and database, on standard output.
 
 These are read from the environment: ``ONLY`` names one scenario, ``DB`` is sqlite, postgresql or both (the default),
-``ENVELOPES`` is how many small envelopes are sent where not so many as usual.
+``ENVELOPES`` is how many small envelopes are sent where not so many as usual, ``FIGURES`` is a file that keeps the
+lines for the report.
 """
 
 import os
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from benchmarks import ack, backlog_memory, batch_intake, end_to_end, restart
 from benchmarks.databases import KINDS, Databases, databases
 from benchmarks.envelopes import catch_up, growth, idle, latency, rare, shapes, small
+from benchmarks.recording import Recorder
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
 from tests.support.postgres import NotFound
@@ -42,20 +44,22 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
 }
 
 
-def main(only: str, kinds: str, sizes: Sizes) -> None:
+def main(only: str, kinds: str, sizes: Sizes, recorder: Recorder) -> None:
     """Measure and print.
 
     Args:
         only: a scenario; all of them where it is empty.
         kinds: ``sqlite``, ``postgresql``, or ``both`` (also where it is empty).
         sizes: how much is sent.
+        recorder: gets the figures.
     """
-    scenarios = chosen("ONLY", only, SCENARIOS, "")
-    for kind in chosen("DB", kinds, KINDS, "both"):
+    scenarios, chosen_kinds = chosen("ONLY", only, SCENARIOS, ""), chosen("DB", kinds, KINDS, "both")
+    recorder.begin("bench")
+    for kind in chosen_kinds:
         with databases(kind) as of_kind:
             for scenario in scenarios:
                 print(f"measuring {scenario} on {kind} ...", file=sys.stderr, flush=True)
-                print(SCENARIOS[scenario](of_kind, sizes).line(scenario, kind), flush=True)
+                recorder.record(SCENARIOS[scenario](of_kind, sizes).line(scenario, kind))
 
 
 def chosen(variable: str, name: str, known: Mapping[str, object], everything: str) -> list[str]:
@@ -72,12 +76,8 @@ def chosen(variable: str, name: str, known: Mapping[str, object], everything: st
 
 
 if __name__ == "__main__":
-    envelopes = os.environ.get("ENVELOPES", "")
+    environment = os.environ
     try:
-        main(
-            os.environ.get("ONLY", ""),
-            os.environ.get("DB", ""),
-            Sizes().with_envelopes(int(envelopes)) if envelopes else Sizes(),
-        )
+        main(environment.get("ONLY", ""), environment.get("DB", ""), Sizes.of_environment(), Recorder.of_environment())
     except NotFound as error:
         sys.exit(f"{error}: install PostgreSQL, or measure with DB=sqlite")

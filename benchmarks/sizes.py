@@ -1,5 +1,7 @@
 """How much is sent."""
 
+import os
+import sys
 from dataclasses import dataclass, replace
 
 
@@ -34,6 +36,16 @@ class Sizes:
     catch_up_envelopes: int = 20_000
     rare_envelopes: int = 300_000
     young_envelopes: int = 1_000
+
+    @classmethod
+    def of_environment(cls) -> "Sizes":
+        """Take the usual amounts, with as many small envelopes as the variable ENVELOPES says, if it does."""
+        envelopes = os.environ.get("ENVELOPES", "")
+        if not envelopes:
+            return cls()
+        if not envelopes.isdecimal() or int(envelopes) == 0:
+            sys.exit(f"ENVELOPES={envelopes}: give a whole number above 0")
+        return cls().with_envelopes(int(envelopes))
 
     def with_envelopes(self, envelopes: int) -> "Sizes":
         """Give the same with another number of small envelopes, in each scenario that sends such."""

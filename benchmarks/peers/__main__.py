@@ -1,7 +1,7 @@
 """``python -m benchmarks.peers``: one JSON line per peer and number of messages in flight, on standard output.
 
-``ONLY`` names one peer, ``ENVELOPES`` is how many messages are sent where not so many as usual; both are read from the
-environment. The rounds of all peers are taken in turns.
+``ONLY`` names one peer, ``ENVELOPES`` is how many messages are sent where not so many as usual, ``FIGURES`` is a file
+that keeps the lines for the report; all are read from the environment. The rounds of all peers are taken in turns.
 """
 
 import os
@@ -15,28 +15,36 @@ from benchmarks.databases import databases, of_server
 from benchmarks.peers import bus, nats_jetstream, procrastinate_jobs, rabbitmq, redis_streams
 from benchmarks.peers.rounds import Peer, measure
 from benchmarks.peers.servers import PeerMissing, PeerServer
+from benchmarks.recording import Recorder
 from benchmarks.sizes import Sizes
 from tests.support.postgres import NotFound, Server, cluster
 
 IN_FLIGHT = (1, 10, 100)
 
 
-def main(only: str, sizes: Sizes) -> None:
+def main(only: str, sizes: Sizes, recorder: Recorder) -> None:
     """Measure and print.
 
     Args:
         only: a peer; all of them where it is empty.
+        sizes: how much is sent.
+        recorder: gets the figures.
     """
+    recorder.begin("bench-peers")
     with ExitStack() as exit_stack:
-        peers = list(_started(exit_stack, only))
+        peers = list(_started(exit_stack, only, recorder))
         for in_flight in IN_FLIGHT:
             messages = sizes.small_single if in_flight == 1 else sizes.small_pipelined
             for peer, found in measure(peers, in_flight, messages, sizes.rounds):
-                labels = {"scenario": f"peers_{in_flight}", "peer": peer.name, "settings": peer.settings}
-                print(found.labelled(**labels), flush=True)
+                labels = {
+                    "scenario": f"peers_{in_flight}",
+                    "peer": peer.name,
+                    "settings": f"{peer.server.version}, {peer.settings}",
+                }
+                recorder.record(found.labelled(**labels))
 
 
-def _started(exit_stack: ExitStack, only: str) -> Iterator[Peer]:
+def _started(exit_stack: ExitStack, only: str, recorder: Recorder) -> Iterator[Peer]:
     known = {**_own(exit_stack), **_others(), **_on_postgresql(exit_stack)}
     for name in chosen("ONLY", only, known, ""):
         settings, server = known[name]
@@ -44,6 +52,7 @@ def _started(exit_stack: ExitStack, only: str) -> Iterator[Peer]:
             yield Peer(name, settings, exit_stack.enter_context(server()))
         except PeerMissing as missing:
             print(f"{name} is left out: {missing}", file=sys.stderr, flush=True)
+            recorder.leave_out(name, str(missing))
 
 
 Known = Mapping[str, tuple[str, Callable[[], AbstractContextManager[PeerServer]]]]
@@ -60,7 +69,7 @@ def _others() -> Known:
     return {
         "rabbitmq": (rabbitmq.SETTINGS, rabbitmq.server),
         "redis": (redis_streams.SETTINGS, redis_streams.server),
-        "nats": (nats_jetstream.SETTINGS, nats_jetstream.server),
+        "nats_unsynced": (nats_jetstream.SETTINGS, nats_jetstream.server),
         "nats_synced": (nats_jetstream.SETTINGS_SYNCED, synced),
     }
 
@@ -79,5 +88,4 @@ def _on_postgresql(exit_stack: ExitStack) -> Known:
 
 
 if __name__ == "__main__":
-    envelopes = os.environ.get("ENVELOPES", "")
-    main(os.environ.get("ONLY", ""), Sizes().with_envelopes(int(envelopes)) if envelopes else Sizes())
+    main(os.environ.get("ONLY", ""), Sizes.of_environment(), Recorder.of_environment())

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from importlib.metadata import version
 
 from benchmarks.bus import CONSUMER, EMITTER, EVENT_TYPE, PASSWORD, running_bus
 from benchmarks.databases import Databases
@@ -21,7 +22,7 @@ def server(databases: Databases, *database_pids: int) -> Iterator[PeerServer]:
         database_pids: the processes of its database, which count as its own.
     """
     with databases() as url, running_bus(url) as daemon:
-        yield PeerServer(f"{daemon.front} {daemon.back}", (daemon.pid, *database_pids))
+        yield PeerServer(f"{daemon.front} {daemon.back}", (daemon.pid, *database_pids), version("xbusd"))
 
 
 class BusClient:

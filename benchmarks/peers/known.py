@@ -9,7 +9,7 @@ MODULES = {
     "xbus_postgresql": "bus",
     "rabbitmq": "rabbitmq",
     "redis": "redis_streams",
-    "nats": "nats_jetstream",
+    "nats_unsynced": "nats_jetstream",
     "nats_synced": "nats_jetstream",
     "procrastinate": "procrastinate_jobs",
 }

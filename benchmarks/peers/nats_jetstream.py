@@ -7,7 +7,7 @@ import nats
 from nats.js.api import ConsumerConfig, StorageType, StreamConfig
 from nats.js.client import JetStreamContext
 
-from benchmarks.peers.servers import PeerServer, folder, program, serving
+from benchmarks.peers.servers import PeerServer, folder, program, serving, version_of
 from tests.support.ports import free_port
 
 OF_BOTH = (
@@ -34,8 +34,9 @@ def server(storage: str = "") -> Iterator[PeerServer]:
     with folder() as data:
         settings = data / "nats.conf"
         settings.write_text(f'listen: "127.0.0.1:{port}"\njetstream {{\n store_dir: "{data}"\n {storage}\n}}\n')
-        with serving([program("nats-server"), "-c", str(settings)], port, data / "log") as process:
-            yield PeerServer(f"nats://127.0.0.1:{port}", (process.pid,))
+        nats_server = program("nats-server")
+        with serving([nats_server, "-c", str(settings)], port, data / "log") as process:
+            yield PeerServer(f"nats://127.0.0.1:{port}", (process.pid,), version_of(nats_server, "--version"))
 
 
 class NatsClient:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from importlib.metadata import version
 
 from procrastinate import App, PsycopgConnector
 
@@ -27,7 +28,7 @@ def server(postgres: Server, postgres_pid: int) -> Iterator[PeerServer]:
     address = url.replace("postgresql+psycopg2://", "postgresql://", 1)
     asyncio.run(_make_tables(address))
     try:
-        yield PeerServer(address, (postgres_pid,))
+        yield PeerServer(address, (postgres_pid,), version("procrastinate"))
     finally:
         postgres.drop(url)
 

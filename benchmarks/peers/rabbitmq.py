@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractQueue
 
-from benchmarks.peers.servers import PeerServer, folder, program, serving
+from benchmarks.peers.servers import PeerServer, folder, program, serving, version_of
 from tests.support.ports import free_port
 
 SETTINGS = "quorum queue of one node, persistent messages, publisher confirms; prefetch 100, each acknowledged"
@@ -42,7 +42,11 @@ def server() -> Iterator[PeerServer]:
             serving([program("epmd"), "-address", "127.0.0.1", "-port", str(mapper)], mapper, data / "epmd.log"),
             serving(command, port, data / "log", env, START_SECONDS) as process,
         ):
-            yield PeerServer(f"amqp://guest:guest@127.0.0.1:{port}/", (process.pid,))
+            yield PeerServer(
+                f"amqp://guest:guest@127.0.0.1:{port}/",
+                (process.pid,),
+                version_of(program("rabbitmqctl", DEBIAN), "version"),
+            )
 
 
 class RabbitClient:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from benchmarks.peers.servers import PeerServer, folder, program, serving
+from benchmarks.peers.servers import PeerServer, folder, program, serving, version_of
 from tests.support.ports import free_port
 
 SETTINGS = "appendonly yes, appendfsync always, no snapshots; a connection for each message in flight; "
@@ -23,9 +23,10 @@ def server() -> Iterator[PeerServer]:
     port = free_port()
     with folder() as data:
         options = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(data), "--save", ""]
-        command = [program("redis-server"), *options, "--appendonly", "yes", "--appendfsync", "always"]
+        redis = program("redis-server")
+        command = [redis, *options, "--appendonly", "yes", "--appendfsync", "always"]
         with serving(command, port, data / "log") as process:
-            yield PeerServer(f"redis://127.0.0.1:{port}", (process.pid,))
+            yield PeerServer(f"redis://127.0.0.1:{port}", (process.pid,), version_of(redis, "--version"))
 
 
 class RedisClient:

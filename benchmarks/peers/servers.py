@@ -1,5 +1,6 @@
 """Servers of peers, each in processes of its own on a free port of loopback."""
 
+import re
 import shutil
 import socket
 import tempfile
@@ -8,7 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.processes import Process
+from tests.support.processes import Process, run
 from tests.support.waiting import wait_until
 
 
@@ -23,10 +24,12 @@ class PeerServer:
     Attributes:
         address: where its clients connect to.
         pids: its processes; what those have started counts too.
+        version: as it says it itself.
     """
 
     address: str
     pids: tuple[int, ...]
+    version: str
 
 
 def program(name: str, *folders: str) -> str:
@@ -39,6 +42,12 @@ def program(name: str, *folders: str) -> str:
     if found is None:
         raise PeerMissing(f"there is no {name} on the path")
     return found
+
+
+def version_of(*command: str) -> str:
+    """Ask a program for its version: the first number with points that it says."""
+    said = re.search(r"\d+(\.\d+)+", run(*command).stdout)
+    return said.group() if said else "unknown"
 
 
 @contextmanager
@@ -61,7 +70,8 @@ def serving(
     try:
         wait_until(lambda: not process.runs or _listens(port), f"{command[0]} listens", seconds)
         if not process.runs:
-            raise PeerMissing(f"{command[0]} ended: {process.text.strip().splitlines()[-1]}")
+            last_words = process.text.replace(f"{output.parent}/", "").strip().rpartition("\n")[2]
+            raise PeerMissing(f"it ended at once, saying: {last_words}")
         yield process
     finally:
         process.kill()

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.__main__ import SCENARIOS
 from benchmarks.databases import Databases, databases, of_server
+from benchmarks.peers.bus import server
+from benchmarks.peers.rounds import Peer, measure
 from benchmarks.sizes import Sizes
 from tests.support import postgres
 
@@ -20,11 +22,22 @@ TINY = Sizes(
     backlog_envelopes=2,
     restart_items=400,
     small_single=3,
-    small_pipelined=120,
-    catch_up_envelopes=50,
+    small_pipelined=30,
+    catch_up_envelopes=30,
     rare_envelopes=30,
     young_envelopes=3,
 )
+
+LIKE_OTHERS = {
+    "small_1",
+    "small_100",
+    "small_100_emitters",
+    "small_old_100",
+    "small_10_kb",
+    "idle_1000",
+    "idle_10000",
+}
+"""Scenarios that differ from others by a number alone."""
 
 
 @pytest.fixture
@@ -46,7 +59,10 @@ def measured(scenario: str, kind: str, databases: Databases) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("scenario", "kind"),
     # On PostgreSQL those that together use all of its bare side.
-    [*((scenario, "sqlite") for scenario in SCENARIOS), ("ack_one", "postgresql"), ("end_to_end", "postgresql")],
+    [
+        *((scenario, "sqlite") for scenario in SCENARIOS if scenario not in LIKE_OTHERS),
+        *((scenario, "postgresql") for scenario in ("ack_one", "end_to_end", "rare")),
+    ],
 )
 def test_a_scenario_is_measured_beside_its_floor(scenario: str, kind: str, request: pytest.FixtureRequest) -> None:
     databases = request.getfixturevalue(kind)
@@ -58,4 +74,14 @@ def test_a_scenario_is_measured_beside_its_floor(scenario: str, kind: str, reque
     if scenario == "restart":
         # What waits does not make the start longer; the rest of it varies from run to run, and from minute to minute.
         assert told["ratio"] < 4 or any(measured(scenario, kind, databases)["ratio"] < 4 for _ in range(5))
-    assert told["unit"] in ("calls/s", "envelopes/s", "items/s", "MiB", "ms")
+    assert told["unit"] in ("calls/s", "envelopes/s", "items/s", "MB/s", "MiB", "ms")
+
+
+def test_the_bus_is_measured_as_its_peers_are(sqlite: Databases) -> None:
+    with server(sqlite) as bus:
+        ((peer, found),) = measure([Peer("xbus_sqlite", "", bus)], in_flight=10, messages=30, rounds=1)
+
+    assert (peer.name, found.unit) == ("xbus_sqlite", "messages/s")
+    assert found.value > 0
+    assert found.more["delivered_per_s"] > 0
+    assert found.more["server_peak_mib"] > 0

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.recording import Recorder
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
 
@@ -27,4 +28,4 @@ def test_rounds_are_told_by_their_medians() -> None:
 @pytest.mark.parametrize(("only", "kinds"), [("nothing", ""), ("", "mysql")])
 def test_an_unknown_name_is_refused_with_those_there_are(only: str, kinds: str) -> None:
     with pytest.raises(SystemExit, match=r"none of that name, choose one of (ack_one|sqlite)"):
-        main(only, kinds, Sizes())
+        main(only, kinds, Sizes(), Recorder(None))
