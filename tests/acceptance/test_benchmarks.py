@@ -30,6 +30,7 @@ TINY = Sizes(
 
 LIKE_OTHERS = {
     "small_1",
+    "small_10",
     "small_100",
     "small_100_emitters",
     "small_old_100",
@@ -37,7 +38,7 @@ LIKE_OTHERS = {
     "idle_1000",
     "idle_10000",
 }
-"""Scenarios that differ from others by a number alone."""
+"""Scenarios that differ from others by a number alone, or by what ``latency`` runs too."""
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def measured(scenario: str, kind: str, databases: Databases) -> dict[str, Any]:
     # On PostgreSQL those that together use all of its bare side.
     [
         *((scenario, "sqlite") for scenario in SCENARIOS if scenario not in LIKE_OTHERS),
-        *((scenario, "postgresql") for scenario in ("ack_one", "end_to_end", "rare")),
+        *((scenario, "postgresql") for scenario in ("ack_one", "end_to_end")),
     ],
 )
 def test_a_scenario_is_measured_beside_its_floor(scenario: str, kind: str, request: pytest.FixtureRequest) -> None:
