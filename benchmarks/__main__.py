@@ -15,6 +15,7 @@ from benchmarks.envelopes import catch_up, growth, idle, latency, rare, shapes, 
 from benchmarks.recording import Recorder
 from benchmarks.result import Result
 from benchmarks.sizes import Sizes
+from benchmarks.stopping import end_all_on_sigterm
 from tests.support.postgres import NotFound
 
 SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
@@ -76,6 +77,7 @@ def chosen(variable: str, name: str, known: Mapping[str, object], everything: st
 
 
 if __name__ == "__main__":
+    end_all_on_sigterm()
     environment = os.environ
     try:
         main(environment.get("ONLY", ""), environment.get("DB", ""), Sizes.of_environment(), Recorder.of_environment())

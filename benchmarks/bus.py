@@ -1,11 +1,14 @@
 """The bus that is measured: the real broker in a process of its own, with one emitter and one consumer."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from tests.support.daemon import Daemon
+from xbus import model
 from xbus.broker.journal.configuration import (
     BusSpec,
     EmitterSpec,
@@ -38,13 +41,14 @@ ONE_CONSUMER = BusSpec(
 
 
 @contextmanager
-def running_bus(url: str, bus: BusSpec = ONE_CONSUMER) -> Iterator[Daemon]:
+def running_bus(url: str, bus: BusSpec | None = ONE_CONSUMER) -> Iterator[Daemon]:
     """A broker on the database at ``url``, whose emitters and recipients may log in.
 
     Args:
-        bus: what it serves.
+        bus: what it serves; None for what was set up there before.
     """
-    set_up(url, bus)
+    if bus is not None:
+        set_up(url, bus)
     with tempfile.TemporaryDirectory(prefix="xbus-benchmark-") as folder:
         daemon = Daemon(Path(folder), url).start()
         try:
@@ -52,6 +56,16 @@ def running_bus(url: str, bus: BusSpec = ONE_CONSUMER) -> Iterator[Daemon]:
             assert daemon.stop() == 0, daemon.log
         finally:
             daemon.kill()
+
+
+def add_roles(url: str, service: str, logins: Sequence[str]) -> None:
+    """Add consumer roles at the start of the log by bulk SQL, as thousands take long otherwise; nobody can log in."""
+    with writing(url) as connection:
+        service_id = connection.execute(sa.select(model.service.c.id).where(model.service.c.name == service)).scalar()
+        connection.execute(sa.insert(model.role), [{"login": login, "service_id": service_id} for login in logins])
+        ids = connection.execute(sa.select(model.role.c.id).where(model.role.c.service_id == service_id)).scalars()
+        start = {"from_position": 1, "position": 0, "handed_to": 0, "done": b""}
+        connection.execute(sa.insert(model.cursor), [{"role_id": role_id, **start} for role_id in ids])
 
 
 def set_up(url: str, bus: BusSpec = ONE_CONSUMER) -> None:

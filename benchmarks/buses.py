@@ -25,6 +25,16 @@ NO_CONSUMER = BusSpec(
 )
 AT_HEAD = replace(ONE_CONSUMER, roles={CONSUMER: RoleSpec(CONSUMER, CONSUMER, start="head")})
 
+IDLE = "idle"
+"""An event type that nobody sends, and the service of its consumers."""
+
+WITH_IDLE = ONE_CONSUMER.with_all(
+    BusSpec(
+        event_types={IDLE: EventTypeSpec(IDLE, False, {IDLE: NodeSpec(IDLE, IDLE)})},
+        services={IDLE: ServiceSpec(IDLE, "consumer")},
+    )
+)
+
 WITH_WORKER = BusSpec(
     event_types={
         EVENT_TYPE: EventTypeSpec(
@@ -50,17 +60,6 @@ def fan_out(consumers: int) -> BusSpec:
         profiles=ONE_CONSUMER.profiles,
         emitters=ONE_CONSUMER.emitters,
     )
-
-
-def with_idle(roles: int) -> BusSpec:
-    """A bus with so many consumer roles beside the one, of an event type that nobody sends."""
-    names = [f"idle_{number}" for number in range(roles)]
-    idle = BusSpec(
-        event_types={"idle": EventTypeSpec("idle", False, {"idle": NodeSpec("idle", "idle")})},
-        services={"idle": ServiceSpec("idle", "consumer")},
-        roles={name: RoleSpec(name, "idle") for name in names},
-    )
-    return ONE_CONSUMER.with_all(idle)
 
 
 def with_rare(has_consumer: bool) -> BusSpec:

@@ -6,8 +6,8 @@ envelopes in flight. The floor is the same on a bus without such roles.
 
 from collections.abc import Callable
 
-from benchmarks.bus import running_bus
-from benchmarks.buses import with_idle
+from benchmarks.bus import add_roles, running_bus, set_up
+from benchmarks.buses import IDLE, WITH_IDLE
 from benchmarks.databases import Databases
 from benchmarks.envelopes.load import Load
 from benchmarks.envelopes.recipients import taking
@@ -32,5 +32,9 @@ def with_roles(roles: int) -> Callable[[Databases, Sizes], Result]:
 
 def _measure(databases: Databases, sizes: Sizes, roles: int) -> Result:
     load = Load(1, 10, sizes.small_pipelined)
-    with databases() as url, running_bus(url, with_idle(roles)) as daemon, taking(daemon, load.envelopes) as consumers:
-        return result(daemon, [play(daemon, consumers, load) for _ in range(sizes.rounds)], None)
+    with databases() as url:
+        set_up(url, WITH_IDLE)
+        if roles:
+            add_roles(url, IDLE, [f"{IDLE}_{number}" for number in range(roles)])
+        with running_bus(url, None) as daemon, taking(daemon, load.envelopes) as consumers:
+            return result(daemon, [play(daemon, consumers, load) for _ in range(sizes.rounds)], None)

@@ -17,6 +17,7 @@ from benchmarks.peers.rounds import Peer, measure
 from benchmarks.peers.servers import PeerMissing, PeerServer
 from benchmarks.recording import Recorder
 from benchmarks.sizes import Sizes
+from benchmarks.stopping import end_all_on_sigterm
 from tests.support.postgres import NotFound, Server, cluster
 
 IN_FLIGHT = (1, 10, 100)
@@ -88,4 +89,5 @@ def _on_postgresql(exit_stack: ExitStack) -> Known:
 
 
 if __name__ == "__main__":
+    end_all_on_sigterm()
     main(os.environ.get("ONLY", ""), Sizes.of_environment(), Recorder.of_environment())

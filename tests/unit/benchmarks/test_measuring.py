@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from benchmarks.percentiles import percentile
 from benchmarks.processes import cpu_seconds, peaks_mib
 from benchmarks.recording import Recorder
 from benchmarks.sizes import Sizes
+from benchmarks.stopping import end_all_on_sigterm
 
 
 @pytest.mark.parametrize(("percent", "value"), [(50, 3), (20, 1), (21, 2), (99, 5), (100, 5)])
@@ -89,3 +92,19 @@ def test_the_environment_says_how_many_envelopes(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ENVELOPES", "many")
     with pytest.raises(SystemExit, match="give a whole number above 0"):
         Sizes.of_environment()
+
+
+@pytest.fixture
+def sigterm() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm")
+def test_a_program_that_is_told_to_stop_leaves_its_with_blocks() -> None:
+    end_all_on_sigterm()
+
+    with pytest.raises(SystemExit, match="stopped"):
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
