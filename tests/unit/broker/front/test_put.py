@@ -1,15 +1,23 @@
 """Whole envelopes in one call, and the same again."""
 
+import asyncio
 import uuid
+from dataclasses import replace
 
 import pytest
 
+from tests.support.clock import StandingClock
 from tests.support.faults import Faults
 from tests.unit.broker.front.conftest import LIMITS, Desk, Rings
-from xbus.broker.front.envelopes.checks import NewEvent
+from xbus.broker.configuration import Configuration
+from xbus.broker.front.envelopes.checks import Checks, NewEvent
+from xbus.broker.front.envelopes.replies import ReplyRequests
 from xbus.broker.front.front import Front
+from xbus.broker.housekeeping.space import Space
+from xbus.broker.journal.journal import Journal
 from xbus.errors import JournalError, JournalUnavailable, Refused
 from xbus.rpc.codec import pack_items
+from xbus.supervision.health import Health
 
 
 def event(*items: bytes, type_name: str = "notes") -> NewEvent:
@@ -28,6 +36,32 @@ async def test_a_repeat_gets_its_receipt(north: Desk) -> None:
     envelope_id, events = uuid.uuid4(), [event(b"a", b"b"), event()]
     receipt = await north.put(envelope_id, *events)
     assert await north.put(envelope_id, *events) == receipt
+
+
+async def test_an_id_that_is_new_is_not_looked_up(
+    north: Desk, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    whole, envelope_id = event(b"a"), uuid.uuid4()
+    monkeypatch.setattr(journal, "read", lambda statement, *args: read.append(statement))
+    await north.put(envelope_id, whole)
+    assert read == []
+
+
+async def test_a_repeat_gets_its_receipt_whatever_is_allowed_by_now(
+    north: Desk, journal: Journal, configuration: Configuration, replies: ReplyRequests
+) -> None:
+    whole, envelope_id = event(b"abc"), uuid.uuid4()
+    receipt = await north.put(envelope_id, whole)
+    strict = Checks(configuration, replace(LIMITS, item_bytes=1))
+    async with asyncio.TaskGroup() as tasks:
+        space = Space(journal, 0, Health("front", StandingClock()))
+        front = Front(journal, strict, StandingClock(), replies, lambda: None, tasks, space)
+        again = Desk(front, journal, north.emitter_id)
+        assert await again.put(envelope_id, whole) == receipt
+        with pytest.raises(Refused) as refusal:
+            await again.put(uuid.uuid4(), whole)
+        assert refusal.value.code == "item_too_large"
 
 
 async def test_a_repeat_while_the_first_is_under_way(north: Desk) -> None:
