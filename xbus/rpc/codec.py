@@ -24,6 +24,12 @@ Value: TypeAlias = bool | int | float | str | bytes | list["Value"] | dict[Key, 
 Values that go out are typed ``object``, as callers bring what they like: ``pack`` checks them.
 """
 
+_BIN_LENGTHS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
+"""The size of a bin's header, by its first byte."""
+
+_WALKED_BYTES = 4096
+"""From this average size on, a look at an item's header costs less than a copy of the item."""
+
 _ARRAY_32 = struct.Struct(">BI")
 _ARRAY_32_MARK = 0xDD
 
@@ -104,6 +110,30 @@ def unpack_items(data: bytes, items: int) -> list[bytes]:
     if not set(map(type, found)) <= {bytes}:
         raise _bad_items(data, items)
     return found
+
+
+def largest_item(data: bytes, items: int) -> int:
+    """The size of the largest of the items of a segment, at least one, without its header.
+
+    Raises:
+        ProtocolError: ``data`` is not exactly that many msgpack bins.
+    """
+    if not 0 < items <= len(data):
+        raise _bad_items(data, items)
+    if len(data) < items * _WALKED_BYTES:
+        return max(map(len, unpack_items(data, items)))
+    # Large items are not taken out, as that would copy each of them twice.
+    place = largest = 0
+    for _ in range(items):
+        header = _BIN_LENGTHS.get(data[place] if place < len(data) else 0)
+        if header is None:
+            raise _bad_items(data, items)
+        size = int.from_bytes(data[place + 1 : place + header], "big")
+        largest = max(largest, size)
+        place += header + size
+    if place != len(data):
+        raise _bad_items(data, items)
+    return largest
 
 
 def _bad_items(data: bytes, items: int) -> ProtocolError:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xbus.errors import ProtocolError
-from xbus.rpc.codec import BAD_ITEMS, EXTENSION_REFUSED, pack, pack_items, unpack, unpack_items
+from xbus.rpc.codec import BAD_ITEMS, EXTENSION_REFUSED, largest_item, pack, pack_items, unpack, unpack_items
 
 scalars = (
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -110,3 +110,17 @@ def test_only_bytes_are_packed_as_items(items: list[bytes]) -> None:
     with pytest.raises(ProtocolError) as caught:
         pack_items(items)
     assert caught.value.code == BAD_ITEMS
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 5_000, 65_535, 65_536, 100_000])
+@pytest.mark.parametrize("number", [1, 3])
+def test_the_largest_item_is_found_be_they_small_or_large(size: int, number: int) -> None:
+    data = pack_items([b"x" * size] * number)
+    assert largest_item(data, number) == size
+    assert largest_item(data + pack_items([b"y" * (size + 1)]), number + 1) == size + 1
+    for wrong, items in ((data, number + 1), (data, number - 1), (data + b"\xc4", number), (data[:-1], number)):
+        with pytest.raises(ProtocolError) as caught:
+            largest_item(wrong, items)
+        assert caught.value.code == BAD_ITEMS
+    with pytest.raises(ProtocolError):
+        largest_item(pack("x" * size + "y"), 1)

@@ -9,7 +9,7 @@ from xbus.broker.front.envelopes.state import EnvelopeLimits, check_room
 from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.writes import PutEvent
 from xbus.errors import ProtocolError, Refused
-from xbus.rpc.codec import unpack_items
+from xbus.rpc.codec import largest_item
 
 
 class NewEvent(NamedTuple):
@@ -85,7 +85,7 @@ class Checks:
                 code="batch_too_large",
             )
         try:
-            largest = max(map(len, unpack_items(data, items)))
+            largest = largest_item(data, items)
         except (ProtocolError, ValueError) as error:
             raise Refused(
                 f"the batch does not hold {items} items ({error})",
