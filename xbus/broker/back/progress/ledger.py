@@ -120,6 +120,13 @@ class DeliveryLedger:
         self._known(role_id).settle(position)
         self._dirty.add(role_id)
 
+    def pass_gap(self, role_id: int, first: int, last: int) -> None:
+        """Note that a role is owed nothing from ``first`` to ``last``; there is no hurry to write that down."""
+        cursor = self.cursor(role_id)
+        if cursor is not None:
+            cursor.settle_range(first, last)
+            self._dirty.add(role_id)
+
     def owe(self, role_id: int, position: int) -> None:
         """Note that a lane has come to an envelope that a role is owed: it is owed none of those that were passed."""
         self._pass(role_id, position - 1)
