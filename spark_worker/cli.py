@@ -23,11 +23,11 @@ EXIT_CODES = (
     "cluster that is away is waited for."
 )
 
-FORMAT_HELP = "What items are written in; values that an emitter of the SDK or xbus emit was given are msgpack."
-SCHEMA_HELP = "The columns of an item that comes in, in DDL: 'id INT NOT NULL, name STRING'. Not for bytes."
-ORDER_HELP = "The column that gives the order of the output where _index is not kept."
-MIN_ITEMS_HELP = "An event of so many items is read from the journal by Spark itself."
-PATIENCE_HELP = "How long a job may go without any executor before the cluster counts as gone, in seconds."
+FORMAT_HELP = "The format of items; the SDK and xbus emit write values as msgpack."
+SCHEMA_HELP = "The columns of incoming items, in DDL: 'id INT NOT NULL, name STRING'. Not for bytes."
+ORDER_HELP = "The column to order the output by, if the transform drops _index."
+MIN_ITEMS_HELP = "Spark itself reads events of so many items from the journal."
+PATIENCE_HELP = "Seconds without any executor after which the cluster counts as gone."
 
 
 @click.command(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,9 +47,11 @@ PATIENCE_HELP = "How long a job may go without any executor before the cluster c
 @click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
 @click.option("--min-items", type=click.IntRange(1), default=100_000, show_default=True, help=MIN_ITEMS_HELP)
 @click.option("--patience", type=click.FloatRange(1), default=60.0, show_default=True, help=PATIENCE_HELP)
-@click.option("--back", "back_url", metavar="URL", help="The back's address; the configuration file tells it too.")
-@click.option("--bind", default="tcp://127.0.0.1:*", show_default=True, metavar="URL", help="Where the broker calls.")
-@click.option("--advertise", default="", metavar="URL", help="What the broker calls, where it differs from --bind.")
+@click.option(
+    "--back", "back_url", metavar="URL", help="The back's address; by default that of the configuration file."
+)
+@click.option("--bind", default="tcp://127.0.0.1:*", show_default=True, metavar="URL", help="The address to listen at.")
+@click.option("--advertise", default="", metavar="URL", help="The address that the broker calls, if it differs.")
 def main(
     config_path: Path | None,
     login: str,
@@ -69,12 +71,12 @@ def main(
     bind: str,
     advertise: str,
 ) -> None:
-    """Serve a worker role with Spark: large events are read from the journal and written back by its executors."""
+    """Serve a worker role with Spark: its executors read large events from the journal and write them back."""
     with ending.in_one_line("xbus-spark-worker"):
         config = load_config(config_path)
         logs.set_up(config.logging)
         check_schema(items_format, schema)
-        logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each connection
+        logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs each connection
         chosen = WorkerOptions(
             config=config,
             back_url=back_url or reachable(config.zmq.backsocket, "back"),
@@ -97,10 +99,10 @@ def main(
 
 
 def chosen_transform(function: str | None, sql_file: Path | None) -> Transform:
-    """What the command line names.
+    """Load the transform that the command line names.
 
     Raises:
-        ConfigurationError: neither or both of the two, or what it names is not there.
+        ConfigurationError: neither or both of the two are given, or the named one does not exist.
     """
     if (function is None) == (sql_file is None):
         raise ConfigurationError("there must be one transform", "give either --transform or --sql")
@@ -108,7 +110,7 @@ def chosen_transform(function: str | None, sql_file: Path | None) -> Transform:
 
 
 def pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
-    """``key=value`` of an option that may be given several times.
+    """Read ``key=value`` of an option that may be given several times.
 
     Raises:
         ConfigurationError: one is not of that form.

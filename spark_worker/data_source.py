@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class XbusDataSource(DataSource):
-    """What Spark knows as ``format("xbus")``."""
+    """The data source behind Spark's ``format("xbus")``."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Give the name of the format."""
         return "xbus"
 
     def schema(self) -> str:
-        """All columns, or those that option ``columns`` names."""
+        """Give the schema of all columns, or of those that option ``columns`` names."""
         from spark_worker.source.columns import ddl
         from spark_worker.source.options import chosen_columns
 
         return ddl(chosen_columns(self.options))
 
     def reader(self, schema: StructType) -> "LogBatchReader":
-        """What reads once."""
+        """Make a reader that reads once."""
         from spark_worker.source.batch import LogBatchReader
         from spark_worker.source.options import batch_options
         from spark_worker.source.schema import columns_of, to_arrow
@@ -40,7 +40,7 @@ class XbusDataSource(DataSource):
         return LogBatchReader(batch_options(self.options, columns_of(schema)), to_arrow(schema))
 
     def streamReader(self, schema: StructType) -> "LogStreamReader":  # noqa: N802
-        """What goes on reading."""
+        """Make a reader that goes on reading."""
         from spark_worker.source.options import stream_options
         from spark_worker.source.schema import columns_of, to_arrow
         from spark_worker.source.stream import LogStreamReader
@@ -48,14 +48,14 @@ class XbusDataSource(DataSource):
         return LogStreamReader(stream_options(self.options, columns_of(schema)), to_arrow(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> "EnvelopeWriter":
-        """What sends a DataFrame as an envelope."""
+        """Make a writer that sends a DataFrame as an envelope."""
         from spark_worker.sink.batch import EnvelopeWriter
         from spark_worker.sink.options import batch_sink_options
 
         return EnvelopeWriter(batch_sink_options(self.options, schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "EnvelopeStreamWriter":  # noqa: N802
-        """What sends each micro-batch as an envelope."""
+        """Make a writer that sends each micro-batch as an envelope."""
         from spark_worker.sink.options import stream_sink_options
         from spark_worker.sink.stream import EnvelopeStreamWriter
 

@@ -17,7 +17,7 @@ class Backoff:
         self._next = first
 
     def next(self) -> float:
-        """How many seconds to wait now, after one more failure."""
+        """Count one more failure, and give the seconds to wait."""
         delay = self._next
         self._next = min(2 * delay, self._longest)
         return delay
@@ -43,12 +43,12 @@ class Patience:
         self._until: float | None = None
 
     def succeeded(self) -> None:
-        """Something went well: the next failure begins a new row."""
+        """Note a success: the next failure begins a new row."""
         self._until = None
         self._backoff.reset()
 
     def failed(self) -> float | None:
-        """One more failure: the seconds to wait before the next try, or None when it is time to give up."""
+        """Count one more failure, and give the seconds until the next try, or None when the time is over."""
         now = self._now()
         if self._until is None:
             self._until = now + self.seconds

@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the bus knows about time."""
+    """The sources of time."""
 
     def now(self) -> datetime:
-        """The date and time in UTC, for what is stored and shown."""
+        """Give the date and time in UTC, for what is stored and shown."""
 
     def monotonic(self) -> float:
-        """Seconds that only ever grow, for measuring durations."""
+        """Give seconds that only ever grow, for measuring durations."""
 
 
 class SystemClock:

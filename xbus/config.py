@@ -34,7 +34,7 @@ def _switch(value: str) -> bool:
 
 
 def _count(value: str) -> int:
-    """A whole number of at least 1; ``1_000_000`` may be written for readability."""
+    """Read a whole number of at least 1; ``1_000_000`` may be written for readability."""
     try:
         number = int(value)
     except ValueError:
@@ -45,12 +45,12 @@ def _count(value: str) -> int:
 
 
 def _limit(value: str) -> int:
-    """As :func:`_count`, or 0 for no limit."""
+    """Read a number as :func:`_count` does, or 0 for no limit."""
     return 0 if value == "0" else _count(value)
 
 
 def _days(value: str) -> float:
-    """A number of days, or 0 for ever."""
+    """Read a number of days, or 0 for ever."""
     try:
         number = float(value)
     except ValueError:
@@ -81,12 +81,12 @@ def _part(value: str) -> float:
 
 
 def _seconds_or_never(value: str) -> float:
-    """A number of seconds; 0 for never."""
+    """Read a number of seconds; 0 for never."""
     return 0.0 if re.fullmatch(r"0+\.?0*|\.0+", value) else _seconds(value)
 
 
 def _minutes(value: str) -> float:
-    """A number of minutes, or ``never``, which is infinite."""
+    """Read a number of minutes, or ``never``, which is infinite."""
     if value == "never":
         return math.inf
     try:
@@ -128,7 +128,7 @@ def _served_socket(value: str) -> str:
 
 
 def _database(value: str) -> str:
-    """An SQLAlchemy URL; the short names of PostgreSQL mean the driver that the bus brings along."""
+    """Read an SQLAlchemy URL; the short names of PostgreSQL mean the driver that the bus brings along."""
     scheme, separator, rest = value.partition("://")
     if not separator or not scheme:
         raise ValueError("is not a database address such as sqlite:///xbus.db or postgresql://user:password@host/name")
@@ -143,12 +143,12 @@ def _database(value: str) -> str:
 
 
 def option(default: T, check: Callable[[str], T], name: str = "", *, secret: bool = False) -> T:
-    """A field that the configuration file may set.
+    """Declare a field that the configuration file may set.
 
     Args:
         default: its value where the file is silent.
         check: makes the value from the file's text; raises ValueError with the rest of the sentence "<value> ...".
-        name: what it is called in the file; the field's own name where none is given.
+        name: its name in the file; by default that of the field.
         secret: whether the value may hold a password, and so is never shown.
     """
     return field(default=default, repr=not secret, metadata={"check": check, "name": name})
@@ -156,14 +156,14 @@ def option(default: T, check: Callable[[str], T], name: str = "", *, secret: boo
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
-    """Where the journal is kept."""
+    """The database of the journal."""
 
     url: str = option("sqlite:///xbus.db", _database, name="sqlalchemy.dburi", secret=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ZmqSettings:
-    """Where the broker listens."""
+    """The addresses of the broker."""
 
     frontsocket: str = option("tcp://127.0.0.1:1984", _served_socket)
     backsocket: str = option("tcp://127.0.0.1:4891", _served_socket)
@@ -172,7 +172,7 @@ class ZmqSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoggingSettings:
-    """What is logged, and how."""
+    """The level and the destination of the log."""
 
     configfile: Path | None = option(None, _file)
     level: str = option("INFO", _level)
@@ -191,7 +191,7 @@ class SupervisionSettings:
 
 @dataclass(frozen=True, slots=True)
 class FrontSettings:
-    """What emitters may do."""
+    """The limits of emitters."""
 
     session_seconds: float = option(3600.0, _seconds)
     max_item_bytes: int = option(16 * 1024**2, _count)
@@ -204,7 +204,7 @@ class FrontSettings:
 
 @dataclass(frozen=True, slots=True)
 class BackSettings:
-    """How long recipients are waited for, in seconds, and how much is under way to one, in bytes."""
+    """The time-outs and retries of recipients, in seconds, and the bytes in flight to one."""
 
     start_event_timeout: float = option(30.0, _seconds)
     send_item_timeout: float = option(60.0, _seconds)
@@ -228,7 +228,7 @@ class BackSettings:
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """How much is written at once and kept, in bytes, and for how long."""
+    """The sizes of writes and of the journal, in bytes, and the time to keep envelopes."""
 
     max_pending_bytes: int = option(64 * 1024**2, _count)
     max_segment_bytes: int = option(1024**2, _count)
@@ -240,7 +240,7 @@ class JournalSettings:
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
-    """When health tells of what does not get on: ``interval`` in seconds, the others in minutes, infinite for never."""
+    """The limits of health: ``interval`` in seconds, the others in minutes, infinite for never."""
 
     interval: float = option(30.0, _seconds)
     absent_minutes: float = option(15.0, _minutes)
@@ -257,10 +257,10 @@ class DaemonSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that can be configured; each field is a section of the file.
+    """The whole configuration; each field is a section of the file.
 
-    ``notes`` says what the file holds that has no effect, for the log. ``file`` is the file itself, for programs that
-    this one starts; None where the configuration was made by other means.
+    ``notes`` names the content of the file that has no effect, for the log. ``file`` is the file itself, for programs
+    that this one starts; None if the configuration was made by other means.
     """
 
     database: DatabaseSettings = DatabaseSettings()
@@ -287,7 +287,7 @@ UNUSED_SECTIONS = {"redis"}
 
 
 def option_name(described: "Field[Any]") -> str:
-    """What a field of a section is called in the file."""
+    """Give the name of a section's field in the file."""
     return described.metadata["name"] or described.name
 
 
@@ -298,7 +298,7 @@ def load(path: Path) -> Config:
         path: the file; relative paths in it start from its folder.
 
     Raises:
-        ConfigurationError: the file can't be read, or holds an unknown section, an unknown option or a bad value.
+        ConfigurationError: the file can't be read, or has an unknown section, an unknown option or a bad value.
     """
     parser = _parse(path)
     sections: dict[str, Any] = {name: _section(path, parser, name, kind) for name, kind in SECTIONS.items()}
@@ -328,7 +328,7 @@ def _parse(path: Path) -> configparser.ConfigParser:
 
 
 def _malformation(error: configparser.Error) -> str:
-    """What is wrong with the file's form; without quoting lines, which may hold a password."""
+    """Describe the fault in the file's form without quoting lines, which may contain a password."""
     if isinstance(error, configparser.DuplicateOptionError):
         return f"line {error.lineno}: [{error.section}] {error.option} is given twice"
     if isinstance(error, configparser.DuplicateSectionError):
@@ -373,7 +373,7 @@ def _notes(path: Path, parser: configparser.ConfigParser) -> tuple[str, ...]:
 
 
 def _rooted(config: Config, folder: Path) -> Config:
-    """The same configuration with its relative paths made absolute from the file's folder."""
+    """Make relative paths of the configuration absolute, from the file's folder."""
     sockets = {f.name: _rooted_at("ipc://", getattr(config.zmq, f.name), folder) for f in fields(ZmqSettings)}
     logging_file = config.logging.configfile
     return replace(

@@ -12,10 +12,10 @@ NOT_NOW = 3
 
 @contextmanager
 def in_one_line(program: str) -> Iterator[None]:
-    """Any error of the bus ends the program: it is told on standard error, in place of a traceback.
+    """End the program at any error of the bus, with one line on standard error in place of a traceback.
 
     Raises:
-        SystemExit: there was one.
+        SystemExit: an error ended the program.
     """
     try:
         yield
@@ -25,10 +25,10 @@ def in_one_line(program: str) -> Iterator[None]:
 
 
 def tell(program: str, error: XbusError) -> None:
-    """The cause, the next step, and the code to look up."""
+    """Write the cause, the next step, and the code to look up."""
     sys.stderr.write(f"{program}: {error} [{error.code}]\n")
 
 
 def exit_code(error: XbusError) -> int:
-    """The exit code that tells a script whether trying again later makes sense."""
+    """Give the exit code that tells a script whether a later try makes sense."""
     return NOT_NOW if isinstance(error, (JournalUnavailable, Failed)) else REFUSED

@@ -51,7 +51,7 @@ class ConfigurationError(XbusError):
 
 
 class SchemaError(XbusError):
-    """The database holds no schema, an older or a newer one than this program needs."""
+    """The database has no schema, or an older or newer one than this program needs."""
 
     default_code = "bad_schema"
 

@@ -40,7 +40,7 @@ class Graph:
         return tuple(node for node in self.nodes.values() if not self.parents(node.name))
 
     def parents(self, name: str) -> tuple[str, ...]:
-        """The names of the nodes that lead to ``name``."""
+        """Collect the names of the nodes that lead to ``name``."""
         return self._parents.get(name, ())
 
     @cached_property
@@ -64,7 +64,7 @@ class Graph:
         return frozenset(node.service for node in self.nodes.values() if node.worker)
 
     def leading_to(self, services: Collection[str]) -> "Graph":
-        """The part of this graph that is on a path to a consumer node of one of ``services``."""
+        """Cut the part of this graph that is on a path to a consumer node of one of ``services``."""
         targets = {node.name for node in self.nodes.values() if not node.worker and node.service in services}
         kept = targets.union(*(self._ancestors[name] for name in targets))
         return Graph(
@@ -89,7 +89,7 @@ class Graph:
 
 
 def problems(graph: Graph) -> list[str]:
-    """Why ``graph`` can't be run: a sentence for each reason, which names nodes or services; empty if it can.
+    """List why ``graph`` can't be run, a sentence for each reason with nodes or services; empty if it can.
 
     Beyond the shape of the graph this refuses worker services that would wait for each other: one role of a service
     gets an event once, by all its nodes together, so a service that needs its own answers, directly or through others,
@@ -153,7 +153,7 @@ def _entangled_services(graph: Graph, reachable: Mapping[str, set[str]]) -> Iter
 
 
 def _services_repeated_on_a_path(graph: Graph, reachable: Mapping[str, set[str]]) -> dict[str, tuple[str, str]]:
-    """For each worker service that meets itself further down: the first pair of nodes that shows it."""
+    """Find for each worker service that meets itself further down the first pair of nodes."""
     pairs: dict[str, tuple[str, str]] = {}
     for node in graph.nodes.values():
         for name in graph.nodes:
@@ -163,7 +163,7 @@ def _services_repeated_on_a_path(graph: Graph, reachable: Mapping[str, set[str]]
 
 
 def _merged_workers(graph: Graph) -> dict[str, set[str]]:
-    """The worker services, each with the worker services that get its answers from any of its nodes."""
+    """Map each worker service to the worker services that get answers from any of its nodes."""
     followers: dict[str, set[str]] = {service: set() for service in sorted(graph.worker_services)}
     for node in graph.nodes.values():
         if node.worker:
@@ -173,7 +173,7 @@ def _merged_workers(graph: Graph) -> dict[str, set[str]]:
 
 
 def _reachable(successors: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
-    """What each name leads to in one step or more; itself only where it is on a cycle."""
+    """Map each name to all that it leads to in one step or more; to itself only on a cycle."""
     return {name: _walk(name, successors) for name in successors}
 
 
@@ -189,7 +189,7 @@ def _walk(start: str, successors: Mapping[str, Collection[str]]) -> set[str]:
 
 
 def _knots(reachable: Mapping[str, set[str]]) -> list[list[str]]:
-    """The sets of names that all lead to one another, each once."""
+    """Find the sets of names that all lead to one another, each once."""
     knots: list[list[str]] = []
     for name, ahead in reachable.items():
         if name in ahead and name not in chain.from_iterable(knots):

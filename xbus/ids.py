@@ -30,7 +30,7 @@ class Ids:
         self._random_bytes = random_bytes
 
     def new(self) -> uuid.UUID:
-        """A time-ordered UUID, version 7 of RFC 9562: 48 bits of milliseconds, then 74 random bits."""
+        """Make a time-ordered UUID, version 7 of RFC 9562: 48 bits of milliseconds, then 74 random bits."""
         milliseconds = int(self._clock.now().timestamp() * 1000)
         value = (milliseconds << 80) | int.from_bytes(self._random_bytes(10), "big")
         value = (value & ~(0xF << 76)) | (7 << 76)
@@ -38,7 +38,7 @@ class Ids:
         return uuid.UUID(int=value)
 
     def token(self) -> str:
-        """A session token that can't be guessed: 256 random bits in URL-safe text."""
+        """Make a session token that nobody can guess: 256 random bits in URL-safe text."""
         return base64.urlsafe_b64encode(self._random_bytes(TOKEN_BYTES)).rstrip(b"=").decode()
 
 
@@ -48,11 +48,11 @@ long ago must be found by it."""
 
 
 def keyed_envelope_id(emitter_id: int, key: str, generation: int = 0) -> uuid.UUID:
-    """The id of the envelope to which an emitter gives a key.
+    """Compute the id of the envelope to which an emitter gives a key.
 
     Args:
-        key: holds no zero character.
-        generation: how many envelopes with this key were cancelled before it.
+        key: without a zero character.
+        generation: the number of earlier envelopes with this key that were cancelled.
     """
     name = f"{emitter_id}\0{key}"
     return uuid.uuid5(KEYS, f"{name}\0{generation}" if generation else name)
@@ -64,7 +64,7 @@ what it made before."""
 
 
 def replayed_envelope_id(origin_id: uuid.UUID, role_id: int, event_type_id: int, replay: str) -> uuid.UUID:
-    """The id of the envelope that brings events of one type of another envelope to a role once more.
+    """Compute the id of the envelope that brings events of another envelope to a role once more.
 
     Args:
         replay: the name of the replay. Each name gives each envelope to a role once.
@@ -73,18 +73,20 @@ def replayed_envelope_id(origin_id: uuid.UUID, role_id: int, event_type_id: int,
 
 
 def numbered_event_id(envelope_id: uuid.UUID, number: int) -> uuid.UUID:
-    """The id of the event of this number, from 1, in an envelope whose own id is made of what is known: the same
-    whoever sends it again."""
+    """Compute the id of the event of this number, from 1, in an envelope with a computed id.
+
+    It is the same for everybody who sends the envelope again.
+    """
     return uuid.uuid5(envelope_id, str(number))
 
 
 def token_hash(token: str) -> bytes:
-    """What is kept of a token: its SHA-256. A token has 256 random bits, so a plain hash gives nothing away."""
+    """Hash a token by SHA-256; a token has 256 random bits, so a plain hash reveals nothing."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def parse_uuid(text: object) -> uuid.UUID | None:
-    """The UUID that ``text`` writes, or None where it writes none; kept, as the calls of an envelope bear the same."""
+    """Read the UUID that ``text`` writes, or None if it writes none; keep it, as the calls of an envelope repeat it."""
     return _kept(text) if isinstance(text, str) and len(text) <= LONGEST_UUID else None
 
 

@@ -20,7 +20,7 @@ QUIET = ("alembic",)
 """Libraries that tell at INFO what nobody asked for."""
 
 USUAL_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; anything beyond came in as ``extra``."""
+"""The fields of every record; any other came in as ``extra``."""
 
 
 class TextFormatter(logging.Formatter):
@@ -37,7 +37,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _shown(value: object) -> str:
-    """The value on one line, in quotes where it could be mistaken for more than one word."""
+    """Write the value on one line, in quotes if it could be mistaken for more than one word."""
     text = str(value)
     return text if text.isprintable() and " " not in text and text else repr(text)
 

@@ -18,7 +18,7 @@ _SALT_DIGITS = 40
 
 
 def _default_hasher() -> PasswordHasher:
-    """The second choice of the OWASP Password Storage Cheat Sheet: 19 MiB of memory, two passes, one thread.
+    """Make the second choice of the OWASP Password Storage Cheat Sheet: 19 MiB of memory, two passes, one thread.
 
     Its first choice takes more than twice the memory for each login, which a broker with a memory limit would feel.
     """
@@ -26,7 +26,7 @@ def _default_hasher() -> PasswordHasher:
 
 
 def is_legacy_hash(password_hash: str) -> bool:
-    """Whether ``password_hash`` has the form in which xbus.broker 0.2.0 wrote them."""
+    """Check whether ``password_hash`` has the form in which xbus.broker 0.2.0 wrote them."""
     return re.fullmatch(r"[0-9a-f]{80}", password_hash) is not None
 
 
@@ -42,17 +42,17 @@ class Passwords:
         self._nobodys_hash = self._hasher.hash("the password of a login that does not exist")
 
     def hash_password(self, password: str) -> str:
-        """What to store of ``password``: at most 255 characters of ASCII that hold cost, salt and hash."""
+        """Hash ``password`` for storage: at most 255 characters of ASCII with cost, salt and hash."""
         return self._hasher.hash(_encoded(password))
 
     def verify(self, password: str, password_hash: str | None) -> bool:
-        """Whether ``password`` is the one behind ``password_hash``.
+        """Check whether ``password`` is the one behind ``password_hash``.
 
         Args:
-            password: what the caller gave.
-            password_hash: what is stored; None for an unknown login or one without a password, which takes as long
-                and is always false, so that the time tells nobody which logins exist. The same holds for hashes of
-                xbus.broker 0.2.0, which cost nothing to check by themselves.
+            password: as the caller gave it.
+            password_hash: as stored; None for an unknown login or one without a password. That takes as long and is
+                always false, so the time reveals no logins. The same holds for hashes of xbus.broker 0.2.0, which are
+                cheap to check.
         """
         if not password_hash:
             self._spend_the_time(password)
@@ -63,7 +63,7 @@ class Passwords:
         return self._matches(password, password_hash)
 
     def needs_rehash(self, password_hash: str) -> bool:
-        """Whether ``password_hash`` was made at another cost than today's, and should be made anew at this login."""
+        """Check whether ``password_hash`` has another cost than today's, and should be made anew at this login."""
         return is_legacy_hash(password_hash) or self._hasher.check_needs_rehash(password_hash)
 
     def _matches(self, password: str, password_hash: str) -> bool:

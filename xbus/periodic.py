@@ -9,7 +9,7 @@ Pause: TypeAlias = Callable[[float], Awaitable[object]]
 
 
 async def every(seconds: float, work: Callable[[], Awaitable[object]], *, pause: Pause = asyncio.sleep) -> NoReturn:
-    """Do something for ever, at once and then again so many seconds after it has ended.
+    """Repeat work for ever, at once and then again so many seconds after its end.
 
     Args:
         seconds: between the end of one time and the beginning of the next: slow work never runs twice at once.
@@ -24,6 +24,6 @@ async def every(seconds: float, work: Callable[[], Awaitable[object]], *, pause:
 async def after_every(
     seconds: float, work: Callable[[], Awaitable[object]], *, pause: Pause = asyncio.sleep
 ) -> NoReturn:
-    """Do something for ever as ``every`` does, for the first time after so many seconds."""
+    """Repeat work for ever as ``every`` does, for the first time after so many seconds."""
     await pause(seconds)
     await every(seconds, work, pause=pause)

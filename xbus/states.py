@@ -6,26 +6,26 @@ from typing import TypeVar
 
 
 class EnvelopeState(StrEnum):
-    """What became of an envelope."""
+    """The states of an envelope."""
 
     OPEN = "open"
     """Its emitter still sends; nobody else sees it."""
     RECEIVED = "received"
     """Sealed: it has a position, never changes again, and is delivered."""
     CANCELLED = "cancelled"
-    """Given up before it was sealed; nobody ever sees it."""
+    """Its emitter or the broker cancelled it before the seal; nobody ever sees it."""
 
 
 class DeliveryState(StrEnum):
-    """Why an envelope has a delivery row of its own for a role; an envelope that goes the normal way has none."""
+    """The states of a delivery row; an envelope in its role's ordinary order has no row."""
 
     WAITING = "waiting"
     """A worker that it needs is absent, or a bulk worker has not made yet what it needs."""
     RETRY = "retry"
-    """An attempt went wrong, or may have: it comes again on its own, at the moment that its row says."""
+    """An attempt failed, or may have: it is redelivered on its own, at the moment in its row."""
     HELD = "held"
-    """Its role wants order, and an envelope before it with the same ordering key has a row: that one comes first. Once
-    it is the lowest of its key it is handed over as it is, as one in its turn that has no row either."""
+    """Blocked: its role is ordered, and an earlier envelope with the same ordering key has a row. Once it is the lowest
+    of its key it is handed over like one without a row."""
     PARKED = "parked"
     """Its last attempt failed; a person decides."""
     SETTLED = "settled"
@@ -33,20 +33,20 @@ class DeliveryState(StrEnum):
 
 
 class AttemptState(StrEnum):
-    """How far a bulk worker has come with the output of a node for an event; where there is no attempt, nowhere."""
+    """The states of an attempt to make the output of a node for an event."""
 
     BUILDING = "building"
     """Its worker makes it, and renews its lease meanwhile."""
     READY = "ready"
-    """All of it is here and was checked: it serves every run of the event."""
+    """All of it is in the journal and was checked: it serves every run of the event."""
     FAILED = "failed"
     """Its worker said that it can't."""
     ABANDONED = "abandoned"
-    """Its worker was not heard of in time, or nobody wants it any more: what it still writes counts for nothing."""
+    """Its worker gave no sign of life in time, or nobody wants it any more. Nothing that it still writes counts."""
 
 
 class ItemState(StrEnum):
-    """What became of an item that a recipient refused and that was parked alone, the rest of its event going on."""
+    """The states of a refused item that was parked alone while the rest of its event went on."""
 
     PARKED = "parked"
     """A person decides."""
@@ -57,7 +57,7 @@ class ItemState(StrEnum):
 
 
 class PresenceState(StrEnum):
-    """How a role's recipient is, as operators see it."""
+    """The states of a role's recipient, as operators see it."""
 
     ABSENT = "absent"
     """No recipient serves the role."""
@@ -72,20 +72,20 @@ class PresenceState(StrEnum):
 
 
 class ReplyState(StrEnum):
-    """How far an immediate reply has come."""
+    """The states of an immediate reply."""
 
     ASKED = "asked"
     """Its emitter waits for it."""
     HELD = "held"
-    """It is here; the recipient that gave it holds the envelope open until that is sealed or cancelled."""
+    """It is durable; the recipient that gave it keeps the envelope open until that is sealed or cancelled."""
     GIVEN = "given"
-    """It is here, and nobody holds the envelope open for its sake any more."""
+    """It is durable, and nobody keeps the envelope open for it any more."""
     FAILED = "failed"
-    """There is none, and what the recipient began was rolled back; its emitter may ask again."""
+    """No reply came, and the recipient was asked to roll back; its emitter may ask again."""
 
 
 class TrackingState(StrEnum):
-    """How far the person who looks after a failure has come; the names are those of xbus.broker 0.2.0."""
+    """The states of a person's work on a failure, by the names of xbus.broker 0.2.0."""
 
     UNPROCESSED = "unprocessed"
     """Nobody has looked at it yet."""
@@ -96,7 +96,7 @@ class TrackingState(StrEnum):
 
 
 class IllegalMove(Exception):
-    """A life cycle was asked for a move that its table does not hold: a fault of the program, not of its user."""
+    """A move that no table of a life cycle permits: a fault of the program, not of its user."""
 
 
 ENVELOPE_MOVES: Mapping[EnvelopeState, frozenset[EnvelopeState]] = {
@@ -127,7 +127,7 @@ DELIVERY_MOVES: Mapping[DeliveryState, frozenset[DeliveryState]] = {
 
 ATTEMPT_MOVES: Mapping[AttemptState, frozenset[AttemptState]] = {
     AttemptState.BUILDING: frozenset({AttemptState.READY, AttemptState.FAILED, AttemptState.ABANDONED}),
-    # Its envelope is about to be removed, or some of it is not there any more.
+    # Its envelope is about to be removed, or a part of it is missing.
     AttemptState.READY: frozenset({AttemptState.ABANDONED}),
     AttemptState.FAILED: frozenset(),
     AttemptState.ABANDONED: frozenset(),
@@ -165,5 +165,5 @@ def check_move(moves: Mapping[State, frozenset[State]], old: State, new: State) 
 
 
 def predecessors(moves: Mapping[State, frozenset[State]], new: State) -> frozenset[State]:
-    """The states from which ``new`` may be reached: what a compare-and-set update compares with."""
+    """Collect the states from which ``new`` may be reached: a compare-and-set update compares with them."""
     return frozenset(old for old, following in moves.items() if new in following)

@@ -1,1 +1,1 @@
-"""Archives: items of settled envelopes as Parquet files, written by Spark's executors, and put back when wanted."""
+"""Archives: items of settled envelopes as Parquet files, written by Spark's executors, and restored on demand."""

@@ -31,7 +31,7 @@ Copy = Callable[[Sequence[FilePlan]], Sequence[FileWritten | CopyFailed]]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run did.
+    """The results of a run.
 
     Args:
         envelopes: how many it archived.
@@ -69,7 +69,7 @@ class FilePlanner:
         self._ids = ids
 
     def plan(self, events: tuple[PlannedEvent, ...]) -> FilePlan:
-        """The file of some events of one type and day."""
+        """Plan the file of some events of one type and day."""
         file_id = self._ids.new()
         first = events[0]
         folder = f"event_type={quote(first.type_name, safe='')}/day={first.sealed_at.date().isoformat()}"
@@ -81,12 +81,12 @@ class Archiver:
     """Moves items of settled envelopes into files.
 
     Args:
-        run: that this is, of a journal.
-        files: says where they go.
-        copy: makes them.
-        clock: tells when.
-        wanted: how much is done at once.
-        on_step: told before each step what comes now.
+        run: the run of a journal that this is.
+        files: says where the files go.
+        copy: makes the files.
+        clock: dates the run.
+        wanted: the amounts of one round.
+        on_step: called before each step with a description of it.
         pause: waits for so many seconds.
     """
 

@@ -32,7 +32,13 @@ from xbus.ids import Ids
 
 @click.command()
 @config_option
-@click.option("--before", required=True, type=Moment(), metavar="AGE", help="What is older: 90d, a date or a time.")
+@click.option(
+    "--before",
+    required=True,
+    type=Moment(),
+    metavar="AGE",
+    help="Archive envelopes sealed before: 90d (ago), a date or a time.",
+)
 @click.option("--to", "place", required=True, metavar="PLACE", help="A folder, or a URI such as s3://bucket/archive.")
 @master_option
 @conf_option
@@ -42,8 +48,8 @@ def archive(
 ) -> None:
     """Move the items of settled envelopes out of the journal, into Parquet files by event type and day.
 
-    An archived envelope can still be shown, and is read by Spark as before; xbus restore puts it back. Whatever ends
-    this command, nothing is lost: run it again.
+    xbus envelope show still shows an archived envelope, and Spark reads it as before; xbus restore restores it.
+    Whatever ends this command, nothing is lost: run it again.
     """
     url = database_url(config_path)
     _warn_of_retention(load_config(config_path).journal.keep_settled_days, before)
@@ -81,10 +87,10 @@ def on_spark(session: Any, url: str) -> Copy:
 @config_option
 @click.argument("envelope_id", type=click.UUID, metavar="ID")
 def restore(config_path: Path | None, envelope_id: UUID) -> None:
-    """Put an archived envelope back into the journal, for those who read it there.
+    """Restore an archived envelope into the journal.
 
-    The broker does so by itself when an emitter asks for it to be replayed. It goes again by an xbus archive when it
-    has been back for as long as that asks for.
+    The broker does so by itself when an emitter asks for a replay. A later xbus archive removes it again, once it has
+    been back for as long as --before says.
     """
     url = database_url(config_path)
     clock = SystemClock()
@@ -100,10 +106,10 @@ def restore(config_path: Path | None, envelope_id: UUID) -> None:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Have the first SIGTERM or SIGINT end the block, and those behind it not break off what the block does at its end.
+    """Let the first SIGTERM or SIGINT end the block; later ones don't disturb its end.
 
-    A service that stops is sent SIGTERM with all that its broker started, and by the broker once more: killed on the
-    spot, the run would keep its place until its lease is over, and nobody could restore.
+    A service that stops sends SIGTERM to all that its broker started, and the broker sends it once more. A run that it
+    killed at once would keep its place until the end of its lease, and nobody could restore.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -122,7 +128,7 @@ def _ended_in_order() -> Iterator[None]:
 
 
 def _storage_failed(error: OSError) -> Failed:
-    return Failed(f"the archive can't be reached ({error})", "see to its storage, then repeat", code="archive_failed")
+    return Failed(f"the archive can't be reached ({error})", "check its storage, then repeat", code="archive_failed")
 
 
 def _warn_of_retention(keep_days: float, before: datetime) -> None:

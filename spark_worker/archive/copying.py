@@ -30,7 +30,7 @@ GROUP_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CopyFailed:
-    """Why a file could not be made, in a sentence and with a code."""
+    """The cause for which a file could not be made, in a sentence and with a code."""
 
     cause: str
     next_step: str
@@ -38,7 +38,7 @@ class CopyFailed:
 
 
 def copy_file(url: str, plan: FilePlan) -> FileWritten | CopyFailed:
-    """Make a file, and tell what it holds by what is read back from it.
+    """Make a file, and describe its content from what is read back.
 
     Args:
         url: the journal's address.
@@ -51,7 +51,7 @@ def copy_file(url: str, plan: FilePlan) -> FileWritten | CopyFailed:
     except XbusError as error:
         return CopyFailed(error.cause, error.next_step, error.code)
     except (OSError, pa.ArrowException) as error:
-        return CopyFailed(f"{plan.location} can't be written or read ({error})", "see to the storage", "archive_failed")
+        return CopyFailed(f"{plan.location} can't be written or read ({error})", "check the storage", "archive_failed")
 
 
 def _write(connection: Connection, plan: FilePlan, sink: Any, hashes: dict[UUID, list[bytes]]) -> None:
@@ -80,7 +80,7 @@ def _write_group(writer: Any, group: list[pa.RecordBatch], rows: int) -> None:
 
 
 def _segments(connection: Connection, event: PlannedEvent) -> Iterator[SegmentRow]:
-    """The segments of an event, each looked at whether it is what was stored."""
+    """Iterate over the segments of an event, and check that each is what was stored."""
     index = 0
     while index < event.items:
         # No read transaction outlives a fetch: on SQLite it would keep the log of writes from being carried over.
@@ -112,11 +112,11 @@ def _read_back(plan: FilePlan, hashes: dict[UUID, list[bytes]]) -> Iterator[Even
 
 
 def read_segments(location: str, position: int | None = None) -> Iterator[SegmentRow]:
-    """The segments that a file holds, as they were in the journal, of all envelopes or of that at a position.
+    """Read the segments in a file, as they were in the journal, of all envelopes or of one position.
 
     Raises:
-        OSError: it can't be read.
-        JournalError: it is damaged (``archive_differs``).
+        OSError: the file can't be read.
+        JournalError: the file is damaged (``archive_differs``).
     """
     with opened(location) as file:
         for group in range(file.num_row_groups):

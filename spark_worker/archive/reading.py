@@ -17,7 +17,7 @@ BATCH_ROWS = 50_000
 
 @contextmanager
 def opened(location: str) -> Iterator[pq.ParquetFile]:
-    """A file of an archive, for as long as the block takes.
+    """Open a file of an archive, for the time of the block.
 
     Raises:
         OSError: it can't be read.
@@ -31,7 +31,7 @@ def opened(location: str) -> Iterator[pq.ParquetFile]:
 
 
 def read_items(file: ArchivedFile, columns: Collection[str] = ITEM_COLUMNS) -> Iterator[pa.RecordBatch]:
-    """The items that are to be read from a file, in the order of position, event number and index.
+    """Read the wanted items of a file, in the order of position, event number and index.
 
     Args:
         file: as ``archived_files`` of the journal names it.
@@ -39,7 +39,7 @@ def read_items(file: ArchivedFile, columns: Collection[str] = ITEM_COLUMNS) -> I
 
     Raises:
         OSError: it can't be read.
-        JournalError: it does not hold what it should.
+        JournalError: the file is damaged.
     """
     names = [name for name in ITEM_COLUMNS if name in columns]
     wanted = pa.array(file.positions, type=pa.int64())
@@ -57,6 +57,6 @@ def read_items(file: ArchivedFile, columns: Collection[str] = ITEM_COLUMNS) -> I
 
 
 def may_hold(parquet: Any, group: int, first: int, last: int) -> bool:
-    """Whether a row group may have rows of some positions, as far as its statistics tell."""
+    """Check whether a row group may have rows of some positions, as far as its statistics show."""
     known = parquet.metadata.row_group(group).column(SCHEMA.get_field_index("position")).statistics
     return known is None or not known.has_min_max or bool(known.min <= last and known.max >= first)

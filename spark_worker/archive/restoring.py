@@ -24,20 +24,20 @@ def restore(
     step_bytes: int = STEP_BYTES,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> list[UUID]:
-    """Put an envelope back, and before it those whose items it repeats.
+    """Restore an envelope, and before it those whose items it repeats.
 
     Args:
         url: the journal's address.
-        run: that this is part of.
-        step_bytes: about so much is put back at once.
-        on_step: told before each step what comes now.
+        run: the run that this is part of.
+        step_bytes: about so many bytes are restored at once.
+        on_step: called before each step with a description of it.
 
     Returns:
         The envelopes that are in the journal again, this one last.
 
     Raises:
         Refused: envelope_unknown, not_archived.
-        JournalError: what its files hold is not what its receipt says (``archive_differs``).
+        JournalError: the content of its files differs from its receipt (``archive_differs``).
         OSError: a file can't be read.
     """
     with reading(url) as connection:

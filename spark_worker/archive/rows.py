@@ -24,8 +24,8 @@ SCHEMA = pa.schema(
         ("emitter", pa.string()),
         ("sealed_at", pa.timestamp("us", tz="UTC")),
         ("data", pa.binary()),
-        # At the first item of each segment, else null: how many items it holds, their indices where they are not
-        # simply one after the other, and its bytes where the items in their shortest form don't make them again.
+        # Only at the first item of each segment: the number of its items, their indices if these don't simply follow
+        # each other, and its bytes if the items in their shortest form don't give them again.
         ("segment_items", pa.int32()),
         ("segment_indices", pa.string()),
         ("segment_data", pa.binary()),
@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 
 
 def segment_rows(event: PlannedEvent, segment: SegmentRow) -> pa.RecordBatch:
-    """The rows of one segment."""
+    """Make the rows of one segment."""
     items = unpack_items(segment.data, segment.items)
     count = len(items)
     empty = [None] * (count - 1)
@@ -57,7 +57,7 @@ def segment_rows(event: PlannedEvent, segment: SegmentRow) -> pa.RecordBatch:
 
 
 def rebuilt(rows: pa.Table) -> Iterator[SegmentRow]:
-    """The segments that some rows are; a table holds whole segments."""
+    """Make the segments of some rows again; a table has whole segments."""
     columns = {name: rows.column(name).to_pylist() for name in rows.column_names}
     items: Sequence[bytes] = columns["data"]
     counts = columns["segment_items"]

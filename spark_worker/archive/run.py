@@ -38,7 +38,7 @@ class ArchiveRun:
         self._clock = clock
 
     def step(self, work: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do something in a transaction of its own, of which nothing is kept if another run took this one's place.
+        """Run a step in a transaction, which is rolled back if another run took this one's place.
 
         Raises:
             JournalError: that is so (``archive_overtaken``), or the database does not do it.
@@ -77,7 +77,7 @@ class ArchiveRun:
 
 @contextmanager
 def begun(url: str, clock: Clock, ids: Ids) -> Iterator[ArchiveRun]:
-    """A run for as long as the block takes; what dead ones left is removed first.
+    """Begin a run for the time of the block; first remove the leftovers of dead ones.
 
     Raises:
         Failed: another goes on (``archive_busy``).

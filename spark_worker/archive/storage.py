@@ -21,11 +21,11 @@ _LOCAL_ONE_SLASH = re.compile(r"file:(?=/(?!/))")
 
 
 def absolute(place: str) -> str:
-    """The whole address of a folder or URI that a person named.
+    """Complete the address of a folder or URI that a person named.
 
     Raises:
-        ConfigurationError: the URI names a kind of storage and no place there, or holds a password, which would be kept
-            in the journal and shown.
+        ConfigurationError: the URI names a kind of storage and no place there, or contains a password, which the
+            journal would keep and show.
     """
     if "://" not in place:
         return str(Path(_LOCAL_ONE_SLASH.sub("", place, 1)).absolute())
@@ -33,20 +33,20 @@ def absolute(place: str) -> str:
         raise ConfigurationError(f"{place} names no place", "write it like s3://bucket/archive")
     if "@" in place.partition("://")[2].partition("/")[0]:
         raise ConfigurationError(
-            "the place holds a key or password, which all would see who look at the archive",
+            "the place contains a key or password, which everybody would see who looks at the archive",
             "give it by the storage's own means, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         )
     return place
 
 
 def below(place: str, relative: str) -> str:
-    """The address of something below a place; what a URI says behind a ``?`` stays behind it."""
+    """Give the address of something below a place; the part of a URI behind a ``?`` stays behind it."""
     base, question, options = place.partition("?") if "://" in place else (place, "", "")
     return f"{base.rstrip('/')}/{relative}{question}{options}"
 
 
 def publish(location: str, write: Callable[[IO[bytes] | Any], None]) -> int:
-    """Have a file appear with all that ``write`` puts into it, safe from a loss of power, or not at all.
+    """Let a file appear with all that ``write`` puts into it, or not at all, safe from power loss.
 
     Returns:
         Its size in bytes.
@@ -121,7 +121,7 @@ def remove(location: str) -> None:
 
 
 def read(location: str) -> pa.NativeFile:
-    """An open file of pyarrow's.
+    """Open a file by pyarrow.
 
     Raises:
         OSError: it can't be read.
@@ -131,10 +131,10 @@ def read(location: str) -> pa.NativeFile:
 
 
 def reach(location: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a location, and the path in it.
+    """Find the file system of a location, and the path in it.
 
     Raises:
-        ConfigurationError: there is none for such an address.
+        ConfigurationError: no file system fits such an address.
     """
     local = _local_path(location)
     if local is not None:
@@ -151,7 +151,8 @@ def _by_fsspec(location: str, error: Exception) -> tuple[fs.FileSystem, str]:
         import fsspec  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise ConfigurationError(
-            f"nothing here reaches {location} ({error})", "pip install fsspec and what it needs for such an address"
+            f"no installed file system reaches {location} ({error})",
+            "install fsspec and its package for such addresses",
         ) from error
     try:
         filesystem, path = fsspec.core.url_to_fs(location)
@@ -161,8 +162,8 @@ def _by_fsspec(location: str, error: Exception) -> tuple[fs.FileSystem, str]:
 
 
 def damaged(location: str, cause: str) -> JournalError:
-    """The error where a file does not hold what it should."""
-    return JournalError(f"{location} is damaged: {cause}", "put it back from a copy", code="archive_differs")
+    """Make the error for a file with other content than it should have."""
+    return JournalError(f"{location} is damaged: {cause}", "restore it from a copy", code="archive_differs")
 
 
 def _local_path(location: str) -> Path | None:

@@ -16,7 +16,8 @@ SCHEMA = pa.schema([(INDEX, pa.int64()), (DATA, pa.binary())])
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """How much a batch holds at the most, but at least one segment's part. Larger costs memory, smaller costs calls."""
+    """The most items and bytes of a batch, which has at least one segment's part. Larger costs memory, smaller costs
+    calls."""
 
     items: int = 10_000
     data_bytes: int = 4 * 1024 * 1024
@@ -27,7 +28,7 @@ BATCH_SIZE = BatchSize()
 
 
 class SegmentBytes(Protocol):
-    """A run of consecutive items, as the journal holds it."""
+    """A run of consecutive items in the form of the journal."""
 
     @property
     def items(self) -> int: ...
@@ -48,7 +49,7 @@ class Items(SegmentBytes, Protocol):
 
 
 def batches(segments: Iterable[Items], size: BatchSize = BATCH_SIZE) -> Iterator[pa.RecordBatch]:
-    """Segments as batches of ``_index`` and ``data``; several small ones make one."""
+    """Make batches of ``_index`` and ``data`` from segments; several small ones make one."""
     for gathered in gather(segments, size):
         indexes = [indexes_of(segment) for segment in gathered]
         batch = pa.RecordBatch.from_arrays([joined(indexes), data_of(gathered)], schema=SCHEMA)
@@ -56,7 +57,7 @@ def batches(segments: Iterable[Items], size: BatchSize = BATCH_SIZE) -> Iterator
 
 
 def gather(segments: Iterable[Held], most: BatchSize) -> Iterator[list[Held]]:
-    """Segments in order, so many at once as make a batch; at least one."""
+    """Group segments in order into batches, at least one segment each."""
     gathered: list[Held] = []
     items = size = 0
     for segment in segments:
@@ -71,13 +72,13 @@ def gather(segments: Iterable[Held], most: BatchSize) -> Iterator[list[Held]]:
 
 
 def sliced(batch: pa.RecordBatch, size: BatchSize) -> Iterator[pa.RecordBatch]:
-    """A batch in parts: a single segment may hold more items than a batch should."""
+    """Cut a batch into parts: a single segment may have more items than a batch should."""
     for start in range(0, batch.num_rows, size.items):
         yield batch.slice(start, size.items)
 
 
 def data_of(segments: Iterable[SegmentBytes]) -> pa.Array:
-    """The bytes of each item of some segments.
+    """Collect the bytes of each item of some segments.
 
     Raises:
         ProtocolError: a segment does not hold its items.
@@ -89,7 +90,7 @@ def data_of(segments: Iterable[SegmentBytes]) -> pa.Array:
 
 
 def indexes_of(segment: Items) -> pa.Array:
-    """For each item of a segment the index of the event's item that it was made of; null where it was of several."""
+    """Compute for each item the index of the item that it was made of; null for several."""
     if segment.sources is None:
         return consecutive(segment.first_index, segment.items)
     sources = pa.Array.from_buffers(pa.int64(), segment.items, [None, pa.py_buffer(segment.sources)])
@@ -97,16 +98,16 @@ def indexes_of(segment: Items) -> pa.Array:
 
 
 def consecutive(first: int, length: int) -> pa.Array:
-    """The numbers from ``first`` on, each one more than the last."""
+    """Make the numbers from ``first`` on, each one more than the last."""
     return pc.add(_power_of_two((length - 1).bit_length()).slice(0, length), first)
 
 
 @cache
 def _power_of_two(exponent: int) -> pa.Array:
-    # Arrow counts no faster than Python does: what was counted once is kept, for the few lengths that there are.
+    # Arrow counts no faster than Python does, so a count is kept once made, for the few lengths that occur.
     return pa.array(range(2**exponent), pa.int64())
 
 
 def joined(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Arrays one behind the other."""
+    """Join arrays one behind the other."""
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

@@ -1,7 +1,7 @@
 """The columns that are the worker's own: they bear names with an underscore, and never become part of an item."""
 
 INDEX = "_index"
-"""The place of the item in its event, or of the event's item that it was made of; null where it was made of several."""
+"""The index of the item, or of the event's item that it was made of; null if it was made of several."""
 
 EVENT = "_event_id"
 ENVELOPE = "_envelope_id"
@@ -20,5 +20,5 @@ DATA = "data"
 
 
 def is_own(name: str) -> bool:
-    """Whether a column is the worker's own."""
+    """Check whether a column is the worker's own."""
     return name.startswith("_")

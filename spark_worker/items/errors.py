@@ -13,24 +13,24 @@ from xbus.errors import Failed
 from xbus.recipient import Refusal
 
 ItemError = tuple[list[int], str]
-"""What is wrong with some items: their indexes in the event, and a sentence."""
+"""The fault of some items: their indexes in the event, and a sentence."""
 
 MOST_CAUSES = 20
-"""So many causes are told apart; each is a line that a person reads, and a row that is kept."""
+"""The most causes of one report. Each is a line that a person reads, and a row that is kept."""
 
 
 class ClusterUnreachable(Failed):
-    """There is no Spark to run anything on now."""
+    """No Spark is available to run jobs now."""
 
     default_code: ClassVar[str] = "cluster_unreachable"
 
 
 class ItemsRefused(Refusal):
-    """Some items can't be taken, each for a reason; those that have the same one are told together.
+    """The worker refuses some items, each for a reason; those with the same reason are reported together.
 
     Args:
-        message: what is wrong on the whole.
-        items: what is wrong with each; at least one.
+        message: the fault on the whole.
+        items: the fault of each; at least one.
     """
 
     def __init__(self, message: str, items: Sequence[ItemError]) -> None:
@@ -39,16 +39,16 @@ class ItemsRefused(Refusal):
 
     @property
     def errors(self) -> list[ItemError]:
-        """The reasons, each with its items; the first one tells what is wrong on the whole, too."""
+        """The reasons, each with its items; the first one names the fault on the whole, too."""
         return self._items
 
 
 def grouped(message: str, items: Sequence[ItemError]) -> list[ItemError]:
-    """What is wrong with items, cause by cause.
+    """Group the faults of items, cause by cause.
 
     Args:
-        message: what is wrong on the whole, which no single cause tells where there are several items.
-        items: what is wrong with each; at least one.
+        message: the fault on the whole, used if several causes exist.
+        items: the fault of each; at least one.
 
     Returns:
         The causes, each with its items; those beyond ``MOST_CAUSES`` as one.
@@ -67,4 +67,4 @@ def grouped(message: str, items: Sequence[ItemError]) -> list[ItemError]:
 
 
 class BadOutput(Exception):
-    """What a transform made can't be sent as items; raised in an executor, so it bears its text alone."""
+    """A transform made rows that can't become items; raised in an executor, so it has its text alone."""

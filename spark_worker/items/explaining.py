@@ -19,13 +19,13 @@ from pyspark.sql.types import (
 )
 
 LONGEST = 60
-"""How much of a value is shown, in characters."""
+"""The most characters of a value that a message shows."""
 
 _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 
 
 def explain_json(data: bytes, schema: StructType) -> str:
-    """What is wrong with an item that should be an object of JSON.
+    """Explain why an item is no valid object of JSON.
 
     Args:
         data: the item.
@@ -50,7 +50,7 @@ def explain_json(data: bytes, schema: StructType) -> str:
 
 
 def explain_text(data: bytes) -> str:
-    """What is wrong with an item that should be a map of msgpack and is plain text; empty where it is none.
+    """Explain why plain text is no map of msgpack; empty if the item is no plain text.
 
     Args:
         data: the item.
@@ -66,7 +66,7 @@ def explain_text(data: bytes) -> str:
 
 
 def explain_lack(row: Mapping[str, Any], schema: StructType) -> str:
-    """Which field that must be there an item lacks.
+    """Name the required field that an item lacks.
 
     Args:
         row: the item, which is of the right kind otherwise.
@@ -79,7 +79,7 @@ def explain_lack(row: Mapping[str, Any], schema: StructType) -> str:
 
 
 def _fits(value: Any, kind: DataType) -> bool:
-    """Whether a value is surely no fault: what can't be told here counts as fitting."""
+    """Check whether a value is surely no fault; a value that this can't judge counts as fitting."""
     if bits := _BITS.get(type(kind)):
         return type(value) is int and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
     if isinstance(kind, BooleanType):
@@ -94,7 +94,7 @@ def _fits(value: Any, kind: DataType) -> bool:
 
 
 def _fits_text(value: Any, kind: DataType) -> bool:
-    # Dates and times: only how they are written can be told, so a look at the shape must do.
+    # Dates and times: only their form can be checked here.
     name = kind.simpleString()
     if name == "date" or name.startswith("timestamp"):
         return isinstance(value, str) and value[:4].isdigit()

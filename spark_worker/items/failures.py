@@ -24,7 +24,7 @@ CLUSTER_GONE = (
     "Error while sending or receiving",
     "Answer from Java side is empty",
 )
-"""What Spark says when there is no cluster, or no driver, to run on any more."""
+"""The words of Spark when its cluster or driver is gone."""
 
 PASSING = (
     "ExecutorLostFailure",
@@ -35,13 +35,13 @@ PASSING = (
     "SparkOutOfMemoryError",
     "UNABLE_TO_ACQUIRE_MEMORY",
 )
-"""What is the machine's trouble, and not the job's; of an executor, or memory that others take."""
+"""The words of trouble with the machine and not the job: an executor, or memory that others take."""
 
 NO_ROOM = ("No space left on device", "Disk quota exceeded")
-"""What the system says when a disk is full, and Spark, Java and Python after it."""
+"""The words of the system for a full disk, and those of Spark, Java and Python."""
 
 CANCELLED = ("[SPARK_JOB_CANCELLED]", "[OPERATION_CANCELED]")
-"""The names under which Spark says it, whoever cancelled a job: authors speak of cancelled things, too."""
+"""Spark's own names for a cancelled job. Authors use the word in errors, too."""
 
 _FULL = re.compile(rf"^.*\b(\w+(?:Exception|Error): .*?(?:{'|'.join(NO_ROOM)}).*)$", re.MULTILINE)
 _HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor \S+\)")
@@ -49,13 +49,13 @@ _RAISED = re.compile(r"^(?:\w+\.)*[A-Z]\w*[a-z]\w*: .*$", re.MULTILINE)
 
 
 def of_job(error: BaseException, scratch: str = "") -> XbusError:
-    """What the bus is told of an error that came out of a running job.
+    """Translate the error of a running job for the bus.
 
     Args:
-        scratch: where Spark keeps what does not fit into memory, for whoever has to make room there.
+        scratch: the folders of Spark for data that does not fit into memory, for whoever has to make room there.
 
     Returns:
-        A ``Refusal`` where the same job would fail again, else a ``Failed`` or ``JournalUnavailable``.
+        A ``Refusal`` if the same job would fail again, otherwise a ``Failed`` or ``JournalUnavailable``.
     """
     if isinstance(error, (Refusal, Failed, JournalUnavailable)):
         return error
@@ -67,7 +67,7 @@ def of_job(error: BaseException, scratch: str = "") -> XbusError:
     if isinstance(error, (Py4JNetworkError, ConnectionError)) or _says(text, CLUSTER_GONE):
         return ClusterUnreachable(f"Spark is gone ({brief(error)})", "see that the cluster runs")
     if f"{JournalUnavailable.__module__}.{JournalUnavailable.__name__}" in text:
-        # As one string it holds the next step, too.
+        # As one string it contains the next step, too.
         return JournalUnavailable(raised(text).removeprefix("JournalUnavailable: "))
     if _says(text, ("xbus.errors.JournalError", "xbus.errors.SchemaError")):
         return Failed(raised(text), code="journal_error")
@@ -85,7 +85,7 @@ def of_job(error: BaseException, scratch: str = "") -> XbusError:
 
 
 def from_author(error: BaseException) -> XbusError:
-    """What the bus is told of an error that the transform itself raised; a refusal unless it is trouble of Spark's."""
+    """Translate an error of the transform for the bus: a refusal, unless Spark is in trouble."""
     if isinstance(error, (Refusal, Failed, JournalUnavailable)):
         return error
     if _says(str(error), NO_ROOM):
@@ -98,10 +98,10 @@ def from_author(error: BaseException) -> XbusError:
 
 
 def disk_full(text: str, scratch: str = "") -> Failed:
-    """What the bus is told where a disk is full on which Spark, or the transform, works.
+    """Make the failure of a full disk on which Spark, or the transform, works.
 
     Args:
-        text: all that is said of it.
+        text: the text of the error.
         scratch: as of ``of_job``.
     """
     said = _FULL.findall(text)
@@ -113,7 +113,7 @@ def disk_full(text: str, scratch: str = "") -> Failed:
 
 
 def brief(error: BaseException) -> str:
-    """What an error says, without the stacks of Java and Python around it."""
+    """Shorten the text of an error by the stacks of Java and Python."""
     text = str(error)
     if isinstance(error, Py4JJavaError):
         text = str(error.java_exception.toString()) if error.java_exception is not None else text
@@ -125,7 +125,7 @@ def brief(error: BaseException) -> str:
 
 
 def raised(text: str) -> str:
-    """What the last Python traceback in a text ends with: ``ValueError: no such airline``."""
+    """Find the end of the last Python traceback in a text: ``ValueError: no such airline``."""
     found = [match.group(0).strip() for match in _RAISED.finditer(text)]
     of_python = [line for line in found if not line.startswith(("org.apache.", "java.", "pyspark.", "py4j."))]
     line = (of_python or found or text.strip().splitlines() or [""])[-1]

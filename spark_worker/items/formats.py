@@ -26,11 +26,11 @@ from xbus.recipient import Refusal
 from xbus.rpc.codec import unpack
 
 NAMES = ("msgpack", "json", "csv", "bytes")
-"""The first one is taken where nothing is said: it is what the emitters of the bus make of values."""
+"""The names of the formats. The first is the default: the emitters of the bus make it of values."""
 
 
 class Format(ABC):
-    """What items are written in.
+    """A format of items.
 
     Args:
         schema: the columns of an item that comes in; empty for items that are not looked into.
@@ -41,7 +41,7 @@ class Format(ABC):
 
     @abstractmethod
     def _bytes(self, made: DataFrame, columns: list[str]) -> Column:
-        """The bytes of a row."""
+        """Give the bytes of a row."""
 
     @property
     def early(self) -> Early:
@@ -70,27 +70,27 @@ class Format(ABC):
         """
         columns = [name for name in made.columns if not is_own(name)]
         if not columns:
-            raise Refusal("the transform keeps no column, so there is nothing to make items of")
+            raise Refusal("the transform keeps no column, so it makes no items")
         if len(set(columns)) < len(columns):
             raise Refusal(f"the transform makes two columns of one name ({', '.join(columns)})")
         return made.select(_index_of(made), self._bytes(made, columns).alias(DATA))
 
     def explain(self, data: bytes, corrupt: str) -> str:
-        """Why an item does not fit the schema, in a sentence.
+        """Explain why an item does not fit the schema, in a sentence.
 
         Args:
             data: its bytes.
-            corrupt: what stands in its ``_corrupt``.
+            corrupt: the text in its ``_corrupt``.
         """
         return f"the item does not fit the schema {self.schema.simpleString()}"
 
 
 class Rows(Format):
-    """Items that are looked into: each holds a row."""
+    """Items that are parsed: each has a row."""
 
     @abstractmethod
     def _row(self, data: Column, wanted: StructType) -> Column:
-        """The row in an item's bytes, ``_corrupt`` among its fields."""
+        """Parse the row in an item's bytes, ``_corrupt`` among its fields."""
 
     def parse(self, items: DataFrame) -> DataFrame:
         row = items.select(INDEX, DATA, self._row_in(items).alias(ROW))
@@ -103,7 +103,7 @@ class Rows(Format):
         return row.select(INDEX, *columns, corrupt.alias(CORRUPT), sf.col(DATA).alias(RAW))
 
     def _row_in(self, items: DataFrame) -> Column:
-        """The row of each item: what was made of it early, or else what is in its bytes."""
+        """Give the row of each item: the one made early, otherwise the one in its bytes."""
         read = self._row(sf.col(DATA), row_type(self.schema))
         return sf.coalesce(ROW, read) if ROW in items.columns else read
 
@@ -176,14 +176,14 @@ class Bytes(Format):
 
 
 def make_format(name: str, schema: str) -> Format:
-    """The format of that name.
+    """Make the format of that name.
 
     Args:
         name: one of ``NAMES``.
         schema: the columns in DDL, such as ``id INT NOT NULL, name STRING``; empty for bytes.
 
     Raises:
-        ConfigurationError: they don't go together, or the schema is none.
+        ConfigurationError: name and schema don't fit, or the schema is invalid.
     """
     check_schema(name, schema)
     if name == "bytes":
@@ -193,10 +193,10 @@ def make_format(name: str, schema: str) -> Format:
 
 
 def check_schema(name: str, schema: str) -> None:
-    """Make sure that there are columns where there must be some, which can be told without Spark.
+    """Check, without Spark, that a schema has columns if it must.
 
     Raises:
-        ConfigurationError: there are none, or some of what has none.
+        ConfigurationError: it lacks columns, or has some and must not.
     """
     if name == "bytes":
         if schema:
@@ -208,10 +208,10 @@ def check_schema(name: str, schema: str) -> None:
 
 
 def parsed_schema(schema: str) -> StructType:
-    """The columns in a line of DDL; there must be a Spark session, which parses it.
+    """Parse the columns in a line of DDL; this needs a Spark session.
 
     Raises:
-        ConfigurationError: it is none, takes a name that is not free, or takes one twice.
+        ConfigurationError: it is invalid, takes a reserved name, or takes one twice.
     """
     try:
         parsed: DataType = StructType.fromDDL(schema)
@@ -227,7 +227,7 @@ def parsed_schema(schema: str) -> StructType:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigurationError(
             f"--schema names {twice[0]} twice",
-            "give each column a name of its own; Spark tells no capitals from others",
+            "give each column a name of its own; Spark ignores the case of names",
         )
     return parsed
 

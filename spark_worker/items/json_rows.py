@@ -37,7 +37,7 @@ _NEGATIVE_ZERO = -(2**63)
 """The bits of -0.0, read as an integer."""
 
 _NOT_A_NUMBER = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)\s*[,\]}]")
-"""What Arrow takes for a number and Spark does not; it counts also where no column is made of it."""
+"""Texts that Arrow takes for a number and Spark does not; they count also outside of the columns."""
 
 _KINDS: Mapping[DataType, pa.DataType] = {
     BooleanType(): pa.bool_(),
@@ -50,12 +50,12 @@ _KINDS: Mapping[DataType, pa.DataType] = {
 
 
 def readable(schema: StructType) -> bool:
-    """Whether items of a schema can be made rows here."""
+    """Check whether items of a schema can be made rows here."""
     return all(field.dataType in _KINDS for field in schema)
 
 
 def row_type(schema: StructType) -> StructType:
-    """The row of an item as Spark's parser makes it: what was declared, but all may be null, and ``_corrupt``."""
+    """Give the type of an item's row in Spark's parser: all fields may be null, and ``_corrupt`` is added."""
     fields = [StructField(field.name, field.dataType) for field in schema]
     return StructType([*fields, StructField(CORRUPT, StringType())])
 
@@ -63,7 +63,7 @@ def row_type(schema: StructType) -> StructType:
 def with_rows(
     batches: Iterable[pa.RecordBatch], schema: StructType, run_items: int = RUN_ITEMS
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of ``_index`` and ``data`` with a column ``_row``; where that is not null, ``data`` is.
+    """Add a column ``_row`` to batches of ``_index`` and ``data``; an item has a row, or keeps its data.
 
     Args:
         schema: of the items, ``readable``; without fields the batches are left as they are.
@@ -91,7 +91,7 @@ class _Reader:
         )
 
     def rows(self, data: pa.Array) -> pa.Array:
-        """For each item its row, or null where it is left to Spark."""
+        """Make for each item its row, or null if it is left to Spark."""
         if len(data) == 0:
             return pa.nulls(0, self._kind)
         if (rows := self._taken(data)) is not None:
@@ -104,7 +104,7 @@ class _Reader:
         )
 
     def _taken(self, data: pa.Array) -> pa.StructArray | None:
-        """The rows of items; None where one of them is not certainly what Spark would make of it."""
+        """Make the rows of items; None if one of them is not certainly what Spark would make of it."""
         if not (_are_objects(data) and _within_limits(data)):
             return None
         everything = pa.ListArray.from_arrays(pa.array([0, len(data)], pa.int32()), data)
@@ -116,7 +116,7 @@ class _Reader:
         except pa.ArrowInvalid:
             return None
         if table.num_rows != len(data):
-            return None  # an item holds two objects
+            return None  # an item has two objects
         columns = [column.combine_chunks() for column in table.columns]
         if not all(map(_is_sound, columns)) or any(table[name].null_count for name in self._demanded):
             return None
@@ -128,10 +128,10 @@ def _in_one(size: int) -> pyarrow.json.ReadOptions:
 
 
 def _are_objects(data: pa.Array) -> bool:
-    """Whether items begin and end like objects, in sound UTF-8.
+    """Check whether items begin and end like objects, in sound UTF-8.
 
-    Then an object never reaches from one item into the next: between ``}`` and ``{`` JSON allows for no line's end but
-    outside of all objects. So if there are as many objects as items, each item is one.
+    Then no object reaches from one item into the next: between ``}`` and ``{`` JSON allows a line's end only outside of
+    all objects. So with as many objects as items, each item is one object.
     """
     try:
         texts = data.cast(pa.string())
@@ -141,12 +141,12 @@ def _are_objects(data: pa.Array) -> bool:
 
 
 def _has_no_numbers(text: bytes) -> bool:
-    """Whether something stands for a number that is none to Spark; where strings hold the like, that counts too."""
+    """Check whether a text has something like a number that Spark does not take, also in a string."""
     return (b"Inf" in text or b"NaN" in text) and _NOT_A_NUMBER.search(text) is not None
 
 
 def _within_limits(data: pa.Array) -> bool:
-    """Whether items are such that none goes beyond what Spark takes."""
+    """Check whether all items are within Spark's limits."""
     lengths = pc.binary_length(data)
     longest = pc.max(lengths).as_py()
     if longest <= MOST_SIGNS:
@@ -160,7 +160,7 @@ def _is_plain(item: bytes) -> bool:
 
 
 def _is_sound(column: pa.Array) -> bool:
-    """Whether numbers are some: what stands for NaN and infinity is not the same to all, nor is -0."""
+    """Check whether numbers are ordinary: parsers differ about NaN, infinity and -0."""
     if not pa.types.is_floating(column.type):
         return True
     are_finite = pc.all(pc.is_finite(column)).as_py() is not False

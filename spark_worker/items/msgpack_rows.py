@@ -1,4 +1,4 @@
-"""Items of msgpack as rows: maps to rows, many at once, and told one by one what is wrong with each that is none."""
+"""Items of msgpack as rows: turns maps into rows, many at once, and explains the fault of each other item."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -16,12 +16,12 @@ from xbus.rpc.codec import Key, Value, unpack
 
 
 def arrow_fields(wanted: StructType) -> dict[str, pa.DataType]:
-    """The types of the fields of rows, without ``_corrupt``."""
+    """Give the types of the fields of rows, without ``_corrupt``."""
     return {f.name: to_arrow_type(f.dataType, timezone="UTC") for f in wanted if f.name != CORRUPT}
 
 
 def with_rows(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Batches of ``_index`` and ``data`` with a column ``_row``; ``data`` is left only where something is wrong.
+    """Add a column ``_row`` to batches of ``_index`` and ``data``; only faulty items keep ``data``.
 
     Args:
         schema: of the items; without fields the batches are left as they are.
@@ -41,7 +41,7 @@ def with_rows(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator
 
 
 def rows_of(items: list[bytes], fields: Mapping[str, pa.DataType]) -> pa.StructArray:
-    """The rows of items: all at once where all fit, else one by one to find those that don't."""
+    """Make the rows of items: all at once if all fit, otherwise one by one to find those that don't."""
     maps: list[dict[Key, Value]] = []
     causes: list[str | None] = []
     for item in items:
@@ -83,14 +83,14 @@ def _one_by_one(
 
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
-    """Values of one type; dates, times and decimals are text on the bus, as ``packing.packer`` writes them."""
+    """Make an array of values of one type; dates, times and decimals are text on the bus, see ``packing.packer``."""
     if holds(kind, _is_text_on_the_bus):
         values = [_of_bus(value, kind) for value in values]
     return pa.array(values, kind)
 
 
 def holds(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type is wanted, or has one that is within it."""
+    """Check whether a type is wanted, or contains a wanted one."""
     return is_wanted(kind) or any(holds(part, is_wanted) for part in _parts(kind))
 
 
@@ -107,7 +107,7 @@ def _is_text_on_the_bus(kind: pa.DataType) -> bool:
 
 
 def _of_bus(value: object, kind: pa.DataType) -> object:
-    """A value with the texts in it read that stand for something else; what is of another kind is left as it is."""
+    """Read the texts in a value that mean a date, time or decimal; keep values of other kinds."""
     if isinstance(value, str):
         return _of_text(value, kind) if _is_text_on_the_bus(kind) else value
     if isinstance(value, list) and pa.types.is_list(kind):

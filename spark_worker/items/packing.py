@@ -14,7 +14,7 @@ from spark_worker.items.msgpack_rows import arrow_fields, holds, rows_of
 
 
 def unpacked(data: Column, wanted: StructType) -> Column:
-    """The rows in maps of msgpack.
+    """Unpack the rows in maps of msgpack.
 
     Args:
         data: bytes.
@@ -31,7 +31,7 @@ def unpacked(data: Column, wanted: StructType) -> Column:
 
 
 def packed(row: Column) -> Column:
-    """The maps of msgpack that rows make, as bytes."""
+    """Pack rows as maps of msgpack, in bytes."""
 
     @arrow_udf(BinaryType())  # type: ignore[call-overload,untyped-decorator,unused-ignore]
     def items(rows: pa.Array) -> pa.Array:
@@ -42,7 +42,7 @@ def packed(row: Column) -> Column:
 
 
 def items_of(rows: pa.StructArray) -> pa.Array:
-    """The maps that rows make, as bytes.
+    """Pack rows as maps, in bytes.
 
     Raises:
         TypeError, KeyError: a value of a row can't be written.
@@ -53,7 +53,7 @@ def items_of(rows: pa.StructArray) -> pa.Array:
 
 
 def packer() -> Callable[[object], bytes]:
-    """What packs a row; dates, times and decimals as text, as the bus takes them."""
+    """Make the function that packs a row; dates, times and decimals as text, as the bus takes them."""
     pack: Callable[[object], bytes] = msgpack.Packer(default=_as_text).pack
     return pack
 

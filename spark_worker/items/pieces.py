@@ -24,7 +24,7 @@ USUAL_ITEM_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class OutputLimits:
-    """What an item of an output may be.
+    """The limits of an output's items.
 
     Args:
         max_item_bytes: the largest item that the bus takes.
@@ -48,12 +48,12 @@ class NewSegment:
 def pieces(
     made: Iterable[pa.RecordBatch], limits: OutputLimits, segment_bytes: int = SEGMENT_BYTES
 ) -> Iterator[NewSegment]:
-    """What a partition of the output is as segments.
+    """Make segments from a partition of the output.
 
     Args:
         made: batches of ``_index`` and ``data``.
-        limits: what the items may be.
-        segment_bytes: a segment holds no more, but at least one item.
+        limits: the limits of the items.
+        segment_bytes: the most bytes of a segment, which has at least one item.
 
     Raises:
         BadOutput: a row can't be an item.
@@ -69,7 +69,7 @@ def pieces(
 
 
 def _cut(data: pa.Array, segment_bytes: int) -> Iterator[tuple[int, int]]:
-    """Where the pieces of a batch start and end: of at most ``segment_bytes``, but at least one item."""
+    """Find begin and end of the pieces of a batch: at most ``segment_bytes``, but at least one item."""
     offsets = memoryview(data.buffers()[1]).cast("i")[data.offset : data.offset + len(data) + 1]
     start = 0
     while start < len(data):
@@ -101,7 +101,7 @@ def check_items(data: pa.Array, index: pa.Array, limits: OutputLimits) -> None:
 
 
 def _check_index(index: pa.Array, items: int) -> None:
-    """Let rows pass that are made of items that there are: by others a failure would be sought at the wrong item."""
+    """Check that rows come from existing items: others would blame the wrong item for a failure."""
     ends = pc.min_max(index)  # nulls, of rows made of no item in particular, are passed over
     if index.null_count == len(index) or 0 <= ends["min"].as_py() <= ends["max"].as_py() < items:
         return
@@ -126,7 +126,7 @@ def _piece(data: pa.Array, sources: pa.Array) -> NewSegment:
 
 
 def packed_items(data: pa.Array) -> bytes:
-    """Items as ``codec.pack_items`` joins them, but without making an object of each."""
+    """Pack items as ``codec.pack_items`` joins them, without an object for each."""
     lengths = pc.binary_length(data)
     known = _headers()
     if pc.max(lengths).as_py() < len(known):
@@ -139,7 +139,7 @@ def packed_items(data: pa.Array) -> bytes:
 
 @cache
 def _headers() -> pa.Array:
-    """The header of an item of each length that is usual."""
+    """Make the header of an item for each usual length."""
     return pa.array(map(bin_header, range(USUAL_ITEM_BYTES)), pa.binary())
 
 

@@ -17,7 +17,7 @@ _MAKERS = {"json": json_rows.with_rows, "msgpack": msgpack_rows.with_rows}
 
 @dataclass(frozen=True, slots=True)
 class Early:
-    """Which rows are made of items where they are read.
+    """The rows that are made of items already where they are read.
 
     Args:
         schema: the columns of a row; empty where none are made.
@@ -29,7 +29,7 @@ class Early:
 
     @classmethod
     def of_option(cls, text: str) -> "Early":
-        """What ``option`` has written."""
+        """Read the text that ``option`` has written."""
         found = json.loads(text)
         return cls(StructType.fromJson(found["schema"]), found["items_format"])
 
@@ -45,12 +45,12 @@ class Early:
         return StructType([StructField(INDEX, LongType()), StructField(DATA, BinaryType()), *rows])
 
     def made(self, items: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of ``_index`` and ``data`` as batches of these columns."""
+        """Make batches of these columns from batches of ``_index`` and ``data``."""
         yield from _MAKERS[self.items_format](items, self.schema) if self.schema.fields else items
 
 
 class ItemsSource(DataSource):
-    """Items; which rows are made of them at once is told by the option ``early``."""
+    """A source of items; its option ``early`` says which rows it makes of them at once."""
 
     def schema(self) -> StructType:
         return self.early.columns
@@ -72,5 +72,5 @@ class ItemsReader(DataSourceReader):
         self._early = early
 
     def made(self, segments: Iterator[Items]) -> Iterator[pa.RecordBatch]:
-        """Segments as batches of the columns that the source has."""
+        """Make batches of the source's columns from segments."""
         return self._early.made(batches(segments))

@@ -15,20 +15,20 @@ from xbus.broker.journal.bulk.segment_reader import open_reader
 from xbus.broker.journal.log.ranges import SegmentRange
 
 JOURNAL = "xbus_items"
-"""What the scan of an event's items is called, also in Spark's plans."""
+"""The name of the scan of an event's items, also in Spark's plans."""
 
 
 def read_ranges(spark: SparkSession, url: str, ranges: list[SegmentRange], early: Early) -> DataFrame:
-    """The items of an event, read by the executors, a partition for each range.
+    """Let the executors read the items of an event, a partition for each range.
 
     Args:
         spark: the session.
         url: the journal's database, where the executors reach it.
         ranges: in order.
-        early: which rows are made of items at once, as of ``Format.early``.
+        early: the rows to make of items at once, see ``Format.early``.
 
     Returns:
-        ``_index``, ``data`` and, where there is ``early``, ``_row``.
+        ``_index``, ``data`` and, with ``early``, ``_row``.
     """
     if not ranges:
         return spark.createDataFrame([], early.columns)

@@ -43,7 +43,7 @@ def write_parts(made: DataFrame, url: str, attempt_id: UUID, limits: OutputLimit
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task wrote."""
+    """The totals that a task wrote."""
 
     summary: PartSummary
 
@@ -84,4 +84,4 @@ class PartsWriter(DataSourceArrowWriter):
         self._summary.write_bytes(pickle.dumps(parts))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing to do: what was written counts only once the worker says so, and is removed by the broker."""
+        """Do nothing: the output counts only after the worker's report, and the broker removes it otherwise."""

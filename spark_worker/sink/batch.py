@@ -16,11 +16,11 @@ class EnvelopeWriter(DataSourceArrowWriter):
     """Sends a DataFrame as one envelope.
 
     Args:
-        options: what was asked for.
+        options: the options of the sink.
     """
 
     def __init__(self, options: SinkOptions) -> None:
-        Staging(options.staging)  # a bad one is told before the work is done
+        Staging(options.staging)  # reports a bad one before the work
         self._options = options
         # The same for all tasks and for the driver: copies of this instance do their work.
         self._folder = uuid4().hex
@@ -41,5 +41,5 @@ class EnvelopeWriter(DataSourceArrowWriter):
             staging.remove(self._folder)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Forget what was staged, also by tasks that sent no message."""
+        """Remove the staged rows, also those of tasks that sent no message."""
         Staging(self._options.staging).remove(self._folder)

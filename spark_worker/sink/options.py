@@ -19,7 +19,7 @@ KNOWN = (
 )
 
 OF_SPARK = ("checkpointLocation", "path", "queryName")
-"""What Spark itself hands over."""
+"""The options that Spark itself hands over."""
 
 INLINE_BYTES = 256 * 1024
 """A task that stages no more than this needs no file: its rows travel with its message to the driver."""
@@ -35,7 +35,7 @@ class SinkOptions:
         url: the front of the bus.
         login: of the emitter that sends.
         password: of that emitter.
-        event_type: what is sent.
+        event_type: the event type to send.
         staging: a folder that the driver and all executors see, by its path or as a URL that Arrow knows.
         inline_bytes: up to so many bytes a task needs no file there.
         key: what the emitter calls the envelope of a batch writer, for good; empty for no name.
@@ -60,13 +60,13 @@ def batch_sink_options(given: Mapping[str, str], schema: StructType, overwrite: 
     Args:
         given: as Spark hands them over.
         schema: of the DataFrame.
-        overwrite: whether what is there shall be replaced.
+        overwrite: whether Spark is to replace existing data.
 
     Raises:
-        ConfigurationError: an option is missing or can't be used, there is no data, or the mode is not append.
+        ConfigurationError: an option is missing or invalid, the column ``data`` is missing, or the mode is not append.
     """
     if overwrite:
-        raise ConfigurationError("what was sent can't be overwritten", 'write with mode("append")', code=BAD_OPTION)
+        raise ConfigurationError("sent envelopes can't be overwritten", 'write with mode("append")', code=BAD_OPTION)
     return _read(given, schema)
 
 
@@ -78,11 +78,11 @@ def stream_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOpt
         schema: of the DataFrame.
 
     Raises:
-        ConfigurationError: an option is missing or can't be used, or there is no data.
+        ConfigurationError: an option is missing or invalid, or the column ``data`` is missing.
     """
     if SparkOptions(given).text("key"):
         raise ConfigurationError(
-            "a stream makes the keys of its envelopes itself, of the query and the batch",
+            "a stream makes the keys of its envelopes itself, from the query and the batch",
             "leave option key out",
             code=BAD_OPTION,
         )
@@ -124,7 +124,7 @@ def _check_data(schema: StructType) -> None:
 
 
 def _staging_beside(checkpoint: str) -> str:
-    """Where is staged if nobody says: beside the checkpoint, as all machines see that, or for one machine alone."""
+    """Choose the default staging folder: beside the checkpoint, which all machines see, or on one machine alone."""
     path = checkpoint.removeprefix("file://")
     if path and "://" not in path and not path.startswith("file:"):
         return str(Path(path).absolute() / "xbus-staging")

@@ -12,25 +12,24 @@ log = logging.getLogger(__name__)
 
 KEY_REUSED = "key_reused"
 OTHER_CONTENT = ("content_differs", "count_mismatch", "event_closed")
-"""The codes with which the bus refuses what differs from what an open envelope of the same key holds: its items, their
-number, or more of them behind their end."""
+"""The codes by which the bus refuses other content than an open envelope of the same key has."""
 
 
 def send(options: SinkOptions, staging: Staging, staged: Sequence[Staged], key: str) -> Receipt | None:
     """Send an envelope with one event of all items.
 
     Args:
-        options: whom to send it to, and as whom.
-        staging: where the items lie.
-        staged: what the tasks said.
-        key: under which it is sent, once; empty for no key.
+        options: the destination, and the login.
+        staging: has the items.
+        staged: the reports of the tasks.
+        key: the key of the envelope; empty for no key.
 
     Returns:
-        None where there are no items: there is nothing to send then.
+        None without items: then it sends nothing.
 
     Raises:
-        Refused: the bus does not take it; ``code`` says why, ``key_reused`` that the key stands for other content.
-        Failed: the bus did not take it in time, or what was staged is lost.
+        Refused: the bus refuses it; ``code`` says why, ``key_reused`` that the key belongs to other content.
+        Failed: the bus did not take it in time, or the staged items are lost.
     """
     ordered = sorted(staged, key=lambda part: part.partition)
     if not any(part.items for part in ordered):
@@ -58,7 +57,7 @@ def _send(emitter: Emitter, options: SinkOptions, staging: Staging, staged: Sequ
 
 
 def send_once(options: SinkOptions, staging: Staging, staged: Sequence[Staged], key: str) -> None:
-    """Send an envelope under a key that names it for good: what was sealed under it once counts, and nothing is added.
+    """Send an envelope under a key for good: the bus seals it once, and adds nothing later.
 
     Raises:
         as ``send``, but for ``key_reused``.

@@ -30,13 +30,13 @@ CHUNK_ITEMS = 1_000
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What a task staged.
+    """The staged items of a task.
 
     Args:
-        partition: its place among the tasks; the envelope has their items in this order.
-        items: how many.
-        data: the batches themselves, where they are few.
-        path: the file that holds them, where they are not.
+        partition: its number among the tasks; the envelope has their items in this order.
+        items: the number of items.
+        data: the batches themselves, if they are few.
+        path: the file with them, otherwise.
         query: the streaming query; empty without one.
     """
 
@@ -48,7 +48,7 @@ class Staged(WriterCommitMessage):
 
 
 class Staging:
-    """A folder for what is staged.
+    """A folder for staged rows.
 
     Args:
         place: its path, or a URL that Arrow knows.
@@ -92,10 +92,10 @@ class Staging:
         return Staged(partition, items, held.getvalue(), query=query)
 
     def items(self, staged: Staged) -> Iterator[list[bytes]]:
-        """What a task staged, batch by batch.
+        """Iterate over the staged items of a task, batch by batch.
 
         Raises:
-            Failed: the file is not there, or holds less than was written (``staging_lost``).
+            Failed: the file does not exist, or has less than was written (``staging_lost``).
         """
         found = 0
         for batch in self._batches(staged):
@@ -121,7 +121,7 @@ class Staging:
             self._files.delete_file(staged.path)
 
     def names(self, folder: str) -> list[str]:
-        """The names of what is in a folder; none if it is not there."""
+        """List the names in a folder; none if it does not exist."""
         selector = fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True)
         return [found.base_name for found in self._files.get_file_info(selector)]
 

@@ -13,7 +13,7 @@ from xbus.errors import Failed
 
 QUERY = "sql.streaming.queryId"
 BATCH = "streaming.sql.batchId"
-"""What Spark calls them among the properties of a task."""
+"""Spark's names for them among the properties of a task."""
 
 
 class EnvelopeStreamWriter(DataSourceStreamArrowWriter):
@@ -23,11 +23,11 @@ class EnvelopeStreamWriter(DataSourceStreamArrowWriter):
     the first receipt, and nothing comes twice.
 
     Args:
-        options: what was asked for.
+        options: the options of the sink.
     """
 
     def __init__(self, options: SinkOptions) -> None:
-        Staging(options.staging)  # a bad one is told before the work is done
+        Staging(options.staging)  # reports a bad one before the work
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -54,7 +54,7 @@ class EnvelopeStreamWriter(DataSourceStreamArrowWriter):
         staging.remove_empty(query)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Forget what was staged. What tasks without a message staged goes with the folder, when the batch is done."""
+        """Remove the staged rows; those of tasks without a message go with the folder, when the batch is done."""
         staging = Staging(self._options.staging)
         for part in messages:
             if isinstance(part, Staged):

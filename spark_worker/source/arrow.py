@@ -50,7 +50,7 @@ class _Run:
 def arrow_batches(
     segments: Iterable[ReadSegment], schema: pa.Schema, size: BatchSize = BATCH_SIZE
 ) -> Iterator[pa.RecordBatch]:
-    """The items of segments, in their order.
+    """Make batches of the items of segments, in their order.
 
     Args:
         schema: some of the columns of ``columns.COLUMNS``.
@@ -78,7 +78,7 @@ def _index(runs: Sequence[_Run]) -> pa.Array:
 
 
 def _same(kind: pa.DataType, value: Callable[[ReadSegment], Any]) -> "_Maker":
-    """What makes a column that has one value for all items of an event."""
+    """Choose the maker of a column with one value for all items of an event."""
 
     def make(runs: Sequence[_Run]) -> pa.Array:
         return joined([_repeated(kind, value(run.first), run.items) for run in runs])

@@ -19,7 +19,7 @@ class LogBatchReader(DataSourceReader):
     Where it ends is decided once, when the read is planned.
 
     Args:
-        options: what was asked for.
+        options: the options of the source.
         schema: of the batches.
     """
 
@@ -28,7 +28,7 @@ class LogBatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """The parts that are read side by side."""
+        """Plan the parts that are read side by side."""
         options = self._options
         log = TypeLog(options)
         until = log.end(options.end)
@@ -38,12 +38,12 @@ class LogBatchReader(DataSourceReader):
         return [InputPartition(wanted) for wanted in log.plan(after, until, os.cpu_count() or 1)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The items of a part; of None, which stands for no parts at all, there are none."""
+        """Read the items of a part; None means that the log has no parts, and gives nothing."""
         return read_batches(partition.value, self._schema)
 
 
 def read_batches(wanted: Wanted | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The items of a part as Arrow batches."""
+    """Read the items of a part as Arrow batches."""
     if wanted is None:
         return iter(())
     if isinstance(wanted.part, ArchivedFile):

@@ -17,13 +17,13 @@ COLUMNS: Mapping[str, str] = {
 
 
 def parse_columns(text: str) -> tuple[str, ...]:
-    """Read which columns are wanted.
+    """Read the names of the wanted columns.
 
     Args:
         text: their names, with commas between.
 
     Raises:
-        ConfigurationError: there is no such column, or one is named twice.
+        ConfigurationError: no column has this name, or the text names one twice.
     """
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
@@ -35,5 +35,5 @@ def parse_columns(text: str) -> tuple[str, ...]:
 
 
 def ddl(columns: Iterable[str]) -> str:
-    """The schema of some columns, as Spark's SQL writes it."""
+    """Write the schema of some columns for Spark's SQL."""
     return ", ".join(f"`{name}` {COLUMNS[name]}" for name in columns)

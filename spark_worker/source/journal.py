@@ -25,10 +25,10 @@ PART_ITEMS = 250_000
 class TypeLog:
     """Asks the journal about the events of one type.
 
-    A connection is made for each question: there are few, and none is kept open for the days that a query runs.
+    It connects for each question: questions are few, and no connection stays open for the days that a query runs.
 
     Args:
-        options: what was asked for.
+        options: the options of the source.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -37,10 +37,10 @@ class TypeLog:
 
     @property
     def type_id(self) -> int:
-        """The event type that is read.
+        """The id of the event type to read.
 
         Raises:
-            Refused: there is none of that name (``event_type_unknown``).
+            Refused: no event type has that name (``event_type_unknown``).
         """
         if self._type_id is None:
             name = self._options.event_type
@@ -50,11 +50,11 @@ class TypeLog:
         return self._type_id
 
     def head(self) -> int:
-        """The position of the envelope sealed last; 0 before the first."""
+        """Read the position of the envelope sealed last; 0 before the first."""
         return self._ask(log_planning.read_head)
 
     def begin(self, place: Place) -> int:
-        """The position above which reading begins that shall begin at a place.
+        """Find the position above which a read begins for a place.
 
         Raises:
             ConfigurationError: it is a position beyond the end, and looks like a day.
@@ -63,7 +63,7 @@ class TypeLog:
         return self._ask(lambda connection: _begin(connection, type_id, place))
 
     def end(self, place: Place) -> int:
-        """The last position of what shall end at a place: a position is still read, a moment is not.
+        """Find the last position of a read that ends at a place: it includes a position, and not a moment.
 
         Raises:
             ConfigurationError: as of ``begin``.
@@ -71,12 +71,12 @@ class TypeLog:
         return self._ask(lambda connection: _end(connection, place))
 
     def next_end(self, after: int, until: int, most_items: int | None) -> int | None:
-        """The position at which a micro-batch ends; None where there is nothing of the type.
+        """Find the position at which a micro-batch ends; None if the type has no events there.
 
         Args:
-            after: all up to there has been read.
+            after: everything up to there has been read.
             until: it does not reach further.
-            most_items: how many items it may hold, where its first envelope does not hold more; None for no limit.
+            most_items: the most items, unless its first envelope alone has more; None for no limit.
         """
         type_id = self.type_id
 
@@ -111,7 +111,7 @@ class TypeLog:
             )
 
     def plan(self, after: int, until: int, cores: int) -> list[Wanted]:
-        """The parts in which a part of the log is read, of about the same size.
+        """Divide a part of the log into parts of about the same size.
 
         Args:
             cores: so many are read side by side at the least, unless that makes them very small.
@@ -176,7 +176,7 @@ def _end(connection: Connection, place: Place) -> int:
 
 
 def _end_of_files(files: Iterable[ArchivedFile], most_items: int, until: int) -> int:
-    """How far to read for so many archived items; a file is not read in pieces."""
+    """Find how far to read for so many archived items; a file is not read in pieces."""
     total = 0
     for file in files:
         total += file.items

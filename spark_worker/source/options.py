@@ -98,10 +98,10 @@ def stream_options(given: Mapping[str, str], columns: tuple[str, ...]) -> Stream
 
 
 def chosen_columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    """Which columns come: those of option ``columns``, else all.
+    """Choose the columns: those of option ``columns``, otherwise all.
 
     Raises:
-        ConfigurationError: there is no such column.
+        ConfigurationError: no column has this name.
     """
     text = SparkOptions(given).text("columns")
     return parse_columns(text) if text else tuple(COLUMNS)

@@ -12,7 +12,7 @@ class LogEnd(StrEnum):
     """The ends of the log."""
 
     EARLIEST = "earliest"
-    """Where the first envelope lies that is still there."""
+    """The place of the first envelope that still exists."""
     LATEST = "latest"
     """Behind the last one."""
 
@@ -25,7 +25,7 @@ def parse_place(option: str, text: str) -> Place:
     """Read a place.
 
     Args:
-        option: the option that holds it.
+        option: the option of the place.
         text: ``earliest``, ``latest``, a position, or a moment in ISO 8601; one without an offset is of UTC.
 
     Raises:

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 
 IDLE_POSITIONS = 1_000
-"""After so many envelopes of other types a query goes on to where the log is: they need not be passed again."""
+"""Envelopes of other types after which a query moves on to the end of the log."""
 
 IDLE_SECONDS = 60.0
 """The same after such a time, so that what the bus removes one day has been passed by then."""
 
 
 class StreamProgress:
-    """Says where micro-batches end. What it remembers only saves work.
+    """Says where micro-batches end. Its memory only saves work.
 
     Args:
-        next_end: asks the log where a micro-batch ends that begins behind a position and does not reach further than a
-            second one, nor holds more than so many items; None where there is nothing to read.
+        next_end: asks the log for the end of a micro-batch: behind a position, up to a second one, with at most so many
+            items. None if the log has nothing to read there.
         now: the time in seconds, from any start.
     """
 
@@ -25,12 +25,12 @@ class StreamProgress:
         self._idle_since = now()
 
     def next_end(self, after: int, until: int, most_items: int | None) -> int:
-        """The position at which the next micro-batch ends; ``after`` where there is none.
+        """Find the position at which the next micro-batch ends; ``after`` without one.
 
         Args:
-            after: all up to there has been read.
-            until: where the log ends.
-            most_items: how many items it may hold, where one envelope does not hold more; None for no limit.
+            after: everything up to there has been read.
+            until: the end of the log.
+            most_items: the most items, unless one envelope alone has more; None for no limit.
         """
         unseen = max(after, self._empty_until)
         end = self._next_end(unseen, until, most_items) if unseen < until else None
@@ -41,7 +41,7 @@ class StreamProgress:
         return end
 
     def _idle(self, after: int, until: int) -> int:
-        """Where there is nothing of the type a micro-batch would only cost; but now and then one moves on."""
+        """Move a query on now and then though the type has no events: each micro-batch has a cost."""
         is_due = until - after >= IDLE_POSITIONS or self._now() - self._idle_since >= IDLE_SECONDS
         if until <= after or not is_due:
             return after

@@ -18,7 +18,7 @@ class Wanted:
 
     Args:
         url: the database of the journal.
-        part: what is to be read, of the journal or of a file of its archive.
+        part: the part to read, of the journal or of a file of its archive.
         columns: which columns of it are wanted.
         retry_seconds: how long a database that is away is asked again.
         fail_on_data_loss: whether it is an error that something was removed meanwhile.
@@ -32,7 +32,7 @@ class Wanted:
 
 
 def read_range(wanted: Wanted, part: LogRange, page_bytes: int = PAGE_BYTES) -> Iterator[LoggedSegment]:
-    """The segments of a range of the journal, in their order, about so many bytes read at once.
+    """Read the segments of a range of the journal, in their order, about so many bytes at once.
 
     Raises:
         JournalError: something was removed, or moved into the archive or out of it, while it was read
@@ -53,23 +53,23 @@ def read_range(wanted: Wanted, part: LogRange, page_bytes: int = PAGE_BYTES) -> 
 
 
 def _check_difference(wanted: Wanted, part: LogRange, items: int) -> None:
-    """What was removed may be left out where that is wanted; what only lies elsewhere by now may not."""
+    """Check what is missing: removed items may be left out if the user wants that, archived ones may not."""
     if items > part.items:
         raise JournalError(
             f"{items - part.items} items above position {part.after} were restored while they were read",
-            "read again: they would be there twice",
+            "read again: otherwise they would come twice",
             code=GONE,
         )
     if wanted.fail_on_data_loss or _is_archived(wanted, part):
         raise JournalError(
             f"{part.items - items} items above position {part.after} were removed while they were read",
-            "read again, what was archived meanwhile is found there; failOnDataLoss = false leaves out what is gone",
+            "read again: archived items then come from their files; failOnDataLoss = false leaves out removed ones",
             code=GONE,
         )
 
 
 def _is_archived(wanted: Wanted, part: LogRange) -> bool:
-    """Whether something of a range is in the archive."""
+    """Check whether the archive has something of a range."""
 
     def question() -> bool:
         with reading(wanted.url) as connection:
@@ -84,10 +84,10 @@ def resuming(
     patience: DatabasePatience,
     fail_on_data_loss: bool = True,
 ) -> Iterator[LoggedSegment]:
-    """What an attempt yields, each segment once; after trouble a further attempt goes on where the last one ended.
+    """Yield each segment of an attempt once; after trouble another attempt goes on where the last one ended.
 
     Args:
-        wanted: what is to be read.
+        wanted: the part to read.
         attempt: reads it, or the rest of it.
         patience: says how long to go on.
         fail_on_data_loss: whether removed segments are an error. If not, the rest is read without their envelope, which
@@ -116,7 +116,7 @@ def resuming(
 
 
 class _Rest:
-    """What is left of a range.
+    """The rest of a range.
 
     The log can be taken up again at a position only. The segments of one position always come in the same order, so it
     is enough to know how many of them were given.

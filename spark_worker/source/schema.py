@@ -10,7 +10,7 @@ from xbus.errors import ConfigurationError
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The columns that a schema names: ours, or fewer where the user gave one.
+    """List the columns that a schema names: ours, or fewer if the user gave one.
 
     Raises:
         ConfigurationError: it names others, or as other types.
@@ -20,7 +20,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
         if kind != field.dataType.simpleString():
             described = "no such column" if kind is None else f"{field.name} is of type {kind}"
             raise ConfigurationError(
-                f"the schema has {field.name} as {field.dataType.simpleString()}, and there is {described}",
+                f"the schema has {field.name} as {field.dataType.simpleString()}, and the source has {described}",
                 "leave the schema out, and name columns by option columns",
                 code=BAD_OPTION,
             )
@@ -28,5 +28,5 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
 
 
 def to_arrow(schema: StructType) -> pa.Schema:
-    """The schema that Spark expects of each batch, to the letter."""
+    """Make the schema that Spark expects of each batch, to the letter."""
     return to_arrow_schema(schema, timezone="UTC")

@@ -18,22 +18,25 @@ from spark_worker.spark.options import bad_option
 from xbus.errors import JournalError
 
 Offset: TypeAlias = dict[str, int]
-"""How far a query has come, as Spark keeps it in its checkpoint. ``position``: everything up to it has been read;
-``since``: where the log ended when the query was new, as what had been removed up to there is no loss."""
+"""The progress of a query, as Spark keeps it in its checkpoint.
+
+``position``: everything up to it has been read. ``since``: the end of the log when the query was new; removals up to
+there are no loss.
+"""
 
 
 def offset(position: int, since: int) -> Offset:
-    """An offset. All are made here, as Spark compares their texts: the order of the keys is a part of them."""
+    """Make an offset. All are made here, because Spark compares their texts, in which the order of the keys counts."""
     return {"position": position, "since": since}
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the events of a type as they are sealed; a micro-batch holds whole envelopes.
+    """Reads the events of a type as they are sealed; a micro-batch has whole envelopes.
 
-    Spark asks one instance in the driver how far the log has come, and hands copies of it to the executors to read.
+    Spark asks one instance in the driver for the end of the log, and hands copies of it to the executors to read.
 
     Args:
-        options: what was asked for.
+        options: the options of the source.
         schema: of the batches.
         now: the time in seconds, from any start.
     """
@@ -46,29 +49,29 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Where a new query begins.
+        """Find the place where a new query begins.
 
         Raises:
-            ConfigurationError: at a moment that is still to come: what was sealed before it would come too.
+            ConfigurationError: at a future moment: earlier envelopes would come too.
         """
         start = self._options.start
         if isinstance(start, datetime) and start > datetime.now(UTC):
-            raise bad_option("startingPosition", start.isoformat(), "is still to come")
+            raise bad_option("startingPosition", start.isoformat(), "is in the future")
         return offset(self._log.begin(self._options.start), self._log.head())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """How much a micro-batch shall hold."""
+        """Give the limit of a micro-batch."""
         return ReadMaxRows(self._options.max_items) if self._options.max_items else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query shall end where the log ends now."""
+        """End the query where the log ends now."""
         self._target = self._log.head()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Where the next micro-batch ends; ``start`` where there is nothing to read.
+        """Find where the next micro-batch ends; ``start`` if nothing is to be read.
 
         Raises:
-            JournalError: the log ends before what was read of it (``data_removed``).
+            JournalError: the log is shorter than what was read of it (``data_removed``).
         """
         after = start["position"]
         until = self._log.head() if self._target is None else self._target
@@ -77,12 +80,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = self._progress.next_end(after, until, most)
         if end == after and self._target is not None:
-            # Each run passes all that is there: what it left the next might find removed, and take it for a loss.
+            # Each run passes all that the log has: the next one might find the rest removed, and take that for a loss.
             end = max(after, until)
         return offset(end, start["since"])
 
     def _check_end(self, after: int, since: int) -> None:
-        """What is sealed at positions that a query has passed it would never read."""
+        """Check that the log is no shorter than what was read: the query would never read later envelopes there."""
         head = self._log.head()
         begins_later = self._options.start == after + 1
         if self._options.fail_on_data_loss and (head < since or (head < after and not begins_later)):
@@ -94,7 +97,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The parts of a micro-batch, which are read side by side."""
+        """Plan the parts of a micro-batch, which are read side by side."""
         after, until = start["position"], end["position"]
         # Removed before the query began, it is no loss of the query's.
         first = max(after, start["since"])
@@ -103,5 +106,5 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(wanted) for wanted in self._log.plan(after, until, os.cpu_count() or 1)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The items of a part."""
+        """Read the items of a part."""
         return read_batches(partition.value, self._schema)

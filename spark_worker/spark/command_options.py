@@ -6,7 +6,7 @@ from spark_worker.spark.session import check_master, parsed_settings
 
 
 def settings_of(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    """The value of ``--conf``."""
+    """Read the value of ``--conf``."""
     try:
         return parsed_settings(pairs)
     except ValueError as error:
@@ -14,7 +14,7 @@ def settings_of(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -
 
 
 def checked_master(_: click.Context, __: click.Parameter, master: str) -> str:
-    """The value of ``--master``."""
+    """Check the value of ``--master``."""
     try:
         return check_master(master)
     except ValueError as error:
@@ -27,6 +27,8 @@ master_option = click.option(
     show_default=True,
     callback=checked_master,
     metavar="URL",
-    help="Where Spark runs, as spark://host:7077.",
+    help="Spark's master, such as spark://host:7077.",
 )
-conf_option = click.option("--conf", multiple=True, callback=settings_of, metavar="KEY=VALUE", help="For Spark.")
+conf_option = click.option(
+    "--conf", multiple=True, callback=settings_of, metavar="KEY=VALUE", help="A setting of Spark."
+)

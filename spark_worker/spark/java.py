@@ -36,16 +36,16 @@ exec {java} "${{arguments[@]}}"
 
 
 def use_java(environment: Mapping[str, str] | None = None) -> Path:
-    """Have Spark start a Java that it can run on: sets JAVA_HOME in this process's environment.
+    """Let Spark start a Java that it can run on: set JAVA_HOME in this process's environment.
 
     Args:
-        environment: where JAVA_HOME and PATH are looked up; this process's own where none is given.
+        environment: has JAVA_HOME and PATH; by default this process's own.
 
     Returns:
-        The folder that JAVA_HOME names now.
+        The new value of JAVA_HOME, a folder.
 
     Raises:
-        ConfigurationError: there is none; says what was looked at.
+        ConfigurationError: no Java fits; the cause names the candidates.
     """
     home = find_java(os.environ if environment is None else environment)
     os.environ["JAVA_HOME"] = str(home)
@@ -53,10 +53,10 @@ def use_java(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def find_java(environment: Mapping[str, str]) -> Path:
-    """The home of the first Java that is new enough.
+    """Find the home of the first Java that is new enough.
 
     Raises:
-        ConfigurationError: there is none; says what was looked at.
+        ConfigurationError: no Java fits; the cause names the candidates.
     """
     looked_at = []
     for home in _of_the_machine(environment):
@@ -91,7 +91,7 @@ def _of_package() -> Path | None:
 
 
 def version_of(program: Path) -> int:
-    """The version of a Java, such as 17; 0 where it can't be told."""
+    """Find the version of a Java, such as 17; 0 if it does not say."""
     try:
         ran = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -100,7 +100,7 @@ def version_of(program: Path) -> int:
 
 
 def parsed_version(text: str) -> int:
-    """The version in what ``java -version`` says: 17 for ``"17.0.15"``, 8 for ``"1.8.0_292"``, 0 for anything else."""
+    """Read the output of ``java -version``: 17 for ``"17.0.15"``, 8 for ``"1.8.0_292"``, 0 for anything else."""
     found = _VERSION.search(text)
     if not found:
         return 0
@@ -109,7 +109,7 @@ def parsed_version(text: str) -> int:
 
 
 def wrap(java: Path, folder: Path) -> Path:
-    """A home for Spark whose ``java`` starts another one without the module that it lacks.
+    """Make a home for Spark whose ``java`` starts another one without the module that it lacks.
 
     Args:
         java: the program to start.

@@ -21,7 +21,7 @@ _SWITCHES = {"true": True, "false": False}
 
 
 def bad_option(name: str, value: str, reason: str) -> ConfigurationError:
-    """The error for an option that can't be used."""
+    """Make the error for an invalid option."""
     return ConfigurationError(
         f"option {name}: {value!r} {reason}", "correct the option, or leave it out", code=BAD_OPTION
     )
@@ -38,11 +38,11 @@ class SparkOptions:
         self._given = {name.lower(): value for name, value in given.items()}
 
     def text(self, name: str, default: str = "") -> str:
-        """The value of an option, without spaces around it."""
+        """Read an option as text, without spaces around it."""
         return self._given.get(name.lower(), default).strip()
 
     def needed(self, name: str, example: str) -> str:
-        """The value of an option that must be given.
+        """Read an option that must be given.
 
         Raises:
             ConfigurationError: it is not.
@@ -55,7 +55,7 @@ class SparkOptions:
         return value
 
     def switch(self, name: str, default: bool) -> bool:
-        """Whether an option is true.
+        """Check whether an option is true.
 
         Raises:
             ConfigurationError: it is neither true nor false.
@@ -68,7 +68,7 @@ class SparkOptions:
         return _SWITCHES[value.lower()]
 
     def count(self, name: str, default: int) -> int:
-        """A whole number of at least 1.
+        """Read a whole number of at least 1.
 
         Raises:
             ConfigurationError: it is something else.
@@ -76,7 +76,7 @@ class SparkOptions:
         return self._number(name, default, int, 1, "a whole number")
 
     def seconds(self, name: str, default: float) -> float:
-        """A number of seconds of at least 0.
+        """Read a number of seconds of at least 0.
 
         Raises:
             ConfigurationError: it is something else.
@@ -94,7 +94,7 @@ class SparkOptions:
         raise bad_option(name, value, f"is not {what} from {least} on")
 
     def configuration(self) -> Config:
-        """The configuration of the bus, from option ``config`` or the file that the environment names.
+        """Load the configuration of the bus, from option ``config`` or the file that the environment names.
 
         Raises:
             ConfigurationError: neither names a file, or it can't be used.

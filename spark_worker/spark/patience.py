@@ -41,7 +41,7 @@ class DatabasePatience(Patience):
 
 
 def insist(patience: DatabasePatience, question: Callable[[], T]) -> T:
-    """What a question to the database is answered, asked again while that is away.
+    """Repeat a question to the database until it answers, and give the answer.
 
     Raises:
         JournalUnavailable: it is away for longer than the patience lasts.

@@ -18,7 +18,7 @@ from spark_worker.spark.java import use_java
 SETTINGS: Mapping[str, str] = {
     "spark.driver.memory": "1g",
     "spark.scheduler.mode": "FAIR",
-    # Else what was moved between tasks stays on the disk until Java collects its garbage, which may be never.
+    # Otherwise data between tasks stays on the disk until Java collects its garbage, which may be never.
     "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
     "spark.speculation": "false",  # two tasks of one part would write it twice
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
@@ -27,7 +27,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What differs from Spark's defaults; ``--conf`` has the last word."""
+"""The differences from Spark's defaults; ``--conf`` has the last word."""
 
 LOOPBACK = "127.0.0.1"
 PROBE_SECONDS = 5.0
@@ -37,7 +37,7 @@ MASTER_PORT = 7077
 
 
 def settings(master: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a session at a master.
+    """Give the settings of a session at a master.
 
     Args:
         master: as Spark names it, such as ``local[*]`` or ``spark://host:7077``.
@@ -51,10 +51,10 @@ def settings(master: str, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_master(master: str) -> str:
-    """Let pass what Spark takes for a master: it would tell of anything else by a stack of Java's.
+    """Check the address of a master: for an invalid one Spark would show a stack of Java's.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the address is invalid.
     """
     if not _MASTER.fullmatch(master):
         raise ValueError(f"{master!r} is no master: local[2], local[*], spark://host:7077, yarn or k8s://…")
@@ -62,17 +62,17 @@ def check_master(master: str) -> str:
 
 
 def is_local(master: str) -> bool:
-    """Whether the executors run in the driver's own process."""
+    """Check whether the executors run in the driver's own process."""
     return master == "local" or master.startswith("local[")
 
 
 def master_of(session: SparkSession) -> str:
-    """Where a session runs, as Spark names it."""
+    """Give the master of a session, as Spark names it."""
     return session.sparkContext.master or "local"
 
 
 def places(master: str) -> list[tuple[str, int]]:
-    """Host and port of each master of a standalone cluster; none of other kinds of master."""
+    """List host and port of each master of a standalone cluster; none for other kinds of master."""
     if not master.startswith("spark://"):
         return []
     found = []
@@ -108,10 +108,10 @@ def open_session(master: str, extra: Mapping[str, str], name: str) -> SparkSessi
     Args:
         master: as Spark names it.
         extra: settings of the user's own.
-        name: what the application is called in Spark's pages.
+        name: the name of the application in Spark's pages.
 
     Raises:
-        ConfigurationError: there is no Java to run it on.
+        ConfigurationError: no Java is new enough for it.
         ClusterUnreachable: the cluster does not answer, or takes no application now.
     """
     check_reachable(master)
@@ -126,7 +126,7 @@ def open_session(master: str, extra: Mapping[str, str], name: str) -> SparkSessi
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-    except Exception as error:  # Py4JJavaError and others: what the JVM raised, or that there is none
+    except Exception as error:  # Py4JJavaError and others: the JVM raised an error, or is gone
         cause = brief(error)  # before the JVM is ended, which has the words
         forget_session()
         raise ClusterUnreachable(
@@ -138,7 +138,7 @@ def open_session(master: str, extra: Mapping[str, str], name: str) -> SparkSessi
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Whether the session can run jobs: its JVM is there, and the cluster has not given the application up."""
+    """Check whether the session can run jobs: its JVM lives, and the cluster keeps the application."""
     try:
         return not session.sparkContext._jsc.sc().isStopped()
     except (Py4JError, OSError, AttributeError):
@@ -146,13 +146,13 @@ def is_alive(session: SparkSession) -> bool:
 
 
 def executors(session: SparkSession) -> int:
-    """How many executors the application has; of a local session one."""
+    """Count the executors of the application; a local session has one."""
     known: int = session.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
     return known if is_local(master_of(session)) else known - 1
 
 
 def may_have_none(session: SparkSession) -> bool:
-    """Whether it is in order that an idle application has no executor: they come with the work."""
+    """Check whether an idle application may have no executor: they come with the work."""
     return session.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
 
 
@@ -164,7 +164,7 @@ def close_session(session: SparkSession) -> None:
 
 
 def forget_session() -> None:
-    """Let the next session start with a JVM of its own: the one of before may be dead, or half so."""
+    """Let the next session start with a JVM of its own: the former one may be dead."""
     gateway = SparkContext._gateway
     if gateway is not None:
         with suppress(Exception):
@@ -180,7 +180,7 @@ def forget_session() -> None:
 
 
 def parsed_settings(pairs: Iterable[str]) -> dict[str, str]:
-    """``key=value`` of the command line.
+    """Read ``key=value`` of the command line.
 
     Raises:
         ValueError: one has no key, or no ``=``.

@@ -33,7 +33,7 @@ JOINING = frozenset({"BroadcastHashJoin", "BroadcastNestedLoopJoin"})
 
 
 def ordered(made: DataFrame, order_by: str, items: int, source: str) -> DataFrame:
-    """The rows such that partition by partition they are in order.
+    """Order the rows partition by partition.
 
     Args:
         made: what the transform made.
@@ -54,10 +54,9 @@ def ordered(made: DataFrame, order_by: str, items: int, source: str) -> DataFram
 
 
 def by_index(made: DataFrame, items: int) -> DataFrame:
-    """The rows sorted by ``_index``; those without one come last.
+    """Sort the rows by ``_index``; those without one come last.
 
-    Which indexes there are is known, so they are cut into even ranges; Spark would read everything once more to find
-    out.
+    The worker knows all indexes, so it cuts them into even ranges. Spark would read everything once more for that.
     """
     partitions = int(made.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     known = (sf.col(INDEX) >= 0) & (sf.col(INDEX) < items)
@@ -67,7 +66,7 @@ def by_index(made: DataFrame, items: int) -> DataFrame:
 
 
 def is_narrow(made: DataFrame, source: str) -> bool:
-    """Whether each row stays in the partition that it was read in, and in its place among the others."""
+    """Check whether each row stays in its partition, and in its place among the others."""
     plan = made._jdf.queryExecution().executedPlan()
     if plan.nodeName() == "AdaptiveSparkPlan":
         plan = plan.initialPlan()

@@ -9,7 +9,7 @@ class Origins:
     """The items that came so far.
 
     Attributes:
-        end: beyond the highest index: where items are left out it is more than there are.
+        end: beyond the highest index. With items left out, it exceeds their number.
     """
 
     def __init__(self) -> None:
@@ -20,10 +20,10 @@ class Origins:
 
     @property
     def several(self) -> dict[int, list[int]]:
-        """By an index, all those that it stands for where it is the first of some.
+        """All the indexes behind an index, if it is the first of several.
 
-        It is left out where it stands for different ones: which of them a row was made of can't be told, and items
-        must not be named with which it has nothing to do.
+        An index with different meanings is left out: nobody knows which of the items made a row, and no wrong item must
+        be named.
         """
         return {
             first: indices for first, indices in self._lists.items() if indices is not None and not self._alone[first]

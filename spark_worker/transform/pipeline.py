@@ -19,12 +19,12 @@ from spark_worker.transform.transforms import Context, Transform
 from xbus.recipient import Refusal
 
 TOLD_MILLISECONDS = 10_000
-"""So long Spark may take to tell what was seen; then the items are read once more."""
+"""Seconds that Spark has for its observation. After that the items are read once more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedOutput:
-    """What is to be made of an event; nothing has run yet.
+    """The planned output of an event; nothing has run yet.
 
     Attributes:
         rows: ``_index`` and ``data``, partition by partition in order.
@@ -41,7 +41,7 @@ class PlannedOutput:
         """Make sure, once the rows were read, that all items fitted the schema.
 
         Raises:
-            ItemsRefused: some did not; the first ones are named, with what is wrong with each.
+            ItemsRefused: some did not; the error names the first ones with their faults.
         """
         if self._seen is None or not self._items:
             return
@@ -50,7 +50,7 @@ class PlannedOutput:
         corrupt = told["corrupt"] if told.get("items") == self._items else self._count()
         if not corrupt:
             return
-        # Read again only now: as a rule there are none.
+        # Read again only now: most events have none.
         found = self._parsed.where(sf.col(CORRUPT).isNotNull()).orderBy(INDEX).select(INDEX, CORRUPT, RAW)
         first = found.limit(self._most_named).collect()
         errors = [self._error(row[INDEX], row[CORRUPT], bytes(row[RAW])) for row in first]
@@ -58,7 +58,7 @@ class PlannedOutput:
         raise ItemsRefused(f"{corrupt} of the items do not fit the schema{named}", errors)
 
     def _count(self) -> int:
-        """How many items do not fit, of all."""
+        """Count the items that do not fit, among all."""
         return self._parsed.where(sf.col(CORRUPT).isNotNull()).count()
 
     def _error(self, index: int | None, corrupt: str, data: bytes) -> ItemError:
@@ -67,7 +67,7 @@ class PlannedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """How a worker makes output.
+    """Makes the outputs of a worker.
 
     Args:
         items_format: what items are written in.
@@ -85,17 +85,17 @@ class Pipeline:
     most_named: int = 1_000
 
     def output(self, items: DataFrame, context: Context, number: int, end: int, source: str) -> PlannedOutput:
-        """What is to be made of an event.
+        """Plan the output of an event.
 
         Args:
             items: ``_index`` and ``data``, partition by partition in order.
             context: of the event.
-            number: how many items there are.
-            end: their indices lie below it.
-            source: what the scan of ``items`` is called in Spark's plans.
+            number: the number of items.
+            end: their indices are below it.
+            source: the name of the scan of ``items`` in Spark's plans.
 
         Raises:
-            Refusal: the transform raised, or made nothing that items can be made of.
+            Refusal: the transform raised, or its result can't become items.
         """
         parsed = self.items_format.parse(items)
         observed, seen = self._observed(parsed)
@@ -105,7 +105,7 @@ class Pipeline:
         return PlannedOutput(rows, number, parsed, self.items_format, seen, self.most_named)
 
     def _observed(self, parsed: DataFrame) -> tuple[DataFrame, Observation | None]:
-        """The rows that the transform sees, and what is seen of all on the way there.
+        """Prepare the rows that the transform sees, and the observation of all on the way there.
 
         This has a second use: Spark moves no filter of the transform's below it, where each item would be parsed once
         for the filter and once more for the rest.
@@ -134,11 +134,11 @@ class Pipeline:
 
 
 def _told(seen: Observation, rows: DataFrame) -> Mapping[str, int]:
-    """What was seen; nothing where Spark does not tell, as of items that were read as an RDD, or not at all."""
+    """Read the observation; empty if Spark gives none, as for items that it read as an RDD."""
     jvm_side: Any = seen._jo
     session: Any = rows.sparkSession._jsparkSession
     try:
-        # Spark tells it beside the job, a moment later.
+        # Spark reports it beside the job, a moment later.
         session.sparkContext().listenerBus().waitUntilEmpty(TOLD_MILLISECONDS)
         return seen.get if jvm_side.future().isCompleted() else {}
     except Py4JJavaError:  # it is too busy to tell, or found that nothing comes out, and left the rest

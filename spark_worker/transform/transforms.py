@@ -19,20 +19,20 @@ from spark_worker.items.failures import brief
 from xbus.errors import ConfigurationError
 
 VIEW = "items"
-"""What the items of an event are called in SQL."""
+"""The name of an event's items in SQL."""
 
 Made = TypeVar("Made")
 
 
 class References:
-    """What was loaded once for all events, by name; it lasts as long as the session."""
+    """The data that was loaded once for all events, by name; it lasts as long as the session."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
         self._lock = threading.RLock()
 
     def cached(self, name: str, make: Callable[[], Made]) -> Made:
-        """What ``make`` returned when it was first asked for under this name; a DataFrame is kept in memory."""
+        """Give the first result of ``make`` under this name; a DataFrame is kept in memory."""
         with self._lock:
             if name not in self._made:
                 made = make()
@@ -42,7 +42,7 @@ class References:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a transform may want to know.
+    """The context of a transform.
 
     Attributes:
         spark: the session.
@@ -78,14 +78,14 @@ class Transform(Protocol):
 
 
 def load_function(name: str, folder: Path) -> Transform:
-    """The function that ``module:function`` names.
+    """Import the function that ``module:function`` names.
 
     Args:
         name: as on the command line.
-        folder: where modules are looked for, beside those that are installed.
+        folder: the folder to import from, beside the installed modules.
 
     Raises:
-        ConfigurationError: there is none, or importing its module raised.
+        ConfigurationError: it does not exist, or importing its module raised.
     """
     module_name, separator, function_name = name.partition(":")
     if not separator or not module_name or not function_name:
@@ -103,13 +103,13 @@ def load_function(name: str, folder: Path) -> Transform:
     if not callable(function):
         raise ConfigurationError(f"the module {module_name} has no function {function_name}", "correct --transform")
     _check_signature(name, function)
-    # Executors on other machines do not have the author's module: what they run of it travels with the job.
+    # Executors on other machines lack the author's module: its code travels with the job.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return cast("Transform", function)
 
 
 def _cure_of_import(error: Exception, module_name: str) -> str:
-    """What to do about a module that is not there, or one that it needs, and about one that is, and raises."""
+    """Word the next step after a failed import: the module or a part of it is missing, or it raised."""
     if isinstance(error, ModuleNotFoundError):
         is_itself = error.name == module_name
         return "start the worker where it is found, or install it" if is_itself else f"install {error.name}, or mend it"
@@ -127,20 +127,20 @@ def _check_signature(name: str, function: Callable[..., Any]) -> None:
 
 
 def load_sql(file: Path) -> Transform:
-    """The transform that a file of SQL is: its last statement, a query over the view ``items``.
+    """Load the transform in a file of SQL: its last statement, a query over the view ``items``.
 
-    The statements before it are carried out once, at the first event: they prepare reference data, as by
+    The earlier statements run once, at the first event: they prepare reference data, as by
     ``CREATE TEMPORARY VIEW airlines USING csv OPTIONS (path 'airlines.csv', header 'true')``.
 
     Raises:
-        ConfigurationError: the file can't be read or holds no statement.
+        ConfigurationError: the file can't be read, or has no statement.
     """
     try:
         statements = split_sql(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} can't be read ({error})", "name a readable file of SQL in UTF-8") from error
     if not statements:
-        raise ConfigurationError(f"{file} holds no statement", f"write a query over {VIEW} in it")
+        raise ConfigurationError(f"{file} has no statement", f"write a query over {VIEW} in it")
     return SqlTransform(*statements)
 
 
@@ -156,7 +156,7 @@ class SqlTransform:
         self._lock = threading.Lock()
 
     def check(self, spark: SparkSession) -> None:
-        """Make sure that Spark can parse the statements; what they name is looked for at the first event.
+        """Make sure that Spark can parse the statements; it looks for tables and files at the first event.
 
         Raises:
             ConfigurationError: it can't.
@@ -171,14 +171,14 @@ class SqlTransform:
                 ) from error
 
     def __call__(self, items: DataFrame, context: Context, /) -> DataFrame:
-        """The query over these items."""
-        with self._lock:  # the view's name is the session's, and the query holds what it meant when it was made
+        """Make the query over these items."""
+        with self._lock:  # the view's name is the session's, and the query keeps the view's meaning from its beginning
             context.cached(f"{VIEW} {id(self)}", lambda: [context.spark.sql(each) for each in self._preparing])
             items.createOrReplaceTempView(VIEW)
             return context.spark.sql(self._query)
 
 
 def split_sql(text: str) -> list[str]:
-    """The statements of a text: a semicolon at the end of a line ends one."""
+    """Split a text into statements: a semicolon at the end of a line ends one."""
     without_comments = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
     return [each.strip() for each in re.split(r";[ \t]*(?:\n|$)", without_comments) if each.strip()]

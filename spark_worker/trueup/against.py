@@ -16,7 +16,7 @@ from xbus.broker.journal.database.foreign import read_foreign
 from xbus.errors import ConfigurationError, JournalError, XbusError
 
 SQL = ("sqlite", "postgresql")
-"""What the URLs begin with that SQLAlchemy reads."""
+"""The beginnings of URLs that SQLAlchemy reads."""
 
 DRIVERS = {
     "mariadb": "org.mariadb.jdbc.Driver",
@@ -28,21 +28,21 @@ DRIVERS = {
 """Of JDBC: one that comes by spark.jars is found by its name alone."""
 
 OF_THE_BUS = f"{XbusError.__module__}."
-"""Stands in what Spark tells of an error that our data source raised."""
+"""Marks an error of our data source in Spark's text."""
 
 
 @contextmanager
 def data_set(spark: SparkSession, address: str, table: str, schema: str) -> Iterator[DataFrame]:
-    """A data set, for as long as the block takes.
+    """Open a data set for the time of the block.
 
     Args:
         address: a file or folder of Parquet, CSV (with a header) or JSON lines, by its ending, a URI of one, a JDBC
             URL, or an SQLAlchemy URL of SQLite or PostgreSQL.
         table: for the URLs of databases: a table, or a query in brackets.
-        schema: its columns in DDL; empty for what it says itself, and text for what CSV holds.
+        schema: its columns in DDL; empty for its own schema, and for text in CSV.
 
     Raises:
-        XbusError: it can't be read.
+        XbusError: the data set can't be read.
     """
     with tempfile.TemporaryDirectory(prefix="xbus-checksum-") as folder:
         try:
@@ -50,13 +50,13 @@ def data_set(spark: SparkSession, address: str, table: str, schema: str) -> Iter
         except (PySparkException, Py4JJavaError, pa.ArrowException, OSError) as error:
             if OF_THE_BUS in str(error):
                 raise XbusError(
-                    f"what the bus carried can't be read ({brief(error)})",
+                    f"the items of the bus can't be read ({brief(error)})",
                     "see that --type, --from and --to are right, and that the database runs",
                     code="unreadable_log",
                 ) from error
             raise XbusError(
                 f"{address.partition('?')[0]} can't be read or compared ({brief(error)})",
-                "see that it is there and has the columns that are asked for",
+                "see that it exists and has the columns that you name",
                 code="unreadable_data",
             ) from error
 
@@ -82,7 +82,7 @@ def _read(spark: SparkSession, address: str, table: str, schema: str, folder: Pa
 
 
 def _kind(path: str) -> str:
-    """By its ending, or by that of the first file in a folder: ``csv``, ``json`` or ``parquet``."""
+    """Choose the kind by the ending, or that of the first file in a folder: ``csv``, ``json`` or ``parquet``."""
     endings = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
     name = path.removesuffix(".gz")
     if Path(path).is_dir():
@@ -92,7 +92,7 @@ def _kind(path: str) -> str:
 
 
 def _copied(url: str, table: str, path: Path) -> Path:
-    """A table as a file that executors of this machine read."""
+    """Copy a table into a file that executors of this machine read."""
     writer: pq.ParquetWriter | None = None
     try:
         for names, rows in read_foreign(url, table):
@@ -110,6 +110,6 @@ def _copied(url: str, table: str, path: Path) -> Path:
 
 
 def _without_nulls(page: pa.Table) -> pa.Table:
-    """A column of which nothing is known but nulls is text."""
+    """Turn a column of nulls only into text."""
     fields = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in page.schema]
     return page.cast(pa.schema(fields))

@@ -34,10 +34,10 @@ from xbus.errors import XbusError
 
 AGAINST_HELP = "A file or folder of Parquet, CSV or JSON lines, a JDBC URL, or a URL of SQLite or PostgreSQL."
 TABLE_HELP = "For the URL of a database: a table, or a query in brackets."
-SCHEMA_HELP = "The columns of items, and of a data set in CSV or JSON, in DDL; else the data set tells."
-COLUMNS_HELP = "The columns whose values are compared; all others than the key where it is left out."
+SCHEMA_HELP = "The columns of items, and of a data set in CSV or JSON, in DDL; by default those of the data set."
+COLUMNS_HELP = "The columns to compare; by default all but the key."
 FORMATS = tuple(name for name in NAMES if name != "bytes")
-FORMAT_HELP = "Of the items; values that an emitter of the SDK or xbus emit was given are msgpack."
+FORMAT_HELP = "The format of items; the SDK and xbus emit write values as msgpack."
 
 
 def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -52,7 +52,9 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @click.option("--type", "type_name", required=True, metavar="NAME", help="The event type that carries the data.")
 @click.option("--against", required=True, metavar="PLACE", help=AGAINST_HELP)
 @click.option("--table", default="", metavar="NAME", help=TABLE_HELP)
-@click.option("--key", "keys", required=True, callback=_names, metavar="COLUMNS", help="What tells rows apart: a,b.")
+@click.option(
+    "--key", "keys", required=True, callback=_names, metavar="COLUMNS", help="The columns that identify a row: a,b."
+)
 @click.option("--columns", callback=_names, metavar="COLUMNS", help=COLUMNS_HELP)
 @click.option(
     "--format", "items_format", type=click.Choice(FORMATS), default=FORMATS[0], show_default=True, help=FORMAT_HELP
@@ -61,11 +63,13 @@ def _names(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str
 @click.option("--from", "begin", default="earliest", metavar="PLACE", help="From a position or a time on.")
 @click.option("--to", "end", default="latest", metavar="PLACE", help="Up to a position, or before a time.")
 @click.option("--missing", type=click.Path(path_type=Path), metavar="FILE", help="Write missing keys, as JSON lines.")
-@click.option("--incorrect", type=click.Path(path_type=Path), metavar="FILE", help="The same of incorrect ones.")
+@click.option(
+    "--incorrect", type=click.Path(path_type=Path), metavar="FILE", help="Write incorrect keys, as JSON lines."
+)
 @click.option("--emit-missing", is_flag=True, help="Emit the missing rows, as one envelope.")
-@click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, metavar="NAME", help="Who emits them.")
+@click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, metavar="NAME", help="The emitter's login.")
 @password_file_option
-@click.option("--url", help="The front's address; the configuration file tells it too.")
+@click.option("--url", help="The front's address; by default that of the configuration file.")
 @master_option
 @conf_option
 @json_option()
@@ -90,10 +94,9 @@ def checksum(
     conf: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Compare a data set with what the bus carried of it: what is missing, incorrect and correct.
+    """Compare a data set with the items that the bus carried: count missing, incorrect and correct rows.
 
-    The row of a data set and an item belong together when they have the same key; of several items of one key the last
-    one counts.
+    A row and an item belong together if they have the same key. If several items have one key, the last one counts.
     """
     database_url(config_path)
     emitter = _emitter(emit_missing, login, password_file, url, config_path)
@@ -127,7 +130,7 @@ def _items(session: SparkSession, config_path: Path | None, type_name: str, begi
 def _emitter(
     wanted: bool, login: str | None, password_file: Path | None, url: str | None, config_path: Path | None
 ) -> Emitter | None:
-    """Who emits what is missing: a wrong option is told before Spark is started."""
+    """Make the emitter of the missing rows, so that a wrong option is reported before Spark starts."""
     if not wanted:
         return None
     if login is None:
@@ -136,7 +139,7 @@ def _emitter(
 
 
 def _write_keys(found: DataFrame, keys: tuple[str, ...], path: Path) -> None:
-    """One object a line."""
+    """Write one object per line."""
     lines = found.select(sf.to_json(sf.struct(*(f"`{key}`" for key in keys)), {"ignoreNullFields": "false"}))
     try:
         with path.open("w", encoding="utf-8") as file:
@@ -148,7 +151,7 @@ def _write_keys(found: DataFrame, keys: tuple[str, ...], path: Path) -> None:
 
 
 def _emit(emitter: Emitter, type_name: str, compared: DataFrame, data: DataFrame, items_format: str) -> int:
-    """Send the missing rows as they are in the data set; how many."""
+    """Send the missing rows as they are in the data set, and count them."""
     fields = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in data.schema)
     rows = _encoded(make_format(items_format, fields), compared.where(sf.col(FAULT) == MISSING).select(data.columns))
     sent = 0

@@ -21,7 +21,7 @@ _VALUES = "_values"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How much of a data set the bus carried.
+    """The result of a comparison: how much of a data set the bus carried.
 
     Args:
         total: rows of the data set.
@@ -43,7 +43,7 @@ class Verdict:
 
 
 def check_columns(data: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """The columns whose values are compared.
+    """Choose the columns whose values are compared.
 
     Args:
         data: the data set.
@@ -68,7 +68,7 @@ def check_columns(data: DataFrame, keys: Sequence[str], columns: Sequence[str]) 
 
 
 def parse_items(items: DataFrame, data: DataFrame, names: Sequence[str], items_format: str, schema: str) -> DataFrame:
-    """What the bus carried, as columns, with ``_corrupt``.
+    """Parse the items that the bus carried into columns, with ``_corrupt``.
 
     Args:
         items: of the source ``xbus``: position, event_id, index, data.
@@ -112,7 +112,7 @@ def compare(data: DataFrame, carried: DataFrame, keys: Sequence[str], columns: S
 
 
 def count(compared: DataFrame, carried: DataFrame) -> Verdict:
-    """Count what was found."""
+    """Count the results."""
     found = {row[FAULT]: row["count"] for row in compared.groupBy(FAULT).count().collect()}
     missing, incorrect, correct = (found.get(fault, 0) for fault in (MISSING, INCORRECT, CORRECT))
     total = missing + incorrect + correct
@@ -121,20 +121,20 @@ def count(compared: DataFrame, carried: DataFrame) -> Verdict:
 
 
 def per_cent(correct: int, total: int) -> float:
-    """How many of 100 are correct, cut and not rounded: one wrong row of millions must not pass for none."""
+    """Compute the correct part of 100, cut and not rounded: one wrong row of millions must show."""
     return (1_000_000 * correct // total) / 10_000 if total else 100.0
 
 
 def check_readable(verdict: Verdict) -> None:
-    """Let pass what says something: where no item can be read all rows would be missing, and might be emitted again.
+    """Check that items can be read: otherwise all rows would be missing, and might be emitted again.
 
     Raises:
-        Refused: there are items, and none of them fits the columns (``unreadable_items``).
+        Refused: items exist, and none of them fits the columns (``unreadable_items``).
     """
     if verdict.unreadable and not (verdict.correct or verdict.incorrect or verdict.extra):
         raise Refused(
             f"none of the {verdict.unreadable} items that the bus carried fits the columns",
-            "name what they are written in by --format, and their columns by --schema",
+            "give their format by --format, and their columns by --schema",
             code="unreadable_items",
         )
 

@@ -26,7 +26,7 @@ from xbus.recipient import Refusal
 from xbus.recipient.bulk import Handover, Made
 
 PART_ITEMS = 200_000
-"""A partition of a large event holds about so many: enough to be worth a task, and small enough to show progress."""
+"""About the items of a partition of a large event. More costs fewer tasks and shows less progress."""
 
 PARTS_PER_CORE = 2
 
@@ -36,7 +36,7 @@ MOST_ANSWERED_BYTES = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ItemPlace:
-    """Where jobs find and leave items.
+    """A place where jobs find and leave items.
 
     Args:
         url: the journal's database, where worker and executors reach it.
@@ -54,7 +54,7 @@ class SparkJobs:
 
     Args:
         session: Spark.
-        pipeline: what is made of items.
+        pipeline: makes the output of items.
         place: where they are.
         options: for the transform.
     """
@@ -70,7 +70,7 @@ class SparkJobs:
         """Read an event from the journal and write what comes of it there.
 
         Raises:
-            Exception: whatever went wrong; ``failures.of_job`` tells what it means.
+            Exception: any error; ``failures.of_job`` translates it.
         """
         # Of no items, too, something may be made: their number, for one.
         ranges = self._ranges(handover) if handover.items else []
@@ -118,13 +118,13 @@ class SparkJobs:
         if (found := sum(each.items for each in ranges)) != handover.items:
             raise JournalError(
                 f"{handover.source} has {found} items where {handover.items} were",
-                "restore the envelope if it is in the archive; what another worker made is made anew by itself",
+                "restore the envelope if it is in the archive; another worker's output is made anew by itself",
                 code=GONE,
             )
         return ranges
 
     def _places(self, event_id: UUID) -> int:
-        """How many items the event has: any of them may be named, also one that did not come as it was left out."""
+        """Count the event's items: a failure may name any of them, also one that was left out."""
         with reading(self._place.url) as connection:
             return read_items(connection, event_id)
 

@@ -1,4 +1,4 @@
-"""Runs a job beside the event loop: tells how far it is, and really ends it when it is not wanted any more."""
+"""Runs a job beside the event loop: reports its progress, and really ends it when nobody wants it any more."""
 
 import asyncio
 import threading
@@ -49,13 +49,13 @@ class Runner:
         """Have a job done.
 
         Args:
-            tag: what its Spark jobs are known by; of this job alone.
+            tag: the tag of its Spark jobs; of this job alone.
             work: the job; blocks.
-            tell: is told how far it is, from 0 to 1.
+            tell: called with its progress, from 0 to 1.
 
         Raises:
             Refusal: the same job would fail again.
-            Failed: it may go well later; so does ``JournalUnavailable``.
+            Failed: it may succeed later; so may ``JournalUnavailable``.
         """
         job = in_thread(lambda: self._tagged(tag, work))
         try:
@@ -69,7 +69,7 @@ class Runner:
             raise of_job(error, await asyncio.to_thread(scratch_folders, self._session)) from error
 
     def close(self) -> None:
-        """Wait no more for the end of jobs: what the author's code never returns from would be waited for for ever."""
+        """Wait no more for the end of jobs: the author's code may never return."""
         self._is_closed = True
 
     def _tagged(self, tag: str, work: Callable[[], Answer]) -> Answer:
@@ -97,7 +97,7 @@ class Runner:
                 )
 
     def _look(self, tag: str) -> tuple[bool, bool, float]:
-        """Whether Spark is there, whether it has an executor, and how far the job is."""
+        """Check whether Spark is alive and has an executor, and how far the job is."""
         try:
             return is_alive(self._session), executors(self._session) > 0, fraction(self._session, tag)
         except Exception:  # py4j: the JVM just went away; the next look tells so
@@ -123,7 +123,7 @@ class Runner:
 
 
 def in_thread(work: Callable[[], Answer]) -> "asyncio.Future[Answer]":
-    """Do something in a thread of its own; the future gets what it returns or raises."""
+    """Run a function in a thread of its own; the future gets its result or its exception."""
     done: Future[Answer] = Future()
 
     def carry_out() -> None:

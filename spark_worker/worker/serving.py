@@ -1,4 +1,4 @@
-"""Keeps a worker on the bus while there is Spark to work on; while there is none its role is absent."""
+"""Keeps a worker on the bus while Spark is available; otherwise its role is absent."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ LONGEST_DELAY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """What the command line says; see ``cli.main``."""
+    """The options of the command line; see ``cli.main``."""
 
     config: Config
     back_url: str
@@ -62,12 +62,12 @@ class WorkerOptions:
 
 
 async def serve_for_ever(options: WorkerOptions) -> None:
-    """Serve the role until SIGTERM or SIGINT; as often as the cluster goes away, wait until it is back.
+    """Serve the role until SIGTERM or SIGINT; whenever the cluster goes away, wait until it is back.
 
     A second signal ends the program on the spot.
 
     Raises:
-        ConfigurationError: there is no Java, or the schema or the SQL is none.
+        ConfigurationError: no Java is new enough, or the schema or the SQL is invalid.
         ClusterUnreachable: Spark does not start on this machine, which is to be its whole cluster.
         Refused: login or password are wrong, or a newer recipient has taken the role.
     """
@@ -114,7 +114,7 @@ def _open(options: WorkerOptions) -> SparkSession:
 
 
 async def _serve(options: WorkerOptions, session: SparkSession, stop: asyncio.Event) -> None:
-    """Serve the role until it is told to stop, or the cluster is gone."""
+    """Serve the role until somebody stops it, or the cluster is gone."""
     leave = asyncio.Event()
     items_format = await asyncio.to_thread(make_format, options.items_format, options.schema)
     if isinstance(options.transform, SqlTransform):
@@ -143,7 +143,7 @@ async def _serve(options: WorkerOptions, session: SparkSession, stop: asyncio.Ev
 
 
 async def _watch(session: SparkSession, patience: float, leave: asyncio.Event) -> None:
-    """Have the worker leave the bus when there is nothing to run jobs on: its role is shown as absent then."""
+    """Let the worker leave the bus when nothing can run jobs: its role is shown as absent then."""
     away = 0.0
     while away <= patience:
         await asyncio.sleep(LOOK_SECONDS)
@@ -157,7 +157,7 @@ async def _watch(session: SparkSession, patience: float, leave: asyncio.Event) -
 def _is_there(session: SparkSession) -> bool:
     try:
         return is_local(master_of(session)) or may_have_none(session) or executors(session) > 0
-    except Exception:  # py4j's many: there is no JVM to ask
+    except Exception:  # py4j's many: the JVM is gone
         return False
 
 
@@ -171,4 +171,4 @@ async def _wait(stop: asyncio.Event, seconds: float) -> None:
         async with asyncio.timeout(seconds):
             await stop.wait()
     except TimeoutError:
-        pass  # not told to stop meanwhile
+        pass  # nobody stopped it meanwhile

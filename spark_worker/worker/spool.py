@@ -20,10 +20,10 @@ from xbus.recipient import Batch
 from xbus.rpc.codec import pack_items
 
 SPOOL = "xbus_spool"
-"""What the scan of a spool is called, also in Spark's plans."""
+"""The name of the scan of a spool, also in Spark's plans."""
 
 _HEADER = struct.Struct("<IIqI")
-"""How many items follow, how many bytes of data, the first index, how many bytes of sources; 0 for none."""
+"""The number of following items, the bytes of data, the first index, and the bytes of sources; 0 for none."""
 
 _INDEX = struct.Struct("<q")
 
@@ -61,7 +61,7 @@ class Spool:
         self.items += piece.items
 
     def finish(self) -> None:
-        """Nothing more comes: let others read all of it.
+        """Finish the spool, and let others read all of it.
 
         Raises:
             Failed: the disk can't take it now.
@@ -78,7 +78,7 @@ class Spool:
         self.path.unlink(missing_ok=True)
 
     def cut(self, parts: int) -> list[tuple[int, int]]:
-        """Where about even parts of the file begin and end; at least one."""
+        """Find begin and end of about even parts of the file; at least one."""
         if not self._places:
             return [(0, 0)]
         end = self.path.stat().st_size
@@ -109,7 +109,7 @@ class Spool:
 
 
 def read_spool(spark: SparkSession, spool: Spool, parts: int, inline: bool, early: Early) -> DataFrame:
-    """The items of a spool.
+    """Read the items of a spool.
 
     Args:
         spark: the session.
@@ -126,7 +126,7 @@ def read_spool(spark: SparkSession, spool: Spool, parts: int, inline: bool, earl
 
 @dataclass(frozen=True)
 class Region:
-    """A part of a spool: where it is, or what it holds."""
+    """A part of a spool: its place, or its content."""
 
     path: str
     start: int
@@ -134,7 +134,7 @@ class Region:
     data: bytes | None = None
 
     def read(self) -> bytes:
-        """What it holds."""
+        """Read its content."""
         if self.data is not None:
             return self.data
         with open(self.path, "rb") as file:
@@ -180,7 +180,7 @@ class RegionReader(ItemsReader):
 
 
 def unframed(data: bytes) -> Iterator[NewSegment]:
-    """The batches in a part of a spool."""
+    """Iterate over the batches in a part of a spool."""
     place = 0
     while place < len(data):
         items, data_bytes, first_index, source_bytes = _HEADER.unpack_from(data, place)
@@ -191,5 +191,5 @@ def unframed(data: bytes) -> Iterator[NewSegment]:
 
 
 def spool_path(folder: Path, event_id: str) -> Path:
-    """A file for an event; of another name each time, as an event may come again while its first run still ends."""
+    """Make the path of an event's file, another one each time: the first run may still end during a redelivery."""
     return folder / f"{event_id}-{os.urandom(4).hex()}.spool"

@@ -11,12 +11,12 @@ MOST_SHOWN = 0.99
 
 @contextmanager
 def tagged(session: SparkSession, tag: str) -> Iterator[None]:
-    """Everything that this thread has Spark do inside the block bears the tag.
+    """Tag all that this thread has Spark do inside the block.
 
     Kinds of jobs share the cores evenly, so that a small event need not wait for the end of a large one.
 
     Args:
-        tag: the kind of job, a colon, and what it is known by.
+        tag: the kind of job, a colon, and its name.
     """
     context = session.sparkContext
     # In a thread that has none, Spark looks for data sources everywhere but in this session.
@@ -29,7 +29,7 @@ def tagged(session: SparkSession, tag: str) -> Iterator[None]:
     finally:
         try:
             context.removeJobTag(tag)
-        except Exception:  # the JVM is gone; what failed is told by what came out of the block
+        except Exception:  # the JVM is gone; the exception of the block says what failed
             pass
 
 
@@ -39,13 +39,13 @@ def cancel(session: SparkSession, tag: str) -> None:
 
 
 def fraction(session: SparkSession, tag: str) -> float:
-    """How much of a job's tasks are done, from 0 to 1, of those that are known so far."""
+    """Compute the done part of a job's known tasks, from 0 to 1."""
     tracker: Any = session.sparkContext._jsc.sc().statusTracker()
     return share(_tasks(tracker, job_id) for job_id in tracker.getJobIdsForTag(tag))
 
 
 def _tasks(tracker: Any, job_id: int) -> tuple[int, int]:
-    """How many tasks of a Spark job are done, and how many it has."""
+    """Count the done tasks of a Spark job, and all of them."""
     job = tracker.getJobInfo(job_id)
     stage_ids = () if job.isEmpty() else job.get().stageIds()
     stages = [stage.get() for stage in map(tracker.getStageInfo, stage_ids) if stage.isDefined()]
@@ -53,7 +53,7 @@ def _tasks(tracker: Any, job_id: int) -> tuple[int, int]:
 
 
 def share(jobs: Iterable[tuple[int, int]]) -> float:
-    """How far Spark's jobs are together, from 0 to less than 1: only their end tells that nothing follows.
+    """Compute the common progress of Spark's jobs, from 0 to less than 1: only their end shows that none follows.
 
     A job of a single task, such as the reading of a small table that is joined, comes before the others and says
     nothing of how far they are.

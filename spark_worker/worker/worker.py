@@ -1,4 +1,4 @@
-"""The worker: a recipient like any other, which has Spark do what it is asked for."""
+"""The worker: a recipient like any other, which has Spark do its work."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class SparkWorker(BulkWorker):
     """Hands large events over to Spark by their ranges, and small ones by a spool; both come to the same.
 
     Args:
-        jobs: what is done with an event.
+        jobs: do the work on an event.
         runner: where it is done.
         folder: for spools.
         min_bulk_items: an event of so many items is read from the journal by Spark itself.
@@ -58,7 +58,7 @@ class SparkWorker(BulkWorker):
         return await self._run(tag, lambda: self._jobs.make(handover), progress)
 
     def on_event_start(self, event: Event) -> None:
-        """An event comes by the ordinary path."""
+        """Begin an event that comes by the ordinary path."""
         spool = event.state[_SPOOL] = Spool(spool_path(self._folder, event.id))
         event.envelope.state.setdefault(_SPOOL, []).append(spool)
 
@@ -83,7 +83,7 @@ class SparkWorker(BulkWorker):
         return await asyncio.to_thread(items_of, table, spool.origins.several)
 
     def commit(self, envelope: Envelope) -> None:
-        """Nothing is left to do but to tidy up."""
+        """Remove the files of the envelope; its results are durable."""
         self.rollback(envelope)
 
     def rollback(self, envelope: Envelope) -> None:
@@ -100,7 +100,7 @@ class SparkWorker(BulkWorker):
 
 
 async def _unless_stopped(job: "asyncio.Task[Answer]", envelope: Envelope, look_seconds: float) -> Answer:
-    """What comes of a job, which is ended as soon as its envelope is to be rolled back.
+    """Wait for the result of a job, and cancel the job if its envelope is to be rolled back.
 
     Raises:
         Failed: it was.
@@ -114,7 +114,7 @@ async def _unless_stopped(job: "asyncio.Task[Answer]", envelope: Envelope, look_
 
 
 def items_of(table: pa.Table, several: dict[int, list[int]]) -> list[Item]:
-    """Rows of ``_index`` and ``data`` as items for the bus.
+    """Make items for the bus from rows of ``_index`` and ``data``.
 
     Args:
         table: the rows.

@@ -70,7 +70,7 @@ async def test_a_full_journal_takes_nothing_new_and_opens_again_when_recipients_
         sent: list[tuple[list[Any], Any]] = []
         for new in [envelope() for _ in range(10)]:
             sent.append((new, await answered(partial(taken, new), "there is room for it")))
-        with pytest.raises(Failed, match=r"journal holds \d+ bytes") as full:
+        with pytest.raises(Failed, match=r"journal has \d+ bytes") as full:
             await put(envelope())
         assert full.value.code == "journal_full"
         assert await old_emitter.call.start_envelope(old_emitter.token) == ""

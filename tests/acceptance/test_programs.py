@@ -141,4 +141,4 @@ def test_setup_leaves_a_database_of_something_else_alone(tmp_path: Path, empty_d
         connection.exec_driver_sql("CREATE TABLE role (id INTEGER)")
     config = write_config(tmp_path / "config.ini", empty_database_url)
 
-    assert_refused(program("setup_xbusbroker", "-c", config), "tables of something else (role)", "database of its own")
+    assert_refused(program("setup_xbusbroker", "-c", config), "tables of another program (role)", "database of its own")

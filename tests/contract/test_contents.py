@@ -214,7 +214,8 @@ def test_a_rare_type_costs_the_same_in_a_long_log(engine: sa.Engine, statements:
             statements()
             assert walk(connection, [graphs["wishes"]], by_contents=True) == rare
             costs.append(statements())
-    assert costs[0] == costs[1] < 20
+    # Two statements more for each further window in which something is found; reading all would take 123 more.
+    assert costs[1] <= costs[0] + 4 < 24
 
 
 def test_a_frequent_type_costs_a_few_statements_more_for_each_page(

@@ -90,6 +90,6 @@ async def test_a_query_may_begin_behind_the_end(log: Log) -> None:
 
 
 def test_a_query_does_not_begin_at_a_moment_to_come(log: Log) -> None:
-    with pytest.raises(ConfigurationError, match="is still to come"):
+    with pytest.raises(ConfigurationError, match="is in the future"):
         log.reader(start=datetime.now(UTC) + timedelta(days=1)).initialOffset()
     assert log.reader(start=datetime(2020, 1, 1, tzinfo=UTC)).initialOffset() == offset(0, 0)

@@ -214,7 +214,7 @@ def test_a_file_that_is_not_there(checksum: Checksum, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--type", "nothing"), "what the bus carried can't be read (Refused: there is no event type 'nothing'"),
+        (("--type", "nothing"), "the items of the bus can't be read (Refused: there is no event type 'nothing'"),
         (("--from", "soon"), "option from: 'soon' is neither a position"),
     ],
 )

@@ -106,6 +106,17 @@ def test_no_module_begins_with_a_headless_sentence() -> None:
     assert headless == []
 
 
+def test_no_function_or_class_begins_with_a_headless_sentence() -> None:
+    headless = [
+        f"{path}:{node.lineno} {node.name}"
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and HEADLESS.match(ast.get_docstring(node) or "")
+    ]
+    assert headless == []
+
+
 def test_no_callback_is_set_from_outside() -> None:
     late = [
         f"{path}:{node.lineno} {ast.unparse(target)}"

@@ -8,15 +8,15 @@ from xbus.errors import ConfigurationError
 
 
 def broker_address(socket: Literal["front", "back"], url: str | None, config_path: Path | None) -> str:
-    """The address to call the broker at.
+    """Find the address of the broker for a call.
 
     Args:
-        socket: which of its two.
-        url: what the user gave; it stands.
-        config_path: else the broker's own configuration file tells.
+        socket: one of its two sockets.
+        url: the address that the user gave, if any; it wins.
+        config_path: otherwise the broker's own configuration file names it.
 
     Raises:
-        ConfigurationError: neither of them tells.
+        ConfigurationError: neither of them names an address.
     """
     if url is not None:
         return url
@@ -26,7 +26,7 @@ def broker_address(socket: Literal["front", "back"], url: str | None, config_pat
 
 
 def reachable(bound: str, socket: str) -> str:
-    """The address to call for one that was bound: on this machine where it was bound on all of them.
+    """Turn the address of a bound socket into one to call: on all networks means this machine.
 
     Raises:
         ConfigurationError: the port is only known when the broker runs.
@@ -34,7 +34,7 @@ def reachable(bound: str, socket: str) -> str:
     place, _, port = bound.rpartition(":")
     if bound.startswith("tcp://") and port in ("0", "*"):
         raise ConfigurationError(
-            f"[zmq] {socket}socket = {bound} leaves the port to chance", f"give the {socket}'s real address"
+            f"[zmq] {socket}socket = {bound} has no fixed port", f"give the {socket}'s real address"
         )
     for everywhere in ("tcp://*", "tcp://0.0.0.0"):
         if place == everywhere:

@@ -7,7 +7,7 @@ FAILURE_HEADS = ("ID", "AT", "TRACKING", "ROLE", "NODE", "VERB", "CODE", "ITEMS"
 
 
 def failure_row(summary: FailureSummary) -> tuple[object, ...]:
-    """A failure below :data:`FAILURE_HEADS`."""
+    """Make the row of a failure, for :data:`FAILURE_HEADS`."""
     return (
         str(summary.id),
         moment(summary.at),

@@ -13,7 +13,7 @@ _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 class Moment(click.ParamType[datetime]):
-    """A moment: so long ago, as ``90d``, ``12h`` or ``2w``, or a date or time in ISO 8601, in UTC unless it says so."""
+    """A moment: an age such as ``90d``, or a date or time in ISO 8601, by default in UTC."""
 
     name = "moment"
 

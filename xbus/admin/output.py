@@ -11,13 +11,13 @@ SHOWN_INDICES = 5
 
 
 def facts(known: Mapping[str, object]) -> Iterator[str]:
-    """One line for each fact that there is, the values below each other."""
+    """Write one line for each existing fact, the values below each other."""
     width = max(map(len, known)) + 1
     return (f"{name:<{width}} {_fact(value)}" for name, value in known.items() if value is not None)
 
 
 def block(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """A table under a title behind an empty line; nothing where there are no rows."""
+    """Write a table under a title behind an empty line; nothing without rows."""
     if rows:
         yield ""
         yield title
@@ -25,24 +25,24 @@ def block(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) ->
 
 
 def moment(at: datetime | None) -> str | None:
-    """A moment to the second, in UTC."""
+    """Write a moment to the second, in UTC."""
     return None if at is None else at.strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def some(indices: Sequence[int] | None) -> str | None:
-    """The first few indices of items; None where there are none."""
+    """Write the first few indices of items; None without any."""
     if not indices:
         return None
     return ", ".join(map(str, indices[:SHOWN_INDICES])) + (", ..." if len(indices) > SHOWN_INDICES else "")
 
 
 def counted(number: int, what: str = "item") -> str:
-    """``1 item``, ``2 items``."""
+    """Write ``1 item``, ``2 items``."""
     return f"1 {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def one_json(value: Mapping[str, Any]) -> str:
-    """An object in JSON on one line; ids and moments become text, hashes hexadecimal."""
+    """Write an object in JSON on one line; ids and moments become text, hashes hexadecimal."""
     return json.dumps(value, default=_plain, ensure_ascii=False)
 
 

@@ -10,16 +10,16 @@ from xbus.errors import ConfigurationError
 GROUP = "xbus.commands"
 
 DISTRIBUTION = "xbusd"
-"""What pip installs the bus by; on the package index, xbus is somebody else's."""
+"""The name by which pip installs the bus; on the package index, xbus is somebody else's."""
 
 
 def found() -> dict[str, EntryPoint]:
-    """What is installed, by the command's name; nothing of it is imported."""
+    """Find the installed commands by name, without importing any."""
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def load(entry: EntryPoint) -> click.Command:
-    """A command; where something is missing that it needs, one that says so."""
+    """Load a command; if it lacks a package, one that says so."""
     try:
         command = entry.load()
     except ImportError as error:

@@ -17,12 +17,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Program(click.Group):
-    """A group whose commands may raise any error of the bus: it is told in one line, with its cause and next step.
+    """A group of commands that reports any error of the bus in one line, with its cause and next step.
 
-    Beside its own it has the commands that other packages bring; all are imported when they are asked for.
+    Beside its own it has the commands that other packages bring. It imports each at its first use.
 
     Args:
-        own: the modules of its own commands in ``xbus.admin.commands``; in each is a command of the same name.
+        own: the modules of its own commands in ``xbus.admin.commands``; each has a command of the same name.
     """
 
     def __init__(self, *args: Any, own: Iterable[str] = (), **kwargs: Any) -> None:
@@ -75,13 +75,13 @@ limit_option = click.option(
 
 
 def json_option(for_each: str = "") -> Callable[[Command], Command]:
-    """``--json``: one object, or one for each of those."""
+    """Add ``--json``: one object, or one for each of those."""
     objects = f"one object for each {for_each}" if for_each else "one object"
     return click.option("--json", "as_json", is_flag=True, help=f"Write JSON: {objects}.")
 
 
 def load_config(path: Path | None) -> Config:
-    """The broker's configuration.
+    """Load the broker's configuration.
 
     Raises:
         ConfigurationError: no file is named, or it can't be used.
@@ -92,11 +92,11 @@ def load_config(path: Path | None) -> Config:
 
 
 def database_url(path: Path | None) -> str:
-    """The address of the broker's database, which holds the schema of this program.
+    """Give the address of the broker's database, after a check that it has the schema of this program.
 
     Raises:
-        ConfigurationError: no file is named, or it can't be used.
-        SchemaError: there is no schema, an older or a newer one.
+        ConfigurationError: no file is named, or it is invalid.
+        SchemaError: the schema is missing, older or newer.
         JournalUnavailable: the database can't be reached.
     """
     url = load_config(path).database.url

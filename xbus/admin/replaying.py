@@ -32,7 +32,7 @@ FIRST = "first"
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What is to be sent again, and to whom.
+    """The request for a replay: the envelopes and the role.
 
     Args:
         after: a position; what is wanted lies above it.
@@ -51,15 +51,15 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a replay would send.
+    """The envelopes that a replay would send.
 
     Args:
-        target: to whom.
-        envelopes: how many, and below how many events and items they bring.
-        first: the first of them; None where there are none.
+        target: the role.
+        envelopes: their number, with the numbers of their events and items in the fields below.
+        first: the first of them; None without any.
         last: the last of them.
         sent: how many a replay of this name has sent already.
-        archived: how many it can't send, as their items are in an archive.
+        archived: how many it can't send, because only an archive has their items.
         removed: how many of all types retention has removed from this part of the log.
     """
 
@@ -98,7 +98,7 @@ def find_part(url: str, since: datetime | int, until: datetime | int | None) -> 
 
 
 def _is_in_order(since: datetime | int, until: datetime | int) -> bool:
-    """Whether something may lie between two places; of a moment and a position only the log knows."""
+    """Check whether an envelope may lie between two places; a moment and a position only the log can compare."""
     if isinstance(since, int) and isinstance(until, int):
         return since <= until
     return not (isinstance(since, datetime) and isinstance(until, datetime)) or since < until
@@ -201,7 +201,7 @@ def _part(connection: Connection, target: ReplayTarget, wanted: ReplayRequest) -
     if is_rerouting(connection, target.type_id):
         raise Refused(
             f'events of type "{target.type_name}" are still to be rerouted, which may bring them to the role anyway',
-            "start the broker if it does not run, and repeat this when its log tells: decision carried out",
+            "start the broker if it does not run, and repeat this when its log says: decision carried out",
             code="reroute_pending",
         )
     graphs = unreached_graphs(connection, target.type_id, target.service_id)

@@ -18,10 +18,10 @@ password_file_option = click.option(
 
 
 def password_of(login: str, file: Path | None) -> str:
-    """The password of ``login``: from the file, else from the environment, else asked for.
+    """Give the password of ``login``: from the file, otherwise from the environment, otherwise ask for it.
 
     Raises:
-        ConfigurationError: the file can't be read or holds none.
+        ConfigurationError: the file can't be read, or is empty.
     """
     if file is not None:
         return read_password(file)
@@ -32,7 +32,7 @@ def password_of(login: str, file: Path | None) -> str:
 
 
 def read_password(file: Path) -> str:
-    """The first line of ``file``.
+    """Read the first line of ``file``.
 
     Raises:
         ConfigurationError: the file can't be read or its first line is empty.
@@ -45,12 +45,12 @@ def read_password(file: Path) -> str:
 
 
 def first_line(text: str, source: str) -> str:
-    """The first line of ``text``, without its end.
+    """Cut the first line of ``text``, without its end.
 
     Raises:
         ConfigurationError: it is empty.
     """
     password = text.partition("\n")[0].removesuffix("\r")
     if not password:
-        raise ConfigurationError(f"{source} holds no password in its first line", "write the password there")
+        raise ConfigurationError(f"{source} has no password in its first line", "write the password there")
     return password

@@ -1,4 +1,4 @@
-"""A replay, as its operator sees it: said what it is, and sent with its progress."""
+"""A replay, as its operator sees it: described first, and sent with its progress."""
 
 import shlex
 import sys
@@ -28,7 +28,7 @@ def count(url: str, wanted: ReplayRequest) -> Preview:
 
 
 def send(url: str, wanted: ReplayRequest, found: Preview, decision: RepairDecision) -> None:
-    """Send what was found, and show how far it is."""
+    """Send the found envelopes, and show the progress."""
     label = f"Sending {found.envelopes:,} envelopes to {wanted.role}"
     try:
         with click.progressbar(length=found.envelopes, label=label, file=sys.stderr) as bar:
@@ -40,13 +40,13 @@ def send(url: str, wanted: ReplayRequest, found: Preview, decision: RepairDecisi
     if sent.gone:
         raise Refused(
             f"{counted(sent.gone, 'envelope')} went meanwhile, by retention or into an archive",
-            "xbus restore brings back what is archived",
+            "xbus restore restores archived envelopes",
             code="envelopes_gone",
         )
 
 
 def told(wanted: ReplayRequest, found: Preview) -> Iterator[str]:
-    """What a replay would send, in lines."""
+    """Describe what a replay would send, in lines."""
     target = found.target
     where = f"positions {wanted.after + 1:,} to {wanted.until:,}"
     yield f'To {target.role} (service {target.service}), events of type "{target.type_name}" at {where}:'
@@ -65,14 +65,14 @@ def told(wanted: ReplayRequest, found: Preview) -> Iterator[str]:
 
 
 def send_history(url: str, histories: Sequence[Unreached | NoWay], decision: RepairDecision) -> None:
-    """Send new roles what they asked for by their ``start`` and no graph brings to them; say what can't be sent."""
+    """Send new roles the history that they want by ``start`` and no graph brings; report what can't be sent."""
     for history in histories:
         if isinstance(history, NoWay):
             _tell_no_way(history)
         elif history.wants_reply:
             click.echo(
                 f'Role {history.role} does not get the earlier events of type "{history.type_name}": they had no node '
-                "for its service, and can't be sent again, as they are answered by an immediate reply."
+                "for its service, and can't be sent again, because they have an immediate reply."
             )
         else:
             _send_history(url, history, decision)
@@ -108,7 +108,7 @@ def _tell_no_way(history: NoWay) -> None:
 
 
 def _goes_on(wanted: ReplayRequest, found: Preview) -> str:
-    """The command that sends just what was found, from wherever that was broken off."""
+    """Write the command that sends the rest after an interruption."""
     options = [f"--to {wanted.until}"]
     options += ["--unreached"] if wanted.unreached else []
     options += [f"--again {shlex.quote(wanted.replay)}"] if wanted.replay != FIRST else []

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """The lines of a table: two blanks between columns, columns of numbers to the right, None as a dash."""
+    """Write the lines of a table: two blanks between columns, columns of numbers to the right, None as a dash."""
     cells = [[*heads], *([_text(value) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     right = [_is_numeric([row[number] for row in rows]) for number in range(len(heads))]
@@ -23,7 +23,7 @@ def _text(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """The text on one line, without what a terminal would obey: recipients may have written it."""
+    """Write the text on one line, without what a terminal would obey: recipients may have written it."""
     return "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
 
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def old_answer(refusal: T) -> Callable[[Verb], Verb]:
-    """Have a verb of wire.md answer ``refusal`` where it would raise; why is logged, as its caller can't be told."""
+    """Let a verb of wire.md answer ``refusal`` instead of an error; log the cause, which the caller can't get."""
 
     def refuse(error: XbusError, name: str) -> T:
         log.info("%s refused: %s", name, error, extra={"action": "refused", "verb": name, "code": error.code})
@@ -36,7 +36,7 @@ def coded_answer(verb: Verb) -> Verb:
 
 
 def on_wire(error: XbusError) -> CallError:
-    """The error as a caller may see it: what the database said stays in the log."""
+    """Reduce the error to what a caller may see: the words of the database stay in the log."""
     if isinstance(error, CallError):
         return error
     if isinstance(error, JournalUnavailable):

@@ -12,18 +12,18 @@ from xbus.supervision.health import Health
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""How often the version of the configuration is looked at: one row."""
+"""Seconds between looks at the version of the configuration. A look reads one row."""
 
 UNREADABLE = "journal_unreadable"
-"""The problem that health is told of."""
+"""The problem that health shows."""
 
 
 class Configuration:
     """The newest catalog that was read.
 
     Args:
-        journal: where it is kept.
-        health: told when it can't be read: each look is a sign of whether the database is there.
+        journal: has the configuration.
+        health: shows a problem while it can't be read: each look is a sign whether the database answers.
     """
 
     def __init__(self, journal: Journal, health: Health | None = None) -> None:

@@ -36,7 +36,7 @@ class CrashOnCallbackError:
 
 
 def _is_fatal(context: dict[str, Any]) -> bool:
-    """Whether something died: a callback, or a task that nobody awaits. A refusal that nobody asked for is no death."""
+    """Check whether a callback or a task that nobody awaits has died; an unread refusal is no death."""
     error = context.get("exception")
     if error is None:
         return False

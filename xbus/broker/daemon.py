@@ -58,7 +58,7 @@ def run(config: Config, *, only: Literal["front", "back"] | None, ready_file: Pa
 
 
 class _LastResort:
-    """Ends the process where a part of it has died, and the others can't be ended in order: nothing stays half alive.
+    """Ends the process if a part of it has died and an orderly end takes too long.
 
     A thread may wait for a database that does not answer any more.
 
@@ -72,7 +72,7 @@ class _LastResort:
 
     @contextmanager
     def at_death(self) -> Iterator[None]:
-        """What runs in here is cancelled as soon as a task beside it dies: from then on the time is measured."""
+        """Cancel the block as soon as a task beside it dies, and measure the time from then on."""
         try:
             yield
         except asyncio.CancelledError:
@@ -90,7 +90,7 @@ class _LastResort:
 
 
 class _Stopped(Exception):
-    """Ends all that goes on when the broker was told to stop."""
+    """Ends all tasks when somebody stops the broker."""
 
 
 class _NotStarted(Exception):
@@ -117,7 +117,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _check_apart(config: Config, only: str | None) -> None:
-    """Two processes need a database and a bell that both reach."""
+    """Check that two processes have a database and a bell that both reach."""
     if only is None:
         return
     if config.database.url.startswith("sqlite"):
@@ -169,7 +169,7 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
 
 @asynccontextmanager
 async def _told() -> AsyncIterator[None]:
-    """Tell at once which parts of the broker died, as the journal is still to be closed."""
+    """Log at once which parts of the broker died, because the end of the journal may take time."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -199,7 +199,7 @@ async def _stop(parts: Sequence[BrokerPart], seconds: float) -> None:
 
 @contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """An event that is set by SIGTERM or SIGINT."""
+    """Give an event that SIGTERM or SIGINT sets."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -28,7 +28,7 @@ from xbus.supervision.health import Health
 log = logging.getLogger(__name__)
 
 PROBLEM = "drill"
-"""The code by which health, and every other call, is told."""
+"""The code of the problem in health, and of the answer to every other call."""
 
 CAUSE = "this broker was started with --drill: it delivers nothing and takes nothing"
 NEXT_STEP = "look at its journal with the xbus commands; start it without --drill to have it serve"

@@ -1,4 +1,4 @@
-"""The verb of both sockets that tells how the broker is; it needs no login, and no database."""
+"""The health verb of both sockets; it needs no login, and no database."""
 
 from xbus.rpc.dispatch import verb
 from xbus.rpc.messages import HealthReport

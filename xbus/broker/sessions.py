@@ -23,7 +23,8 @@ LOGINS_AT_ONCE = 2
 """Checking a password costs memory and a core on purpose; a crowd of logins must not take them all."""
 
 LOGIN_SECONDS = 4.0
-"""How long a login of our own clients may take; their emitter gives it up after 5 seconds, their recipient after 10.
+"""Seconds that a login of our own clients may take. Their emitter waits for 5 seconds, their recipient for 10. A later
+answer would find nobody, or somebody else at the same address.
 
 Who is served later has left, and somebody else may sit where the token goes to.
 """
@@ -32,7 +33,7 @@ OLD_LOGIN_SECONDS = 20.0
 """The same for old clients, which wait for minutes, and take a refusal for a wrong password."""
 
 SAVE_SECONDS = 10.0
-"""How often renewed sessions are written down; a crash shortens a session by this much at the most."""
+"""Seconds between writes of renewed sessions. A crash shortens a session by this much at the most."""
 
 
 @dataclass(slots=True)
@@ -58,12 +59,12 @@ class Credentials:
         self._logins = asyncio.Semaphore(LOGINS_AT_ONCE)
 
     async def check(self, login: str, password: str, deadline: float) -> int:
-        """Wait for a turn until the deadline, and check a password; a hash of an older kind is replaced.
+        """Wait for a turn until the deadline, and check a password; replace a hash of an older kind.
 
         Args:
             login: of an emitter or a role.
             password: as its owner gave it.
-            deadline: the moment, on the loop's clock, at which the caller has given up.
+            deadline: the moment, on the loop's clock, from which the caller waits no longer.
 
         Returns:
             The id of the owner.
@@ -73,7 +74,7 @@ class Credentials:
             Failed: login_too_late, when the time is over.
             JournalUnavailable: the database can't be asked now.
         """
-        # No login holds a zero character, and PostgreSQL can't be asked for one.
+        # No login contains a zero character, and PostgreSQL refuses one in a query.
         credentials = None if "\0" in login else await self._journal.read(read_credentials, self.kind, login)
         owner_id, password_hash = credentials or (0, None)
         try:
@@ -98,21 +99,21 @@ class Credentials:
         return owner_id
 
     def ids(self, owner_id: int) -> tuple[int | None, int | None]:
-        """Emitter id and role id of an owner, one of them None."""
+        """Give emitter id and role id of an owner, one of them None."""
         return (owner_id, None) if self.kind == "emitter" else (None, owner_id)
 
 
 class Sessions:
-    """The sessions of one kind of owner. Only hashes of tokens are kept, in memory too.
+    """The sessions of one kind of owner. It keeps only hashes of tokens, in memory too.
 
     Args:
-        journal: where they are kept.
-        credentials: let owners in; they say whose sessions these are.
-        clock: says when they are over.
+        journal: keeps them.
+        credentials: let owners in, and say whose sessions these are.
+        clock: says when they end.
         ids: makes tokens.
         lifetime_seconds: how long a session outlives its last use.
-        in_use: whether an owner holds something that its sessions must not expire under.
-        catch_up: awaited at each login, so that who logs in finds every earlier change of the configuration in force.
+        in_use: says whether an owner has something open that its sessions must not expire under.
+        catch_up: awaited at each login, so that every earlier change of the configuration is in force then.
     """
 
     def __init__(
@@ -183,7 +184,7 @@ class Sessions:
             log.info("a token reached nobody", extra={"action": "login_taken_back"})
 
     def owner(self, token: str) -> int:
-        """Whose session it is; its use renews it.
+        """Give the owner of a session, and renew it.
 
         Raises:
             Refused: session_unknown, also for an expired one.
@@ -215,7 +216,7 @@ class Sessions:
         return owner_id
 
     async def end(self, of_token: bytes) -> None:
-        """End the session with a token of this hash, of somebody who is lost; as far as the database can now."""
+        """End a lost owner's session with a token of this hash, as far as the database can now."""
         if self._sessions.pop(of_token, None) is None:
             return
         try:
@@ -224,11 +225,11 @@ class Sessions:
             log.warning("session not ended: %s", error, extra={"action": "sessions_unsaved"})
 
     async def keep(self) -> None:
-        """For ever: write renewals down and forget what has expired."""
+        """Write renewals down and forget expired sessions, for ever."""
         await after_every(SAVE_SECONDS, self.save)
 
     async def save(self) -> None:
-        """Write down what was renewed since the last time, and end what has expired; as far as the database can now."""
+        """Write down renewals since the last time, and end expired sessions, as far as the database can."""
         try:
             await self._save()
         except JournalUnavailable as error:

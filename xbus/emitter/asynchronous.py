@@ -33,7 +33,7 @@ from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader, bad_answer
 
 HEARTBEAT_SECONDS = 5.0
-"""How often the front is asked for a sign of life beneath the calls, so that a vanished machine is noticed."""
+"""Seconds between the signs of life that the front gives beneath the calls. They reveal a vanished machine."""
 
 _CONSUMERS: AnswerReader[list[Value]] = AnswerReader("xbus.get_consumers", list)
 _RETRIED = AnswerReader("xbus.retry_event", str)
@@ -83,7 +83,7 @@ class AsyncEmitter:
         return self
 
     def forked(self) -> None:
-        """What is open is the parent's: here it is opened anew when it is used, and begins with no envelope."""
+        """Leave the parent what it has open: here everything opens anew at its first use, without envelopes."""
         leave_to_parent((self._line, self._exit))
         self._exit = AsyncExitStack()
         self._forks += 1
@@ -151,14 +151,14 @@ class AsyncEmitter:
                     await event.send(item)
             if not await event.has_reply():
                 raise Refused(
-                    f'events of type "{type_name}" are not answered by an immediate reply',
+                    f'events of type "{type_name}" have no immediate reply',
                     "give the type immediate_reply = true with xbus apply, or send the event without asking",
                     code="no_reply",
                 )
             return await event.reply()
 
     async def consumers(self) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
-        """What the registered consumers say of themselves, as of ``Emitter.consumers``."""
+        """Read the introductions of the registered consumers, as ``Emitter.consumers`` does."""
         return [_introduction(told) for told in _CONSUMERS.read(await self._call("xbus.get_consumers"))]
 
     async def retry(self, event_id: str) -> str:
@@ -174,7 +174,7 @@ class AsyncEmitter:
         if self._outbox is not None:
             raise Refused(
                 "an emitter with an outbox waits for no answer of the bus",
-                "use another emitter, without an outbox, for what needs one",
+                "use another emitter, without an outbox, for such calls",
                 code="outbox_only",
             )
 
@@ -224,7 +224,7 @@ class AsyncEmitter:
         return EmitterPatience(self._options.retry_seconds, self._clock)
 
     async def _open_line(self, forks: int | None = None) -> EmitterContext:
-        """The line of this process; opened where it was forked since it was used last.
+        """Give the context of this process; open it if the process was forked since its last use.
 
         Args:
             forks: how often it had been forked when an envelope was made.

@@ -10,7 +10,7 @@ from xbus.emitter.forks import leave_to_parent, tell_of_forks
 T = TypeVar("T")
 
 END_SECONDS = 1.0
-"""How long what was cancelled may take to its end."""
+"""Seconds that cancelled work has to end."""
 
 
 class Background:
@@ -30,7 +30,7 @@ class Background:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """The thread, and the loop that it runs, are the parent's."""
+        """Leave the thread, and the loop that it runs, to the parent."""
         leave_to_parent(self._loop)
         self._starting = threading.Lock()
         self._is_inherited = True

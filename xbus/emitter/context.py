@@ -36,42 +36,42 @@ class EmitterContext:
 
     @property
     def reply_seconds(self) -> float:
-        """How long the end of an event or envelope is awaited: longer than the front awaits a reply, so that it tells
-        what became of it."""
+        """Seconds to wait for the end of an event or envelope. The front waits less for a reply, so that its error
+        comes first."""
         return max(self.options.reply_seconds, self.session.limits.reply_seconds + self.options.answer_seconds)
 
     def new_id(self) -> str:
-        """An id for an envelope or an event."""
+        """Make an id for an envelope or an event."""
         return str(self._ids.new())
 
     def new_batch(self) -> OutgoingBatch:
-        """An empty batch that keeps to the options and to what the front takes."""
+        """Make an empty batch within the options and the limits of the front."""
         limits = self.session.limits
         return OutgoingBatch(
             self.options.batch_items, self.options.batch_bytes, limits.max_item_bytes, limits.max_batch_bytes
         )
 
     def new_stream(self) -> Stream:
-        """The calls of one further envelope."""
+        """Make the stream of one further envelope's calls."""
         stream = Stream(self.session, self.window, EmitterPatience(self.options.retry_seconds, self._clock))
         self._streams.add(stream)
         return stream
 
     def end(self, stream: Stream) -> None:
-        """The envelope of ``stream`` is over."""
+        """Forget the envelope of ``stream``, which is over."""
         self._streams.discard(stream)
 
     def forked(self) -> None:
-        """Refuse what this process goes on with of the envelopes that its parent has begun.
+        """Refuse further use of the envelopes that the parent of this process has begun.
 
-        Their calls are not given up: that would wake up who awaits them, on the loop of the parent.
+        It does not cancel their calls: that would wake their callers, on the loop of the parent.
         """
         self.is_inherited = True
         for stream in self._streams:
             stream.error = begun_before()
 
     def close(self) -> None:
-        """Give up what is still under way."""
+        """Cancel the calls in flight."""
         for stream in self._streams:
             stream.abandon(Refused("the emitter is closed", "send inside its `with` block", code="not_open"))
         self._streams.clear()

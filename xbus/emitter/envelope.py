@@ -63,7 +63,7 @@ class AsyncEnvelope:
 
     @property
     def queued(self) -> bool:
-        """Whether it is durable in the emitter's outbox, from where it goes to the bus."""
+        """True once it is durable in the emitter's outbox, from where it goes to the bus."""
         return self._receipt is not None and self._receipt.queued
 
     async def __aenter__(self) -> "AsyncEnvelope":
@@ -132,7 +132,7 @@ class AsyncEnvelope:
 
 
 def envelope_options(ordering_key: str | None, key: str | None) -> tuple[EnvelopeOptionsMap, ...]:
-    """The options of an envelope as the last argument of the call that begins it; nothing where there are none."""
+    """Make the last argument of the call that begins an envelope: its options, or nothing without any."""
     given: EnvelopeOptionsMap = {}
     if ordering_key is not None:
         given["ordering_key"] = ordering_key

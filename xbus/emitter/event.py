@@ -81,11 +81,11 @@ class AsyncEvent:
         self._send_batch()
 
     async def reply(self) -> Value:
-        """The immediate reply of a consumer, as of ``Event.reply``."""
+        """Give the immediate reply of a consumer, as ``Event.reply`` does."""
         return (await self._ended())["reply"]
 
     async def has_reply(self) -> bool:
-        """Whether the event was answered by an immediate reply, be it None. As for the rest see ``reply``."""
+        """Check whether the event got an immediate reply, be it None; see also ``reply``."""
         return (await self._ended()).get("replied", True)
 
     async def _ended(self) -> EventEnd:

@@ -14,7 +14,7 @@ from xbus.emitter.outbox.sending import OutboxSender
 
 @dataclass(frozen=True)
 class Flushed:
-    """What became of an outbox: how many envelopes the bus took, and how many it refused."""
+    """The result of a flush: how many envelopes the bus took, and how many it refused."""
 
     sent: int
     refused: int
@@ -30,8 +30,8 @@ def flush_outbox(path: Path, url: str, login: str, password: str) -> Flushed:
         password: the emitter's password.
 
     Raises:
-        Refused: there is no such outbox (``outbox_unknown``), another process sends from it (``outbox_in_use``), or the
-            login is refused.
+        Refused: the outbox does not exist (``outbox_unknown``), another process sends from it (``outbox_in_use``), or
+            the login is refused.
         Failed: the bus did not take an envelope; it stays first in the line.
     """
     return asyncio.run(_flush(path, AsyncEmitter(url, login, password)))

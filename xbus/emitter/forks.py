@@ -13,10 +13,10 @@ from xbus.errors import Refused
 
 
 class Forked(Protocol):
-    """What must know that it was copied."""
+    """An object that must know that a fork copied it."""
 
     def forked(self) -> None:
-        """Called in the child, in its only thread and before all else that runs there."""
+        """React to a fork: called in the child, in its only thread and before all else there."""
 
 
 _told: WeakSet[Forked] = WeakSet()
@@ -37,7 +37,7 @@ def leave_to_parent(thing: object) -> None:
 
 
 def begun_before() -> Refused:
-    """The refusal of an envelope that the parent has begun."""
+    """Make the refusal of an envelope that the parent has begun."""
     return Refused(
         "the envelope was begun before this process was forked: its parent sends it",
         "begin an envelope of its own in this process",

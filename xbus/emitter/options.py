@@ -10,20 +10,19 @@ PROBE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Options:
-    """How an emitter gathers, how much it keeps in flight, and how long it insists.
+    """The sizes of an emitter's batches, its bytes in flight, and its time-outs.
 
     Attributes:
         batch_items: items that make a batch full.
         batch_bytes: bytes of items that make a batch full.
         linger_seconds: how long an item may wait for others before its batch goes as it is (at most twice that).
         window_bytes: bytes of batches in flight; above it ``send`` waits for the bus.
-        answer_seconds: how long one answer is awaited before its call is made again.
+        answer_seconds: how long to wait for one answer before the call is repeated.
         reply_seconds: the same for the end of an event or envelope, which may wait for a consumer's immediate reply;
             never less than the front itself waits and ``answer_seconds`` more.
-        retry_seconds: how long calls are made again while nothing succeeds, before an error is raised; 0 for no second
-            try.
-        outbox_bytes: as much as the outbox may hold, if there is one.
-        outbox_seconds: how long the end of the emitter waits for the outbox to become empty; what is left stays in it.
+        retry_seconds: how long calls are repeated while nothing succeeds, before an error is raised; 0 for no repeat.
+        outbox_bytes: the most bytes of the outbox, if the emitter has one.
+        outbox_seconds: how long the end of the emitter waits for the outbox to become empty; the rest stays in it.
     """
 
     batch_items: int = 1000
@@ -38,7 +37,7 @@ class Options:
 
     @property
     def probe_seconds(self) -> float:
-        """How long an answer is awaited whose lack is no harm: its call is made again, or was a farewell."""
+        """Seconds to wait for an answer whose lack is no harm: its call is repeated, or was a logout."""
         return min(PROBE_SECONDS, self.retry_seconds or PROBE_SECONDS)
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ class EmitterPatience(Patience):
         super().__init__(seconds, Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), clock.monotonic)
 
     def given_up(self, error: CallError) -> CallError:
-        """``error`` in the words of someone who insisted in vain, if anybody did."""
+        """Word ``error`` for a caller whose repeats were in vain; unchanged without repeats."""
         insisted = ", and trying again for `retry_seconds` did not help" if self.seconds else ""
         next_step = error.next_step or "see whether the bus runs at this address"
         return type(error)(f"{error.cause}{insisted}", next_step, code=error.code)

@@ -11,15 +11,15 @@ from xbus.rpc.codec import Value
 
 @dataclass(eq=False, slots=True)
 class RepeatableCall:
-    """One call, made of what it needs to be made again.
+    """One call, made of what it needs for a repeat.
 
     Attributes:
         verb: the name on the wire.
         arguments: what follows the token.
-        seconds: how long its answer is awaited.
-        size: the bytes that it holds of the window.
-        durable: whether its answer promises that it, and all before it, is kept. Opening an envelope or an event
-            promises nothing: after a crash of the broker an answered opening may be forgotten.
+        seconds: how long to wait for its answer.
+        size: the bytes that it takes of the window.
+        durable: whether its answer promises that it, and all before it, is durable. The opening of an envelope or an
+            event promises nothing: after a crash of the broker an answered opening may be forgotten.
     """
 
     verb: str
@@ -39,7 +39,7 @@ class _PendingEntry:
 
 
 class PendingCalls:
-    """Keeps each call until nobody will ever have to repeat it, in the order in which the calls were first made.
+    """Keeps each call until nobody will ever have to repeat it, in the order of the first calls.
 
     Answers may come in any order but take effect in that of the calls: a refusal of the second batch means nothing
     while the first one has failed and is to be repeated, for the second is then repeated too.
@@ -51,12 +51,12 @@ class PendingCalls:
         self._entries: dict[RepeatableCall, _PendingEntry] = {}
 
     def __len__(self) -> int:
-        """How many calls wait for their answer, or for that of one before."""
+        """Count the calls that wait for their answer, or for that of an earlier one."""
         return len(self._waiting)
 
     @property
     def has_mere_openings(self) -> bool:
-        """Whether there are answered openings behind which nothing is known to be kept: they may be forgotten."""
+        """True while answered openings have no durable call behind them: the front may forget these."""
         return bool(self._promised_nothing)
 
     def add(self, call: RepeatableCall, settle: Callable[[Value], None]) -> None:
@@ -71,7 +71,7 @@ class PendingCalls:
         self._waiting.append(entry)
 
     def answered(self, call: RepeatableCall, answer: Value) -> None:
-        """The call went well.
+        """Note that the call succeeded.
 
         Raises:
             CallError: this answer uncovers the refusal of a later call.
@@ -82,10 +82,10 @@ class PendingCalls:
             self._advance()
 
     def refused(self, call: RepeatableCall, refusal: CallError) -> None:
-        """The call was refused.
+        """Note that the call was refused.
 
         Raises:
-            CallError: all before it went well, so that the refusal stands.
+            CallError: all earlier calls succeeded, so the refusal is final.
         """
         entry = self._entries.get(call)
         if entry is None or entry.answered:
@@ -94,7 +94,7 @@ class PendingCalls:
         self._advance()
 
     def repeat(self) -> list[RepeatableCall]:
-        """What has to be sent again, in order; refusals so far are forgotten, they may be due to what failed."""
+        """List the calls to send again, in order; forget refusals so far, which the failure may have caused."""
         calls = list(self._unkept())
         for call in calls:
             self._entries[call].refusal = None

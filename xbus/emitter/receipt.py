@@ -15,9 +15,9 @@ class Receipt:
 
     Attributes:
         envelope_id: the envelope's UUID as text.
-        position: its place among all sealed envelopes of the bus, gapless, from 1 on.
-        events: how many events it holds.
-        items: how many items these hold together.
+        position: its position among all sealed envelopes of the bus, gapless, from 1 on.
+        events: the number of its events.
+        items: the number of all their items.
         hash: a hash over the content, the same for the same content.
         queued: whether it is durable in the emitter's outbox, not yet at the bus: then its id is the outbox's own, its
             position 0, and the hash empty.
@@ -32,10 +32,10 @@ class Receipt:
 
     @classmethod
     def of(cls, answer: Value) -> "Receipt":
-        """The receipt in the answer of ``xbus.end_envelope`` or ``xbus.put_envelope``.
+        """Read the receipt in the answer of ``xbus.end_envelope`` or ``xbus.put_envelope``.
 
         Raises:
-            Refused: it is none (``bad_answer``).
+            Refused: the answer is no receipt (``bad_answer``).
         """
         told = _RECEIPT.read(answer)
         return cls(

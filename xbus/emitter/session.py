@@ -23,13 +23,13 @@ _LOGIN = AnswerReader("xbus.login", FrontLogin)
 
 @dataclass(frozen=True)
 class FrontLimits:
-    """What the front takes; told at each login.
+    """The limits of the front, from its answer to each login.
 
     Attributes:
         session_seconds: how long a session lives without any call.
         max_item_bytes: the largest item, which must fit into a batch.
         max_batch_bytes: the largest batch, headers of its items included.
-        reply_seconds: how long it awaits a consumer's immediate reply, 0 where it does not say.
+        reply_seconds: how long it waits for a consumer's immediate reply; 0 if it does not say.
     """
 
     session_seconds: float
@@ -39,7 +39,7 @@ class FrontLimits:
 
     @classmethod
     def of(cls, answer: FrontLogin) -> "FrontLimits":
-        """The limits in the answer of ``xbus.login``."""
+        """Read the limits in the answer of ``xbus.login``."""
         max_batch_bytes = answer["max_batch_bytes"]
         max_item_bytes = min(answer["max_item_bytes"], max_batch_bytes - ITEM_HEADER_BYTES)
         reply_seconds = answer.get("immediate_reply_timeout", 0.0)
@@ -47,15 +47,15 @@ class FrontLimits:
 
 
 class CallTransport(Protocol):
-    """Who takes the calls of envelopes: a session at the front, or the outbox in its place."""
+    """Takes the calls of envelopes: a session at the front, or the outbox in its place."""
 
     @property
     def limits(self) -> FrontLimits:
-        """What is taken."""
+        """The limits for items and batches."""
 
     @property
     def logins(self) -> int:
-        """How often it logged in: each time it is another session to the front."""
+        """The number of logins so far; each begins another session at the front."""
 
     def call(self, verb: str, *arguments: object, seconds: float) -> asyncio.Future[Value]:
         """Make a call at once; calls arrive in the order made."""
@@ -92,7 +92,7 @@ class Session:
 
     @property
     def limits(self) -> FrontLimits:
-        """What the front told at the last login."""
+        """The limits in the answer to the last login."""
         if self._limits is None:
             raise Refused("this emitter is not logged in", "use it as `with Emitter(...) as emitter:`", code="not_open")
         return self._limits

@@ -14,10 +14,10 @@ from xbus.rpc.codec import Value
 logger = logging.getLogger(__name__)
 
 FORGOTTEN = frozenset({"envelope_unknown", "event_unknown"})
-"""What the front says of an opening that it answered and never wrote, because it or its database went down."""
+"""Codes by which the front refuses an opening that it answered and never wrote, after a crash."""
 
 NO_REPLY = frozenset({"reply_failed", "reply_timed_out"})
-"""Failures that are an answer: the consumer was asked, and whether it shall be asked again is for the caller to say."""
+"""Codes of failures that are an answer: the consumer was asked, and the caller decides about asking again."""
 
 
 class Stream:
@@ -174,7 +174,7 @@ class Stream:
 
     @property
     def _is_claimed(self) -> bool:
-        """Whether this session may send the envelope, as far as that has to be claimed at all."""
+        """True if this session may send the envelope, as far as it has to claim it at all."""
         return self._claim is None or self._claimed_at_login == self._session.logins
 
     async def _claim_anew(self) -> None:

@@ -128,7 +128,7 @@ class Emitter:
         return self._running.run(self._emitter.ask(type_name, *items))
 
     def consumers(self) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
-        """What the registered consumers say of themselves.
+        """Read the introductions of the registered consumers.
 
         Returns:
             For each its metadata, and its features by name: ``clearing`` as ``[False, None]`` or ``[True, url]``,
@@ -140,7 +140,7 @@ class Emitter:
         return self._running.run(self._emitter.consumers())
 
     def retry(self, event_id: str) -> str:
-        """Have the envelope of an event delivered again to the consumers that it is parked for: all of it, as new.
+        """Have the envelope of an event delivered again, as a new one, to the consumers for which it is parked.
 
         Asked again it answers the same, and nothing is done twice.
 
@@ -214,7 +214,7 @@ class Envelope:
 
     @property
     def queued(self) -> bool:
-        """Whether it is durable in the emitter's outbox, from where it goes to the bus."""
+        """True once it is durable in the emitter's outbox, from where it goes to the bus."""
         return self._envelope.queued
 
     def event(self, type_name: str, estimate: int = 0) -> "Event":
@@ -271,7 +271,7 @@ class Event:
         self._background.run(self._event.flush())
 
     def reply(self) -> Value:
-        """The immediate reply of a consumer, None where the event type has none; after the block only.
+        """Give the immediate reply of a consumer, None if the event type has none; after the block only.
 
         Ask inside the envelope's block, and the envelope is sealed once the reply is there.
 

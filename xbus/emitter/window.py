@@ -4,10 +4,10 @@ import asyncio
 
 
 class SendWindow:
-    """Counts the bytes sent and not yet answered; its ``room`` is what makes a fast sender wait.
+    """Counts the bytes sent and not yet answered; its ``room`` makes a fast sender wait.
 
     Args:
-        max_bytes: from this many bytes on there is no room; the batch that passes it still goes.
+        max_bytes: from this many bytes on it is full; the batch that passes the limit still goes.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -17,17 +17,17 @@ class SendWindow:
         self._has_room.set()
 
     def is_open(self) -> bool:
-        """Whether a further batch may go now."""
+        """Check whether a further batch may go now."""
         return self._bytes < self._max_bytes
 
     def take(self, size: int) -> None:
-        """``size`` bytes go out."""
+        """Count ``size`` bytes as sent."""
         self._bytes += size
         if not self.is_open():
             self._has_room.clear()
 
     def give(self, size: int) -> None:
-        """``size`` bytes were answered, or given up."""
+        """Count ``size`` bytes as answered or abandoned."""
         self._bytes -= size
         if self.is_open():
             self._has_room.set()

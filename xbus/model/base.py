@@ -20,7 +20,7 @@ Counter = BigInteger().with_variant(Integer, "sqlite")
 
 
 class Timestamp(TypeDecorator[datetime]):
-    """A moment in UTC. SQLite keeps no time zone, so it is taken off on the way in and put back on the way out."""
+    """A moment in UTC. SQLite keeps no time zone, so the zone is removed on the way in and added on the way out."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

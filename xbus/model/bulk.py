@@ -47,7 +47,7 @@ bulk_attempt = Table(
         LargeBinary(32),
         comment="SHA-256 over the hashes of its segments, in the order of part and number; null unless ready.",
     ),
-    # What makes an output unique: of an event and a node there is at most one attempt that counts.
+    # This makes an output unique: at most one attempt counts for an event and a node.
     Index(
         "ix_bulk_attempt_live",
         "event_id",
@@ -81,7 +81,7 @@ bulk_segment = Table(
         comment="For each item, as 8 bytes little endian, the index of the event's item that it was made of; -1 where "
         "it was made of several, or of none in particular. Null where they are first_index, first_index + 1 and so on.",
     ),
-    # Last, as SQLite walks through all of it to get at what stands behind it.
+    # The last column, because SQLite reads through all of it to get at the columns behind it.
     Column("data", LargeBinary, nullable=False, comment="As in segment: each item as a msgpack bin."),
     comment="A run of consecutive items of a bulk worker's output; it counts as soon as its attempt is ready.",
 )

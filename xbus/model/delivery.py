@@ -134,7 +134,7 @@ correction = Table(
     Index(
         "ix_correction_for_all", "id", sqlite_where=text("role_id IS NULL"), postgresql_where=text("role_id IS NULL")
     ),
-    # An id that was removed must not come again: the broker knows by it what is new.
+    # Nobody may reuse a removed id: the broker recognises new rows by it.
     sqlite_autoincrement=True,
     comment="Items that a person corrected after a recipient had refused them; what the emitter sent never changes.",
 )

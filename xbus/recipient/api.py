@@ -35,7 +35,7 @@ MAX_BATCH_BYTES = 16_777_216
 """The largest batch of items out, until the broker tells its own limit."""
 
 StepAnswer: TypeAlias = "asyncio.Future[tuple[object, ...]]"
-"""The answer to a call that became a job: whether the author's code took it, and what it said."""
+"""The answer to a call that became a job: whether the author's code took it, and its result."""
 
 
 class RecipientApi:
@@ -84,8 +84,8 @@ class RecipientApi:
         self._steps_of_old = 0
 
     def work(self) -> list[EnvelopeWork | OutputWork]:
-        """What is under way, for a heartbeat: one map for each envelope that is open, or about to be rolled back, and
-        for each output that is being made."""
+        """Describe, for a heartbeat, each open envelope, each about to be rolled back, and each output in the
+        making."""
         deliveries = [*self._deliveries.values(), *self._stopping]
         steps = self._desk.steps + self._steps_of_old + sum(delivery.steps for delivery in deliveries)
         outputs = [] if self._jobs is None else self._jobs.work()
@@ -93,7 +93,7 @@ class RecipientApi:
 
     @verb("get_metadata")
     def get_metadata(self) -> RecipientMetadata:
-        """Who this is, and that it takes batches. The broker asks this first by each of its connections.
+        """Introduce this recipient and its abilities. The broker asks this first on each of its connections.
 
         Raises:
             Failed: not_asked_for, of a broker at which this recipient has not registered.
@@ -118,24 +118,24 @@ class RecipientApi:
 
     @verb("ping")
     def ping(self, token: str) -> str:
-        """A sign of life; answered while the author's code works too."""
+        """Give a sign of life, also while the author's code works."""
         return token
 
     @verb("has_clearing")
     def has_clearing(self) -> tuple[bool, str | None]:
-        """Whether there is a database for data clearing, and where."""
+        """Answer whether the consumer has a database for data clearing, and its address."""
         url = self._recipient.clearing if isinstance(self._recipient, Consumer) else ""
         return bool(url), url or None
 
     @verb("has_immediate_reply")
     def has_immediate_reply(self) -> tuple[bool, list[str]]:
-        """The event types whose emitter waits for a reply."""
+        """List the event types whose emitter waits for a reply."""
         types = list(self._recipient.immediate_reply) if isinstance(self._recipient, Consumer) else []
         return bool(types), types
 
     @verb("start_event")
     def start_event(self, envelope_id: str, event_id: str, type_name: str) -> StepAnswer:
-        """An event begins, and with the first one its envelope."""
+        """Begin an event, and with the first one its envelope."""
         delivery = self._open(envelope_id)
         event = delivery.add_event(event_id, type_name)
 
@@ -149,7 +149,7 @@ class RecipientApi:
     def send_items(
         self, envelope_id: str, event_id: str, first_index: int, items: int, data: bytes, indices: list[Value] | None
     ) -> StepAnswer:
-        """A batch of items; a worker answers batches."""
+        """Take a batch of items; a worker answers batches."""
         delivery = self._delivery(envelope_id)
         event = delivery.event(event_id)
         batch = Batch.unpacked(first_index, items, data, indices)
@@ -164,7 +164,7 @@ class RecipientApi:
     def take_event(
         self, envelope_id: str, event_id: str, type_name: str, batches: list[Value], commit: bool
     ) -> StepAnswer:
-        """A whole small event in one call; with ``commit`` it ends the envelope too."""
+        """Take a whole small event in one call; with ``commit`` end the envelope, too."""
         unpacked = [Batch.of_wire(batch) for batch in batches]
         delivery = self._open(envelope_id)
         event = delivery.add_event(event_id, type_name)
@@ -204,10 +204,10 @@ class RecipientApi:
 
     @verb("xbus.take_output")
     def take_output(self, envelope_id: str, event_id: str, type_name: str, handover: Value) -> tuple[bool]:
-        """A bulk worker is to make the output for an event by itself; it tells when it is made."""
+        """Have a bulk worker make the output for an event by itself; it reports when it is done."""
         self._check_caller()
         if self._jobs is None:
-            raise Refused("this recipient takes no events as a whole", code="no_bulk_worker")
+            raise Refused("this recipient is no bulk worker", code="no_bulk_worker")
         if self.is_closing:
             raise Failed("the recipient is about to stop", "ask again later", code="recipient_stopping")
         self._jobs.take(Handover.of_wire(envelope_id, event_id, type_name, handover), _lease(handover))
@@ -215,12 +215,12 @@ class RecipientApi:
 
     @verb("xbus.stop_output")
     def stop_output(self, attempt_id: str) -> bool:
-        """Nobody wants an output any more; it may be one that is not known here."""
+        """Stop an output that nobody wants any more; this recipient may not know it."""
         return self._jobs is not None and self._jobs.forget(attempt_id)
 
     @verb("send_item")
     def send_item(self, envelope_id: str, event_id: str, indices: list[Value], data: bytes) -> StepAnswer:
-        """The same for one item, from a broker that does not send batches."""
+        """Take one item, from a broker that does not send batches."""
         delivery = self._delivery(envelope_id)
         event = delivery.event(event_id)
         batch = Batch.of_item(data, indices)
@@ -233,7 +233,7 @@ class RecipientApi:
 
     @verb("xbus.end_event")
     def end_event_batches(self, envelope_id: str, event_id: str) -> StepAnswer:
-        """An event is complete; a consumer may answer a reply, a worker further batches."""
+        """End an event; a consumer may answer a reply, a worker further batches."""
         delivery = self._delivery(envelope_id)
         event = delivery.event(event_id)
 
@@ -245,7 +245,7 @@ class RecipientApi:
 
     @verb("end_event")
     def end_event(self, envelope_id: str, event_id: str) -> StepAnswer:
-        """The same from a broker that does not send batches, and can't take items here."""
+        """End an event for a broker that does not send batches, and can't take items here."""
         delivery = self._delivery(envelope_id)
         event = delivery.event(event_id)
 
@@ -262,7 +262,7 @@ class RecipientApi:
 
     @verb("end_envelope")
     def end_envelope(self, envelope_id: str) -> StepAnswer:
-        """Every recipient took all of the envelope: commit."""
+        """Commit an envelope: every recipient took all of it."""
         delivery = self._delivery(envelope_id)
 
         def step() -> tuple[None]:
@@ -362,7 +362,7 @@ class RecipientApi:
 
 
 def _kind(recipient: Recipient) -> str:
-    """Which kind of service the author's class is for; empty where the class does not say that clearly."""
+    """Give the kind of service that the author's class is for; empty if the class does not say it clearly."""
     kinds = [name for name, base in (("worker", Worker), ("consumer", Consumer)) if isinstance(recipient, base)]
     return kinds[0] if len(kinds) == 1 else ""
 
@@ -371,4 +371,4 @@ def _lease(handover: Value) -> float:
     match handover:
         case {"lease": (int() | float()) as seconds} if seconds > 0:
             return float(seconds)
-    raise Refused("what is handed over says no lease in seconds", code="bad_handover")
+    raise Refused("the hand-over has no lease in seconds", code="bad_handover")

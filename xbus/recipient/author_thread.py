@@ -31,13 +31,13 @@ class AuthorThread:
         self._thread.start()
 
     def give(self, job: Callable[[], T]) -> "asyncio.Future[T]":
-        """Put a job behind those given before; the future gets what it returns or raises."""
+        """Put a job behind those given before; the future gets its result or its exception."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._jobs.put((job, future))
         return future
 
     def finished(self, answer: object) -> object:
-        """Inside a job: what the author's method answered, after the loop has run it where it is asynchronous."""
+        """Give, inside a job, the answer of the author's method; let the loop run an asynchronous one."""
         if not inspect.isawaitable(answer):
             return answer
         return asyncio.run_coroutine_threadsafe(_awaited(answer), self._loop).result()

@@ -23,11 +23,11 @@ from xbus.recipient.outputs import made_of, values_of
 from xbus.recipient.refusal import Refusal
 
 Done: TypeAlias = Awaitable[None] | None
-"""What a method returns that is waited for but answers nothing."""
+"""The result of a method that the SDK awaits, and that answers nothing."""
 
 
 class Recipient:
-    """What workers and consumers have in common; subclass one of these.
+    """The common base of workers and consumers; subclass one of these.
 
     Attributes:
         name: shown to operators; the name of the class where it is empty.
@@ -46,10 +46,10 @@ class Recipient:
         """Close what ``on_start`` opened."""
 
     def on_event_start(self, event: Event) -> Done:
-        """An event begins; where it is the first of its envelope, so does the envelope."""
+        """Begin an event; the first of an envelope also begins the envelope."""
 
     def commit(self, envelope: Envelope) -> Done:
-        """Make all that came of the envelope last. Once this returned the envelope does not come again."""
+        """Make all results of the envelope last. After this returned, the broker does not redeliver it."""
 
     def rollback(self, envelope: Envelope) -> Done:
         """Forget what came of the envelope and was not committed.
@@ -66,12 +66,14 @@ class Consumer(Recipient):
             def on_item(self, event, item):
                 print(item.value["name"])
 
-    ``on_item`` raises ``Refusal`` for what can never be taken; any other exception makes the envelope come again.
+    ``on_item`` raises ``Refusal`` for an item that it can never take; after any other exception the broker redelivers
+    the envelope.
 
     Attributes:
-        immediate_reply: names of the event types whose emitter waits for what ``on_event_end`` returns.
-        clearing: the address of a database of this consumer's own, where the items wait that it could not understand,
-            such as ``postgresql://reader@host/clients``; the broker tells it to emitters. Empty where there is none.
+        immediate_reply: names of the event types whose emitter waits for the result of ``on_event_end``.
+        clearing: the address of a database of this consumer's own, which keeps the items that it could not understand,
+            such as ``postgresql://reader@host/clients``; the broker gives it to emitters. Empty without such a
+            database.
     """
 
     immediate_reply: ClassVar[tuple[str, ...]] = ()
@@ -94,7 +96,7 @@ class Consumer(Recipient):
         return None
 
     def on_event_end(self, event: Event) -> object:
-        """The event is complete.
+        """End the event: it is complete.
 
         Returns:
             The immediate reply, for an event type in ``immediate_reply``: bytes or any value that msgpack can pack. Of
@@ -118,8 +120,8 @@ class Worker(Recipient):
             def on_item(self, event, item):
                 return [{**item.value, "name": "..."}]
 
-    What it answers goes to the nodes behind it. A list, a tuple or a generator is that many items, None is none,
-    anything else is one item: bytes as they are, an ``Item``, or any value that msgpack can pack.
+    Its answer goes to the nodes behind it. A list, a tuple or a generator is that many items, None is no item, anything
+    else is one item: bytes as they are, an ``Item``, or any value that msgpack can pack.
     """
 
     def on_item(self, event: Event, item: Item) -> object:
@@ -150,7 +152,7 @@ class Worker(Recipient):
         return out
 
     def on_event_end(self, event: Event) -> object:
-        """The event is complete.
+        """End the event: it is complete.
 
         Returns:
             Items out made of the event as a whole, such as sums. They have no indices unless they are ``Item`` objects.
@@ -173,7 +175,7 @@ class Worker(Recipient):
 
 
 def _about(refusal: Refusal, item: Item | None) -> Refusal:
-    """The refusal, made to say which item it is about where its author did not."""
+    """Name the item in the refusal, unless its author did."""
     if not refusal.indices and item is not None:
         refusal.indices = item.indices
     return refusal

@@ -29,26 +29,26 @@ class Calls:
         self._is_worker = isinstance(recipient, Worker)
 
     def start(self) -> None:
-        """Before everything."""
+        """Run ``on_start``, before everything else."""
         self._finished(self._recipient.on_start())
 
     def stop(self) -> None:
-        """After everything."""
+        """Run ``on_stop``, after everything else."""
         self._finished(self._recipient.on_stop())
 
     def start_event(self, event: Event) -> None:
-        """An event begins."""
+        """Begin an event."""
         self._finished(self._recipient.on_event_start(event))
 
     def batch(self, event: Event, batch: Batch) -> list[Item] | None:
-        """Items came; what a worker made of them, None from a consumer."""
+        """Take items; give what a worker made of them, None for a consumer."""
         taken = event.taken + len(batch)
         answer = self._finished(self._recipient.on_batch(event, batch))
         event.taken = taken
         return made_of_batch(batch, answer) if self._is_worker else None
 
     def end_event(self, event: Event) -> tuple[object, list[Item]]:
-        """An event is complete: the immediate reply of a consumer, and the items that a worker adds.
+        """End an event; give the immediate reply of a consumer, and the items that a worker adds.
 
         Raises:
             Refusal: the reply can't be sent.

@@ -8,7 +8,7 @@ NOBODY = b"nobody"
 """No connection's name: those that libzmq gives begin with a zero."""
 
 MAX_INTRODUCED = 100
-"""How many connections are remembered that have asked for the metadata and for nothing else."""
+"""The most connections to remember that have asked for the metadata and for nothing else."""
 
 
 class Connections:

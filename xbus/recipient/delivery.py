@@ -30,7 +30,7 @@ class EnvelopeDelivery:
         self._error: CallError | None = None
 
     def add_event(self, event_id: str, type_name: str) -> Event:
-        """An event begins.
+        """Begin an event.
 
         Raises:
             Refused: it began before (``event_open``).
@@ -41,17 +41,17 @@ class EnvelopeDelivery:
         return event
 
     def event(self, event_id: str) -> Event:
-        """The event of that id.
+        """Give the event of that id.
 
         Raises:
-            Refused: there is none (``event_unknown``).
+            Refused: the envelope has no such event (``event_unknown``).
         """
         if event_id not in self._events:
             raise Refused("the event is not open here", "start it first", code="event_unknown")
         return self._events[event_id]
 
     def work(self, steps: int) -> EnvelopeWork:
-        """What a heartbeat tells of the envelope.
+        """Describe the envelope for a heartbeat.
 
         Args:
             steps: what grows with the work on all envelopes: they have one thread, so what waits for it gets nearer
@@ -65,11 +65,11 @@ class EnvelopeDelivery:
 
     @property
     def steps(self) -> int:
-        """Grows with all that shows that the author's code gets on with this envelope."""
+        """Grows while the author's code advances with this envelope."""
         return sum(event.steps for event in self._events.values())
 
     def stop(self) -> None:
-        """From now on no step is taken, not even those that are in line already."""
+        """Take no step any more, not even those that are in line already."""
         self.envelope.is_stopped = True
         self._error = Failed("the envelope was stopped", code="envelope_stopped")
 
@@ -108,6 +108,6 @@ def log_rollback_failure(envelope_id: str, error: Exception) -> None:
 
 
 def failure_of(error: Exception) -> Failed:
-    """What the broker is told of an exception of the author's code: try again later."""
+    """Make the answer to the broker for an exception of the author's code: try again later."""
     cause = f"{type(error).__name__}: {error}"[:MAX_CAUSE_CHARACTERS]
     return Failed(cause, "see the recipient's log for where it was raised", code="recipient_failed")

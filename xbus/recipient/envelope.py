@@ -41,27 +41,27 @@ class Event:
     _steps: int = 0
 
     def progress(self, done: int, of: int | None = None) -> None:
-        """Say how far a long piece of work is, from any thread; it tells the bus that this is not stuck.
+        """Report the progress of a long piece of work, from any thread, as a sign of life.
 
-        Only a method that works on many items at once, or long on one, needs it: items that ``on_item`` takes are
-        counted anyway. What is told is shown to operators::
+        Only a method that works on many items at once, or long on one, needs it: ``on_item`` counts its items anyway.
+        Operators see the report::
 
             for number, page in enumerate(pages):
                 event.progress(number, len(pages))
 
         Args:
-            done: how much is done, in any unit.
-            of: how much there is to do, where that is known.
+            done: the work done, in any unit.
+            of: the whole work, if it is known.
         """
         self._told = (done, of)
         self._steps += 1
 
     @property
     def steps(self) -> int:
-        """Grows with all that shows that the author's code gets on."""
+        """Grows while the author's code advances."""
         return self.taken + self._steps
 
     @property
     def told(self) -> tuple[int, int | None]:
-        """How much is done, and of how much: as the author told, else the items taken."""
+        """The work done, and the whole of it: as the author reported, otherwise the items taken."""
         return self._told or (self.taken, None)

@@ -13,18 +13,18 @@ import sqlalchemy as sa
 from xbus.clock import Clock, SystemClock
 
 TIDY_HOURS = 1.0
-"""How often what is old is removed, at the most."""
+"""The fewest hours between two removals of old ids."""
 
 
 class Found(Protocol):
-    """What an inbox needs of a result of SQLAlchemy."""
+    """The part of a result of SQLAlchemy that an inbox needs."""
 
     def first(self) -> object:
-        """The first row; None where there is none."""
+        """Give the first row; None without any."""
 
 
 class Transaction(Protocol):
-    """What an inbox needs of a connection or a session of SQLAlchemy."""
+    """The part of a connection or a session of SQLAlchemy that an inbox needs."""
 
     def execute(self, statement: sa.Executable, /) -> Found:
         """Execute a statement in the transaction."""
@@ -39,12 +39,12 @@ class Inbox:
                     ...  # write what the envelope held
 
     Args:
-        consumer: whose inbox it is, such as the recipient's login; several may share a table.
+        consumer: the owner of the inbox, such as the recipient's login; several may share a table.
         table: the name of the table, which is made by ``create`` or by your own migrations.
-        schema: the schema that it is in; the database's default where none is given.
-        keep_days: how long an id is kept. An envelope must not come again later than this: repeats after a crash come
-            within minutes of the recipient being back, so choose more than it may ever be away.
-        clock: tells the time; the machine's own where none is given.
+        schema: the schema of the table; by default that of the database.
+        keep_days: how long to keep an id. The broker must not redeliver an envelope later than this: it redelivers
+            within minutes of the recipient's return, so choose more than the recipient may ever be away.
+        clock: tells the time; by default that of the machine.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Inbox:
         self.table.metadata.create_all(bind)
 
     def is_new(self, transaction: Transaction, envelope_id: str) -> bool:
-        """Whether an envelope was not noted yet: ask at its first event, and spare yourself the work."""
+        """Check whether an envelope was not noted yet: ask at its first event, and spare yourself the work."""
         inbox = self.table.c
         wanted = sa.select(inbox.envelope_id).where(
             inbox.consumer == self._consumer, inbox.envelope_id == uuid.UUID(envelope_id)
@@ -82,7 +82,7 @@ class Inbox:
         return transaction.execute(wanted).first() is None
 
     def note(self, transaction: Transaction, envelope_id: str) -> bool:
-        """Note an envelope, in the transaction that writes what it held; to be called in ``commit``.
+        """Note an envelope, in the transaction that writes its content; call it in ``commit``.
 
         Returns:
             False where it was noted before: then write nothing of it.

@@ -31,7 +31,7 @@ class Item:
 
     @classmethod
     def of(cls, value: object, indices: Iterable[int] = ()) -> "Item":
-        """A new item, for a worker to answer.
+        """Make a new item, for a worker to answer.
 
         Args:
             value: bytes as they are; any other value is packed by msgpack.
@@ -45,7 +45,7 @@ class Item:
 
     @property
     def value(self) -> Any:
-        """What the bytes say in msgpack, unpacked when first asked for.
+        """The value of the bytes in msgpack, unpacked at its first use.
 
         Raises:
             Refusal: they are no msgpack; they never will be.
@@ -64,11 +64,11 @@ class Item:
 
     @property
     def is_original(self) -> bool:
-        """Whether it stands for the one item at ``index``."""
+        """True if it is the one item at ``index``."""
         return self._indices is None
 
     def with_value(self, value: object) -> "Item":
-        """A new item made of this one: another value, the same indices.
+        """Make a new item from this one: another value, the same indices.
 
         Raises:
             Refused: msgpack has no way to write the value (``bad_items``).
@@ -92,7 +92,7 @@ class Batch:
 
     @classmethod
     def unpacked(cls, first_index: int, items: int, data: bytes, indices: list[Value] | None) -> "Batch":
-        """The batch in the arguments of ``xbus.send_items``.
+        """Read the batch in the arguments of ``xbus.send_items``.
 
         Raises:
             Refused: they do not fit together (``bad_items``).
@@ -106,7 +106,7 @@ class Batch:
 
     @classmethod
     def of_item(cls, data: bytes, indices: list[Value]) -> "Batch":
-        """The batch in the arguments of ``send_item``, which brings one item.
+        """Read the batch in the arguments of ``send_item``, which brings one item.
 
         Raises:
             Refused: its indices are no numbers (``bad_items``).
@@ -118,7 +118,7 @@ class Batch:
 
     @classmethod
     def of_wire(cls, batch: Value) -> "Batch":
-        """The batch in ``[first_index, items, data, indices]``.
+        """Read the batch in ``[first_index, items, data, indices]``.
 
         Raises:
             Refused: it has not that form, or does not fit together (``bad_items``).

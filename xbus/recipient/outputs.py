@@ -8,11 +8,11 @@ from xbus.rpc.codec import pack_items
 from xbus.rpc.items import cut
 
 WireBatch: TypeAlias = tuple[int, int, bytes, list[list[int]] | None]
-"""A batch as it goes on the wire: first index, number of items, data, and the indices of each item or None."""
+"""A batch in the form of the wire: first index, number of items, data, and indices or None."""
 
 
 def values_of(answer: object) -> Iterable[object]:
-    """A list, a tuple or a generator is that many values, None is none, anything else is one value."""
+    """Iterate over values: a list, a tuple or a generator is many, None is no value, anything else is one."""
     kind = type(answer)
     if kind is list or kind is tuple:  # decided first, as it is asked for each item
         return cast("Iterable[object]", answer)
@@ -24,12 +24,12 @@ def values_of(answer: object) -> Iterable[object]:
 
 
 def made_of(source: Item, values: Iterable[object]) -> list[Item]:
-    """The values as items that bear the indices of ``source``, unless they say otherwise."""
+    """Make items of the values, with the indices of ``source`` unless they have their own."""
     return [value if type(value) is Item else source.with_value(value) for value in values]
 
 
 def made_of_batch(batch: Batch, answer: object) -> list[Item]:
-    """What ``Worker.on_batch`` answered, as items.
+    """Make items of the answer of ``Worker.on_batch``.
 
     Raises:
         TypeError: values that are no ``Item``, and not one for each item of the batch.
@@ -46,12 +46,12 @@ def made_of_batch(batch: Batch, answer: object) -> list[Item]:
 
 
 def made_of_event(answer: object) -> list[Item]:
-    """What ``Worker.on_event_end`` answered, as items; without indices unless they say otherwise."""
+    """Make items of the answer of ``Worker.on_event_end``, without indices unless they have their own."""
     return [value if type(value) is Item else Item.of(value) for value in values_of(answer)]
 
 
 def wire_batches(items: list[Item], max_batch_bytes: int) -> list[WireBatch]:
-    """The items as batches, each small enough for the bus."""
+    """Cut the items into batches, each small enough for the bus."""
     batches: list[WireBatch] = []
     start = 0
     for datas in cut([item.data for item in items], max_batch_bytes):

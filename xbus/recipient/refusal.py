@@ -9,15 +9,15 @@ REFUSED = "refused"
 
 
 class Refusal(XbusError):
-    """What came can't be taken, and never will: the envelope is rolled back everywhere and parked for a person.
+    """The item or event can never be taken: the envelope is rolled back everywhere and parked for a person.
 
-    Any other exception means "not now", and the envelope comes again::
+    Any other exception means "not now", and the broker redelivers the envelope::
 
         raise Refusal(f"there is no airline {code}", item.indices)
 
     Args:
-        message: what is wrong, for the person who will look at it.
-        indices: the emitter's indexes of the items it is about; those of the item at hand where none are given.
+        message: the fault, for the person who will look at it.
+        indices: the emitter's indices of the bad items; by default those of the present item.
     """
 
     default_code = REFUSED

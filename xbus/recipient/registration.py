@@ -17,10 +17,10 @@ from xbus.rpc.shapes import AnswerReader
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 10.0
-"""How long an answer of the broker is awaited; to register, the broker first calls back here."""
+"""Seconds to wait for an answer of the broker. For a registration the broker first calls back here."""
 
 FAREWELL_SECONDS = 2.0
-"""How long the answer to a logout is awaited."""
+"""Seconds to wait for the answer to a logout."""
 
 FINAL = ("login_refused", "displaced", "wrong_kind")
 """After a refusal with one of these codes it is of no use to register again."""
@@ -33,15 +33,15 @@ _HEARTBEAT = AnswerReader("xbus.heartbeat", Registered)
 
 
 class Registration:
-    """A role's place at the broker.
+    """Keeps a role registered at the broker.
 
     Args:
         context: for the connection to the back.
         back_url: the back socket of the bus.
         login: the role's login.
         password: the role's password.
-        heartbeat_seconds: how often the broker is told what is under way, and asked whether it still knows us, where it
-            does not want that more often.
+        heartbeat_seconds: seconds between heartbeats, unless the broker wants them more often. A heartbeat reports the
+            work in progress, and asks whether the broker still knows us.
         clock: tells the time.
     """
 
@@ -59,7 +59,7 @@ class Registration:
         self._client.connect(back_url)
 
     async def keep(self, uri: str, api: RecipientApi) -> NoReturn:
-        """Be registered, for ever.
+        """Keep the role registered, for ever.
 
         Args:
             uri: where the broker reaches this recipient.
@@ -89,11 +89,11 @@ class Registration:
                 await asyncio.sleep(backoff.next())
 
     def tell_ready(self) -> None:
-        """Tell a broker that does not send batches that a worker may get another event."""
+        """Call ``ready`` at a broker that does not send batches: the worker may get another event."""
         self.call("xbus.ready").add_done_callback(_log_failure)
 
     async def log_out(self) -> None:
-        """Give the place up, if there is one; a broker that does not answer will notice by itself."""
+        """Log out, if a session exists; a broker that does not answer will notice by itself."""
         if self._token:
             logout = self._client.call("xbus.logout", self._token, timeout=FAREWELL_SECONDS)
             logout.add_done_callback(_log_failure)

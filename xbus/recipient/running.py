@@ -18,15 +18,15 @@ from xbus.rpc.context import new_context
 
 
 class ServeOptions(TypedDict, total=False):
-    """How a recipient is served; the defaults suit a broker on the same machine.
+    """The options of a recipient's service; the defaults suit a broker on the same machine.
 
     Attributes:
         bind: where the recipient listens for the broker, ``*`` for any free port; ``tcp://127.0.0.1:*`` by default.
-        advertise: the address that the broker is told, where it differs from ``bind``, as behind ``tcp://0.0.0.0:*``;
-            ``{port}`` in it becomes the port that was taken.
-        stop_timeout: seconds that open envelopes get to come to their end when the recipient stops; 10 by default.
-        heartbeat_seconds: how often the broker is told what is under way, and asked whether it still knows the
-            recipient, where it does not want that more often; 5 by default.
+        advertise: the address for the broker, if it differs from ``bind``, as behind ``tcp://0.0.0.0:*``; ``{port}`` in
+            it becomes the port that was taken.
+        stop_timeout: seconds that open envelopes have to finish when the recipient stops; 10 by default.
+        heartbeat_seconds: seconds between heartbeats, unless the broker wants them more often; 5 by default. A
+            heartbeat reports the work in progress, and asks whether the broker still knows the recipient.
         clock: tells the time.
     """
 
@@ -44,8 +44,7 @@ def run(
 
         run(Clients, "tcp://127.0.0.1:4891", "consumer_role", "password")
 
-    To be called in the main thread. What ``serve`` would raise ends the program: it is told in one line on standard
-    error.
+    Call it in the main thread. An error of ``serve`` ends the program with one line on standard error.
 
     Args:
         recipient: a worker or consumer, or its class.
@@ -55,7 +54,7 @@ def run(
         **options: see ``ServeOptions``.
 
     Raises:
-        SystemExit: with 1 where something must be mended first.
+        SystemExit: with 1 if a person must first mend something.
     """
     with ending.in_one_line(f"recipient {login}"):
         asyncio.run(_until_signal(recipient, back_url, login, password, options))
@@ -122,7 +121,7 @@ async def serve(
 
 
 async def _first_of(*works: Coroutine[Any, Any, Any]) -> None:
-    """Wait for the first to end, raise what it raised, and cancel the others."""
+    """Wait for the first to end, raise its exception if it has one, and cancel the others."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -78,7 +78,7 @@ class RecipientService:
         )
 
     async def start(self, bind: str) -> str:
-        """Let the author open what is needed, then listen at ``bind``; the address with the port that was taken.
+        """Run the author's ``on_start``, then listen at ``bind``; return the address with the port that was taken.
 
         Raises:
             ConfigurationError: the address can't be used.
@@ -98,7 +98,7 @@ class RecipientService:
             await self._jobs.close()
 
     async def stop(self) -> None:
-        """Roll back what is open still, and let the author close what was opened."""
+        """Roll back open envelopes, and run the author's ``on_stop``."""
         if not await _within(self._waits.roll_back, self._stop_author()):
             logger.error("the recipient's code does not return", extra={"action": "recipient_hangs"})
 

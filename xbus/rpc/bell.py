@@ -33,7 +33,7 @@ class Bell:
         self._drain = Drain(self._socket, self._hear)
 
     def bind(self) -> str:
-        """Be the end that others connect to; returns the address, with the port taken where 0 was given.
+        """Become the end that others connect to; return the address, with the port taken for 0.
 
         Raises:
             ConfigurationError: ``bad_address``, also when it is in use.
@@ -46,7 +46,7 @@ class Bell:
         return bound_endpoint(self._socket)
 
     def connect(self) -> None:
-        """Be the end that connects, whether the other is there yet or not.
+        """Become the end that connects, whether the other exists yet or not.
 
         Raises:
             ConfigurationError: ``bad_address``.

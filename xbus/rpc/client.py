@@ -26,13 +26,13 @@ RECONNECT_MOST_MS = 2000
 """libzmq tries again after the first, then doubles the pause up to the second."""
 
 ROOM_SECONDS = 0.01
-"""How often it is looked whether a new connection takes calls."""
+"""Seconds between looks whether a new connection takes calls."""
 
 LINGER_MS = 1000
-"""How long libzmq goes on sending calls after ``close``."""
+"""Milliseconds for which libzmq goes on sending calls after ``close``."""
 
 MISSES = 3
-"""How many signs of life may be missing."""
+"""The most signs of life that may be missing."""
 
 _REQUEST_IDS = 2**32
 _CONNECTION_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
@@ -150,7 +150,7 @@ class Client:
 
     @property
     def owed(self) -> int:
-        """How many calls the server has not answered yet, those included that timed out here."""
+        """The number of calls that the server has not answered yet, with those that timed out here."""
         return len(self._calls)
 
     async def settled(self) -> None:
@@ -158,7 +158,7 @@ class Client:
         await self._settled.wait()
 
     def close(self) -> None:
-        """Close the connection; what is unanswered fails with ``ConnectionLost``."""
+        """Close the connection; unanswered calls fail with ``ConnectionLost``."""
         if self._socket.closed:
             return
         self._drain.pause()
@@ -172,7 +172,7 @@ class Client:
         return ConnectionLost(f"{self.name}: the connection was closed here")
 
     def _send(self, request_id: int, frames: list[bytes]) -> None:
-        # libzmq tells of a lost connection before it stops taking messages for it: what is sent then goes nowhere.
+        # libzmq reports a lost connection before it stops taking messages for it: messages sent then go nowhere.
         if self._connected and self._sent(frames):
             self._drain.check()
         else:
@@ -191,7 +191,7 @@ class Client:
             self._connected = True
             self._send_unsent()
         elif self._connected:
-            # An attempt to connect that fails is no loss: what is unsent waits for the next.
+            # An attempt to connect that fails is no loss: unsent calls wait for the next.
             self._connected = False
             self._lost()
 
@@ -200,7 +200,7 @@ class Client:
         # swallow the edge of an answer that is there already.
         self._drain.check()
         if not can_write(self._socket):
-            # Perhaps there is no next call that would look again: those who wait for these make none.
+            # Maybe no next call comes that would look again: the callers of these wait.
             self._loop.call_later(ROOM_SECONDS, self._send_unsent_later)
             return
         unsent, self._unsent = self._unsent, {}
@@ -279,7 +279,7 @@ class _AwaitedCall:
 
 def _dealer(context: Context, max_message_bytes: int) -> "zmq.Socket[bytes]":
     socket = context.socket(zmq.DEALER)
-    # Calls are never queued without a connection, and what was queued ends with it: the next server must not get it.
+    # Calls are never queued without a connection, and queued calls end with it: the next server must not get them.
     socket.set(zmq.IMMEDIATE, 1)
     socket.set(zmq.SNDHWM, 0)
     socket.set(zmq.MAXMSGSIZE, max_message_bytes)

@@ -38,7 +38,7 @@ def pack(value: object) -> bytes:
     """Encode None, bool, int, float, str, bytes, and lists, tuples and dicts of these.
 
     Raises:
-        ProtocolError: ``value`` holds something else, or an integer of more than 64 bits.
+        ProtocolError: ``value`` contains something else, or an integer of more than 64 bits.
     """
     try:
         return cast(bytes, msgpack.packb(value, use_bin_type=True))
@@ -50,7 +50,7 @@ def unpack(data: bytes) -> Value:
     """Decode one value; arrays become lists.
 
     Raises:
-        ProtocolError: ``data`` is not one msgpack value; its code is ``EXTENSION_REFUSED`` where it holds an extension.
+        ProtocolError: ``data`` is not one msgpack value; the code is ``EXTENSION_REFUSED`` if it contains an extension.
     """
     try:
         value: Value = msgpack.unpackb(data, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
@@ -61,14 +61,14 @@ def unpack(data: bytes) -> Value:
 
 def _refuse_extension(extension: int, _: bytes) -> NoReturn:
     raise ProtocolError(
-        f"the value holds msgpack extension type {extension}",
+        f"the value contains msgpack extension type {extension}",
         "send dates and times as text in ISO 8601",
         code=EXTENSION_REFUSED,
     )
 
 
 def pack_items(items: Sequence[bytes]) -> bytes:
-    """Join items as a segment holds them: each a msgpack bin, one behind the other, no array header.
+    """Join items in the form of a segment: each a msgpack bin, one behind the other, no array header.
 
     Raises:
         ProtocolError: an item is not bytes.
@@ -79,14 +79,14 @@ def pack_items(items: Sequence[bytes]) -> bytes:
 
 
 def bin_header(length: int) -> bytes:
-    """What stands before the bytes of an item in a segment: the shortest bin header of the msgpack specification."""
+    """Make the header before the bytes of an item in a segment: the shortest bin header of msgpack."""
     if length < 2**8:
         return b"\xc4" + length.to_bytes(1, "big")
     return b"\xc5" + length.to_bytes(2, "big") if length < 2**16 else b"\xc6" + length.to_bytes(4, "big")
 
 
 def _array_header_bytes(length: int) -> int:
-    """The size of the header that msgpack puts before an array: its shortest form, as of the msgpack specification."""
+    """Compute the size of msgpack's header of an array: its shortest form, by the specification."""
     if length < 16:
         return 1
     return 3 if length < 65536 else 5

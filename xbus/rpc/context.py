@@ -12,7 +12,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 def new_context() -> Context:
-    """A context of its own; whoever makes it ends it with ``destroy``, after closing its sockets."""
+    """Make a context; its owner ends it with ``destroy``, after closing its sockets."""
     return zmq.Context()
 
 
@@ -27,7 +27,7 @@ def router(context: Context) -> "zmq.Socket[bytes]":
     try:
         return context.socket(zmq.ROUTER)
     finally:
-        # libzmq also takes its pauses between two attempts to connect from there. They must not tell of the ids.
+        # libzmq also takes its pauses between two attempts to connect from there. They must not reveal the ids.
         _seed()
 
 

@@ -9,7 +9,7 @@ U = TypeVar("U")
 
 
 class Deferred(Generic[T]):
-    """What becomes of a future's outcome by some steps.
+    """The outcome of a future, after some steps.
 
     The steps are taken once, all in the turn of the loop in which the outcome is first asked for: a caller that waits
     for each answer before it makes the next call would feel every further turn.
@@ -35,7 +35,7 @@ class Deferred(Generic[T]):
 
     @classmethod
     def of(cls, outcome: "asyncio.Future[T] | Deferred[T]") -> "Deferred[T]":
-        """An outcome with no steps taken yet."""
+        """Make an outcome without any steps yet."""
         return outcome if isinstance(outcome, Deferred) else cls(outcome, _result)
 
     def map(self, make: Callable[[T], U]) -> "Deferred[U]":
@@ -58,7 +58,7 @@ class Deferred(Generic[T]):
         self._future.add_done_callback(lambda _: callback(self))
 
     def give_up(self, error: Exception) -> None:
-        """Wait for the future no longer: the outcome is what the steps make of ``error``; to be asked for at once."""
+        """Wait for the future no longer: the steps apply to ``error``; ask for the result at once."""
         first: Deferred[Any] = self
         while first._before is not None:
             first = first._before
@@ -67,21 +67,21 @@ class Deferred(Generic[T]):
         self._future.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     def cancel(self) -> None:
-        """Break off the work that the future stands for, where it stands for any."""
+        """Cancel the work behind the future, if it has any."""
         if isinstance(self._future, asyncio.Task):
             self._future.cancel()
 
     def cancelled(self) -> bool:
-        """Whether the future was given up; then there is no outcome."""
+        """Check whether the future was cancelled; then it has no outcome."""
         return self._future.cancelled()
 
     def exception(self) -> BaseException | None:
-        """The error, if there is one."""
+        """Give the error, or None without one."""
         self._take()
         return self._error
 
     def result(self) -> T:
-        """The answer, or the error raised."""
+        """Give the answer, or raise the error."""
         self._take()
         if self._error is not None:
             raise self._error
@@ -103,11 +103,11 @@ class Deferred(Generic[T]):
 
 
 Answer: TypeAlias = T | Deferred[T]
-"""What a call is answered: the value itself, or the value later."""
+"""The answer to a call: the value itself, or the value later."""
 
 
 def map_answer(answer: Answer[T], make: Callable[[T], U]) -> Answer[U]:
-    """Go on from an answer: at once where it is a value, else when it is there."""
+    """Go on from an answer: at once if it is a value, otherwise when it comes."""
     return answer.map(make) if isinstance(answer, Deferred) else make(answer)
 
 

@@ -22,22 +22,22 @@ _POLLOUT = int(zmq.POLLOUT)
 
 
 def always() -> bool:
-    """There is always room for another message."""
+    """Admit every message."""
     return True
 
 
 def can_read(socket: "zmq.Socket[bytes]") -> bool:
-    """Whether a message waits in the socket."""
+    """Check whether a message waits in the socket."""
     return bool(cast(int, socket.getsockopt(zmq.EVENTS)) & _POLLIN)
 
 
 def can_write(socket: "zmq.Socket[bytes]") -> bool:
-    """Whether the socket has a connection with room for a message."""
+    """Check whether the socket has a connection with room for a message."""
     return bool(cast(int, socket.getsockopt(zmq.EVENTS)) & _POLLOUT)
 
 
 def bound_endpoint(socket: "zmq.Socket[bytes]") -> str:
-    """The address that the socket was last bound to, with the port that it got."""
+    """Give the address that the socket was last bound to, with the port that it got."""
     return cast(bytes, socket.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
 
 
@@ -83,7 +83,7 @@ class Drain:
             self._next_turn = None
 
     def check(self) -> None:
-        """Look soon whether there is something to read; to be called after each send from outside ``on_message``."""
+        """Look soon for messages to read; call it after each send from outside ``on_message``."""
         if self._reading and self._next_turn is None:
             self._next_turn = self._loop.call_soon(self._look)
 

@@ -61,14 +61,14 @@ class Reply(NamedTuple):
 
 
 def sender_prefix(pid: int, random: int) -> bytes:
-    """The 4 bytes that open each header: process id and a random number of the connection, both modulo 65536."""
+    """Make the 4 bytes that open each header: process id and a random number of the connection, both modulo 65536."""
     return _SENDER.pack(pid % 0x10000, random % 0x10000)
 
 
 def encode_request(
     sender: bytes, request_id: int, sent_at: float, method: str, args: tuple[object, ...]
 ) -> list[bytes]:
-    """The frames of a call.
+    """Encode a call as frames.
 
     Args:
         sender: of ``sender_prefix``.
@@ -82,10 +82,10 @@ def encode_request(
 
 
 def decode_request(frames: list[bytes]) -> Request:
-    """A call from the frames that a ROUTER socket read.
+    """Decode a call from the frames that a ROUTER socket read.
 
     Raises:
-        ProtocolError: the frames are no request; there is nothing to reply to.
+        ProtocolError: the frames are no request, and nobody can reply to them.
     """
     if len(frames) <= _REQUEST_FRAMES:
         raise ProtocolError(f"a request has 4 frames behind the routing id, not {len(frames) - 1}")
@@ -107,7 +107,7 @@ def decode_request(frames: list[bytes]) -> Request:
 
 
 def encode_reply(sender: bytes, request: Request, sent_at: float, answer: object) -> list[bytes]:
-    """The frames of an answer, the route back in front.
+    """Encode an answer as frames, the route back in front.
 
     Raises:
         ProtocolError: the answer can't be encoded.
@@ -116,7 +116,7 @@ def encode_reply(sender: bytes, request: Request, sent_at: float, answer: object
 
 
 def encode_error(sender: bytes, request: Request, sent_at: float, error: CallError) -> list[bytes]:
-    """The frames of an error reply, the route back in front.
+    """Encode an error reply as frames, the route back in front.
 
     What aiozmq has a type of its own for goes under that name, so that old clients raise it; all else goes as
     ``xbus.errors.<class>`` with cause, next step and code.
@@ -135,10 +135,10 @@ def _class_name(error: CallError) -> str:
 
 
 def decode_reply(frames: list[bytes]) -> Reply:
-    """An answer from the frames that a DEALER socket read. An answer that can't be read becomes an error of the call.
+    """Decode an answer from the frames that a DEALER socket read. An unreadable one becomes an error of the call.
 
     Raises:
-        ProtocolError: the frames are no reply; no call can be told from them.
+        ProtocolError: the frames are no reply, and name no call.
     """
     try:
         header, data = frames
@@ -163,5 +163,5 @@ def _error_of(answer: Value) -> CallError:
             cause = ", ".join(map(str, args)) or "the call was refused"
             return Refused(cause, code=_CODES_OF_AIOZMQ[type_name])
         case [_, _, str(remote_repr)]:
-            return Failed(remote_repr, "look into the log of the other side", code=ERROR_REPLY)
+            return Failed(remote_repr, "see the log of the other side", code=ERROR_REPLY)
     return Failed(f"an error reply of another form: {answer!r:.200}", code=ERROR_REPLY)

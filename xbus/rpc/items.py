@@ -10,7 +10,7 @@ ITEM_HEADER_BYTES = 5
 
 
 def item_bytes(value: object) -> bytes:
-    """The bytes of an item: those given, or the msgpack of any other value.
+    """Give the bytes of an item: those given, or the msgpack of any other value.
 
     Raises:
         Refused: msgpack has no way to write the value (``bad_items``).
@@ -30,7 +30,7 @@ def item_bytes(value: object) -> bytes:
 
 
 def cut(items: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
-    """The items in order, in lists of at most ``max_bytes`` each; an item above that goes alone."""
+    """Iterate over the items in order, in lists of at most ``max_bytes`` each; a larger item goes alone."""
     if sum(map(len, items)) + ITEM_HEADER_BYTES * len(items) <= max_bytes:
         if items:
             yield items

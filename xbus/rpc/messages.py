@@ -106,7 +106,7 @@ class OutputHandover(TypedDict):
 
 
 class MadeOutput(TypedDict):
-    """The output that ``xbus.output_ready`` tells of."""
+    """The output that ``xbus.output_ready`` reports."""
 
     items: int
     bytes: int
@@ -116,7 +116,7 @@ class MadeOutput(TypedDict):
 FailedOutput = TypedDict(
     "FailedOutput", {"class": str, "code": str, "message": str, "errors": list[tuple[list[int], str]]}
 )
-"""The failure that ``xbus.output_failed`` tells of."""
+"""The failure that ``xbus.output_failed`` reports."""
 
 
 class HealthProblem(TypedDict):
@@ -139,14 +139,14 @@ class HealthReport(TypedDict):
 
 
 class BulkAbility(TypedDict):
-    """What a bulk worker announces."""
+    """The announcement of a bulk worker."""
 
     min_items: int
     attempts: list[str]
 
 
 class RecipientAbilities(TypedDict):
-    """What a recipient announces in its metadata, under ``xbus``."""
+    """The announcement of a recipient in its metadata, under ``xbus``."""
 
     batches: int
     envelopes: int

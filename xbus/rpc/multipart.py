@@ -15,7 +15,7 @@ def send(socket: "zmq.Socket[bytes]", frames: list[bytes]) -> None:
     """Send a message.
 
     Raises:
-        zmq.Again: there is no room for it now, or no connection.
+        zmq.Again: the socket has no room for it now, or no connection.
         zmq.ZMQError: ``EHOSTUNREACH`` of a ROUTER socket that does not know the peer.
     """
     last = len(frames) - 1
@@ -28,7 +28,7 @@ def receive(socket: "zmq.Socket[bytes]") -> list[bytes]:
     """Read a message.
 
     Raises:
-        zmq.Again: there is none.
+        zmq.Again: no message waits.
     """
     frames = []
     more = True

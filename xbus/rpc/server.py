@@ -26,10 +26,10 @@ from xbus.rpc.multipart import send
 log = logging.getLogger(__name__)
 
 MESSAGES_READ_AHEAD = 100
-"""What libzmq may hold of one peer before TCP holds it back."""
+"""Messages that libzmq may keep of one peer before TCP slows the peer down."""
 
 LINGER_MS = 1000
-"""How long libzmq goes on sending replies after ``close``."""
+"""Milliseconds for which libzmq goes on sending replies after ``close``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,12 @@ class Server:
 
     @property
     def unreadable(self) -> int:
-        """How many messages were no requests."""
+        """The number of messages that were no requests."""
         return self._unreadable.total
 
     @property
     def unanswered(self) -> int:
-        """How many calls wait for their handler's future."""
+        """The number of calls that wait for their handler's future."""
         return len(self._waiting)
 
     @property
@@ -161,7 +161,7 @@ class Server:
                 self._answered(answer)
 
     def close(self) -> None:
-        """Give up what is unanswered and close the port."""
+        """Cancel unanswered calls and close the port."""
         self._drain.pause()
         for answer in self._waiting:
             if isinstance(answer, Deferred | asyncio.Task):
@@ -205,7 +205,7 @@ class Server:
 
     def _answered(self, answer: "asyncio.Future[Any] | Deferred[Any]") -> None:
         request, _, size = self._waiting.pop(answer, (None, 0.0, 0))
-        if request is None:  # it was given up before
+        if request is None:  # it was abandoned before
             return
         self._unanswered_bytes -= size
         if not self._waiting:
@@ -216,7 +216,7 @@ class Server:
             self._held_back = False
             self._drain.resume()
         if answer.cancelled():
-            self._answer_error(request, Failed("the call was given up", "call again", code="call_cancelled"))
+            self._answer_error(request, Failed("the call was cancelled", "call again", code="call_cancelled"))
         elif error := answer.exception():
             self._answer_error(request, error)
         else:
@@ -235,7 +235,7 @@ class Server:
     def _answer_error(self, request: Request, error: BaseException) -> None:
         if not isinstance(error, CallError):
             log.error("a handler failed", exc_info=error, extra={"action": "handler_failed", "verb": request.method})
-            error = Failed("the call met an error inside", "look into the log of the other side", code="internal_error")
+            error = Failed("an internal error ended the call", "see the log of the other side", code="internal_error")
         self._send(encode_error(self._sender, request, self._clock.now().timestamp(), error))
 
     def _send(self, frames: list[bytes]) -> bool:
@@ -252,7 +252,7 @@ class Server:
             log.warning("%s: a peer sends what is no request", self.name, extra=extra)
 
     def _note_undelivered(self, peer: bytes, error: zmq.ZMQError) -> None:
-        """The peer is gone (EHOSTUNREACH) or leaves its replies unread (EAGAIN); either way it will miss this one."""
+        """Note a lost reply: the peer is gone (EHOSTUNREACH), or leaves its replies unread (EAGAIN)."""
         if count := self._undelivered.note(peer):
             extra = {"action": "undelivered_reply", "peer": peer.hex(), "count": count, "cause": str(error)}
             log.info("%s: a reply could not be delivered", self.name, extra=extra)

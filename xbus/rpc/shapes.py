@@ -21,7 +21,7 @@ _MISSING = object()
 
 
 class Shape:
-    """What an annotation accepts.
+    """The values that an annotation accepts.
 
     Elements of lists, and fields of maps that have no name in the annotation, are not looked at.
 
@@ -48,7 +48,7 @@ class Shape:
         self.fields = _Fields(maps[0]) if maps else None
 
     def fault(self, value: Value) -> str | None:
-        """Say what is wrong with a value, to be read behind its name; None where nothing is."""
+        """Describe the fault of a value, to be read behind its name; None without any."""
         if self.kinds is not None and type(value) not in self.kinds:
             return f"is {type(value).__name__} where {self._wanted} is expected"
         if self.fields is not None and type(value) is dict:
@@ -95,7 +95,7 @@ class AnswerReader(Generic[T]):
         self._shape = Shape(kind)
 
     def read(self, answer: Value) -> T:
-        """Let an answer pass as what it should be.
+        """Check an answer, and give it its type.
 
         Raises:
             Refused: it is something else (``bad_answer``).
@@ -106,7 +106,7 @@ class AnswerReader(Generic[T]):
 
 
 def bad_answer(verb: str, fault: str) -> Refused:
-    """The error of a caller that gets an answer which is none of the verb's."""
+    """Make the error for a caller whose answer has another form than the verb's."""
     return Refused(
         f"the answer to {verb} {fault}",
         "see that the address is the one of the bus, and that both sides have fitting versions",

@@ -19,7 +19,7 @@ class Problem:
         code: a stable name in snake case.
         about: what it concerns, where a code can hold for several at once: the login of a role or an emitter, or the
             name of a service; empty elsewhere.
-        cause: what is wrong, one sentence without a final full stop.
+        cause: the fault, one sentence without a final full stop.
         since: when it began.
         next_step: what to do about it.
     """
@@ -51,12 +51,12 @@ class Health:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is wrong."""
+        """True while it has no problem."""
         return not self._problems
 
     @property
     def problems(self) -> list[Problem]:
-        """What is wrong, the oldest first."""
+        """The problems, the oldest first."""
         return sorted(self._problems.copy().values(), key=lambda problem: problem.since)
 
     def trouble(
@@ -85,7 +85,7 @@ class Health:
             self._since = self._clock.now()
 
     def replace(self, codes: Collection[str], problems: Iterable[Problem]) -> None:
-        """Report all problems that there are of some codes: any other of these codes is over."""
+        """Report all problems of some codes; any other problem of these codes is over."""
         found = {(problem.code, problem.about): problem for problem in problems}
         for code, about in self._problems.keys() - found.keys():
             if code in codes:
@@ -94,7 +94,7 @@ class Health:
             self.trouble(code, problem.cause, problem.next_step, about=about, since=problem.since)
 
     def report(self) -> HealthReport:
-        """What the verb ``xbus.health`` answers."""
+        """Make the answer of the verb ``xbus.health``."""
         return {
             "healthy": self.healthy,
             "name": self.name,

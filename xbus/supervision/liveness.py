@@ -13,19 +13,19 @@ class Liveness:
         self._missed = 0
 
     def answered(self) -> None:
-        """It is alive: earlier misses count no more."""
+        """Note an answer: earlier misses count no more."""
         self._missed = 0
 
     def missed(self) -> None:
-        """It did not answer in time."""
+        """Note that no answer came in time."""
         self._missed += 1
 
     @property
     def is_silent(self) -> bool:
-        """Whether it did not answer the last time."""
+        """True if the last answer did not come."""
         return self._missed > 0
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is to be given up."""
+        """True once it counts as lost."""
         return self._missed >= self._misses

@@ -17,25 +17,25 @@ class Pinged(Protocol):
     """A recipient as supervision sees it."""
 
     def silent_for(self) -> float:
-        """For how many seconds it has given no sign of life."""
+        """Compute for how many seconds it has given no sign of life."""
 
     async def ping(self, text: str, seconds: float) -> bool:
-        """Whether it sends ``text`` back within this many seconds."""
+        """Check whether it sends ``text`` back within this many seconds."""
 
 
 Recipient = TypeVar("Recipient", bound=Pinged)
 
 
 class Pinger(Generic[Recipient]):
-    """Watches recipients: those that gave no sign of life since the last round are asked for one.
+    """Pings the recipients that gave no sign of life since the last round.
 
     Args:
-        recipients: gives those that are to be watched at the moment.
+        recipients: gives those to watch at the moment.
         give_up: takes one off the list, for a reason.
         ids: makes the texts, so that no old answer passes for a new one.
         interval: seconds from one round to the next.
         timeout: seconds that an answer may take.
-        misses: how many answers may fail to come in a row before a recipient is given up.
+        misses: the missing answers in a row after which a recipient counts as lost.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class Pinger(Generic[Recipient]):
         self._liveness: WeakKeyDictionary[Recipient, Liveness] = WeakKeyDictionary()
 
     async def watch(self) -> None:
-        """For ever: ping those that were silent, all at once, round by round."""
+        """Ping those that were silent, all at once, round by round, for ever."""
         await after_every(self._interval, self.ping_all)
 
     async def ping_all(self) -> None:
-        """One round."""
+        """Ping in one round."""
         async with asyncio.TaskGroup() as round_of_pings:
             for recipient in self._recipients():
                 round_of_pings.create_task(self._ping(recipient))
 
     def is_silent(self, recipient: Recipient) -> bool:
-        """Whether it left the last ping unanswered."""
+        """Check whether it left the last ping unanswered."""
         liveness = self._liveness.get(recipient)
         return liveness is not None and liveness.is_silent
 

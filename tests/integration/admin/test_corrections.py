@@ -132,7 +132,7 @@ def test_the_newer_one_counts_and_the_older_ones_are_kept(xbus: Xbus, bus: Parke
     correct(xbus, bus.both, *where, "--value", '{"name": "own"}', "--role", "counter_1")
     # It is not so for all already: one role would get it otherwise.
     correct(xbus, bus.both, *where, "--value", '{"name": "all"}')
-    assert "is so already" in refused(
+    assert "has this value already" in refused(
         xbus, "correct", str(bus.both), *where, "--value", '{"name": "all"}', "--reason", "x"
     )
     correct(xbus, bus.both, *where, "--value", '{"name": "mine"}', "--role", "store_1")
@@ -147,7 +147,7 @@ def test_the_newer_one_counts_and_the_older_ones_are_kept(xbus: Xbus, bus: Parke
 
 def test_a_correction_is_taken_back(xbus: Xbus, bus: ParkedBus) -> None:
     where = ("--event", "1", "--item", "1")
-    assert "is so already" in refused(xbus, "correct", str(bus.both), *where, "--as-sent", "--reason", "x")
+    assert "has this value already" in refused(xbus, "correct", str(bus.both), *where, "--as-sent", "--reason", "x")
     correct(xbus, bus.both, *where, "--value", NAMED)
     correct(xbus, bus.both, *where, "--as-sent")
     assert overlays(bus, bus.both)[bus.event_id(bus.both)].corrected == {1: NAMELESS}
@@ -195,7 +195,7 @@ def test_what_can_not_be_corrected_is_refused(xbus: Xbus, bus: ParkedBus) -> Non
             "3",
         ],
         "an event must be named": [bus.both],
-        "has no item 6: it holds 6 items": [bus.both, "--event", "1", "--item", "6"],
+        "has no item 6: it has 6 items": [bus.both, "--event", "1", "--item", "6"],
         "that is no JSON": [bus.both, "--event", "1", "--value", "{no"],
         "can't be packed": [bus.both, "--event", "1", "--value", str(2**70)],
         "is not parked for role store_1": [bus.alone, "--role", "store_1"],
@@ -215,7 +215,7 @@ def test_what_was_cancelled_archived_or_removed_is_refused(xbus: Xbus, bus: Park
     options = ("--event", "1", "--item", "0", "--value", "1", "--reason", "x")
     for envelope_id, cause in {
         bus.done: "is cancelled: nobody gets it [envelope_closed]",
-        bus.both: f"are in an archive only: bring them back first: xbus restore {bus.both} [envelope_archived]",
+        bus.both: f"are in an archive only: restore them first: xbus restore {bus.both} [envelope_archived]",
         bus.alone: "there is no envelope",
     }.items():
         assert cause in refused(xbus, "correct", str(envelope_id), *options)
@@ -231,7 +231,7 @@ def test_what_changed_since_it_was_looked_at_is_refused_and_nothing_is_half_done
         # As of somebody who looked before somebody else had corrected it.
         stale = Standing(CLIENTS[1], {None: b"another"})
         patch.setattr("xbus.admin.commands.parked.correct.read_standing", lambda *_: stale)
-        assert "just corrected by somebody else" in refused(xbus, "correct", str(bus.both), *options)
+        assert "somebody else has just corrected" in refused(xbus, "correct", str(bus.both), *options)
     with monkeypatch.context() as patch:
         # Removed while the editor was open.
         patch.setattr(corrections, "hold_sealed", lambda *_: False)

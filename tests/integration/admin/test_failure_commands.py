@@ -127,7 +127,7 @@ def test_a_failure_that_is_not_there_is_refused(xbus: Xbus, failures: list[int],
 def test_a_role_that_is_not_there_is_refused(xbus: Xbus, failures: list[int]) -> None:
     result = xbus("failure", "list", "--role", "nobody")
     assert result.exit_code == 1
-    assert result.stderr == 'xbus: there is no role "nobody": xbus export shows which there are [unknown_login]\n'
+    assert result.stderr == 'xbus: there is no role "nobody": xbus export shows the roles [unknown_login]\n'
 
 
 @pytest.mark.parametrize(

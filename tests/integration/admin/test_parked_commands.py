@@ -332,7 +332,7 @@ def test_an_item_is_changed_in_an_editor(xbus: Xbus, bus: ParkedBus, monkeypatch
         assert connection.execute(select(correction.c.after)).scalar_one() == pack({"number": 5})
     monkeypatch.setenv("VISUAL", "true")
     assert refused(xbus, "correct", *where, "0") == "xbus: nothing was changed in the editor [unchanged]"
-    assert "holds what JSON can't write" in refused(xbus, "correct", *where, "3")
+    assert "has values that JSON lacks" in refused(xbus, "correct", *where, "3")
 
 
 BAD_CORRECTIONS = [
@@ -340,7 +340,7 @@ BAD_CORRECTIONS = [
     (["--item", "1", "--value", "NaN"], "that is no JSON"),
     (["--item", "1", "--value", str(2**70)], "can't be packed"),
     (["--item", "6", "--value", "1"], "event 1 has no item 6"),
-    (["--item", "1", "--value", '{"number": 4}'], "item 1 of event 1 is so already"),
+    (["--item", "1", "--value", '{"number": 4}'], "item 1 of event 1 has this value already"),
     (["--item", "1", "--value", "1", "--event", "3"], "has no event 3"),
     (["--item", "1", "--value", "1", "--event", "x"], "has no event x"),
     (["--item", "1", "--value", "1", "--role", "nobody"], 'there is no role "nobody"'),

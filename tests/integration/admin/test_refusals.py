@@ -110,7 +110,7 @@ def test_an_unknown_service_of_a_node_is_told_in_its_line(xbus: Xbus, bus: Path)
     [
         (["role", "nobody", "--stdin"], "x\n", 1, 'xbus: there is no role "nobody"'),
         (["emitter", "flight_store_1", "--stdin"], "x\n", 1, 'xbus: there is no emitter "flight_store_1"'),
-        (["role", "flight_store_1", "--stdin"], "\n", 1, "xbus: standard input holds no password"),
+        (["role", "flight_store_1", "--stdin"], "\n", 1, "xbus: standard input has no password"),
         (["role", "flight_store_1", "--file", "gone"], "", 1, "xbus: password file gone can't be read (No such file"),
         (["role", "flight_store_1", "--file", "gone", "--stdin"], "x\n", 2, "exclude each other"),
         (["wizard", "flight_store_1"], "x\n", 2, "'wizard' is not one of"),

@@ -118,7 +118,7 @@ def test_what_is_archived_is_told(xbus: Xbus, bus: ParkedBus) -> None:
     before = count(bus.url)
     result = xbus(*TO_STORE, *THAT_DAY, "--yes")
     assert (result.exit_code, count(bus.url)) == (1, before)
-    assert "the items of 1 envelope between these places are in an archive: put those back" in result.stderr
+    assert "the items of 1 envelope between these places are in an archive: restore those" in result.stderr
     assert "[envelope_archived]" in result.stderr
     sent = told(xbus, *TO_STORE, *THAT_DAY, "--without-archived", "--yes")
     assert "  left out: 1 envelope in an archive" in sent

@@ -24,7 +24,7 @@ def test_what_is_bound_everywhere_is_called_here(bound: str, called: str) -> Non
 
 @pytest.mark.parametrize("bound", ["tcp://127.0.0.1:0", "tcp://*:*"])
 def test_a_port_left_to_chance_is_in_no_file(bound: str) -> None:
-    with pytest.raises(ConfigurationError, match="leaves the port to chance"):
+    with pytest.raises(ConfigurationError, match="has no fixed port"):
         reachable(bound, "back")
 
 

@@ -167,7 +167,7 @@ def test_a_password_file_without_a_password_is_refused(noted: type[NotedEmitter]
     secret.write_text("")
     result = emit(tmp_path / "a.csv", "", "--login", "me", "--password-file", str(secret))
     assert result.exit_code == 1
-    assert "holds no password in its first line" in result.stderr
+    assert "has no password in its first line" in result.stderr
 
 
 # -- bad lines ---------------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_a_file_of_bad_lines_that_is_there_is_refused_before_anyone_is_called(
     other.write_text("id\n1\n")
     result = emit(tmp_path / "a.csv", "id\n1\n", *KNOWN, "--on-bad-line", "collect", str(other), **SECRET)
     assert result.exit_code == 1
-    assert f"xbus: {other} is there already" in result.stderr
+    assert f"xbus: {other} exists already" in result.stderr
     assert noted.notes == []
 
 

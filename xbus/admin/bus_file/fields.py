@@ -11,7 +11,7 @@ from xbus.broker.journal.configuration.entries import MAX_ISOLATED
 from xbus.broker.journal.configuration.names import LONGEST_NAME, is_name
 
 MOST = 1_000_000_000
-"""Of what is counted: what the database's columns take, and more than anybody means."""
+"""The largest count: the database's columns take it, and it is more than anybody means."""
 
 MOST_POSITIONS = 2**63 - 1
 
@@ -23,11 +23,11 @@ class TableKey:
     """A key of a table.
 
     Args:
-        is_right: whether a value is of the right type.
-        read: makes of it what the entry holds.
+        is_right: says whether a value is of the right type.
+        read: converts the value for the entry.
         wish: the rest of the sentence "<key> must be ...".
-        default: what an absent key means.
-        required: whether it must be there.
+        default: the meaning of an absent key.
+        required: whether the key must exist.
     """
 
     is_right: Callable[[Any], bool]
@@ -58,7 +58,7 @@ def _is_number(value: Any, most: float) -> bool:
 
 
 def _read_start(value: object) -> str | int | datetime | None:
-    """A position or a word as it is, a moment as such; None for what is none of them."""
+    """Read a position, a word, or a moment; None for anything else."""
     if isinstance(value, str) and value in ("head", "oldest"):
         return value
     if type(value) is int and 1 <= value <= MOST_POSITIONS:

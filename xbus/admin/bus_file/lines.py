@@ -10,7 +10,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 def locate(text: str) -> dict[Path, int]:
-    """The line of each table and key of a well-formed TOML text, counted from 1.
+    """Find the line of each table and key of a well-formed TOML text, counted from 1.
 
     What is written inside an inline table or an array has the line where that begins, under its own path.
     """
@@ -28,13 +28,13 @@ def locate(text: str) -> dict[Path, int]:
 
 
 def error_line(error: tomllib.TOMLDecodeError, text: str) -> int:
-    """The line where a TOML text is malformed; the parser tells it in its message only."""
+    """Find the line where a TOML text is malformed; the parser names it in its message only."""
     found = re.search(r"\(at line (\d+), column \d+\)$", str(error))
     return int(found.group(1)) if found else len(text.rstrip().split("\n"))
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Each statement with its first line: the lines up to where they are TOML by themselves."""
+    """Iterate over each statement with its first line: the lines up to where they are TOML by themselves."""
     statement, first = "", 1
     for number, line in enumerate(text.split("\n"), 1):
         first = first if statement else number
@@ -48,7 +48,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _keys(parsed: dict[str, Any]) -> tuple[str, ...]:
-    """The keys of a header or of the left side of a statement, taken from what it parses to."""
+    """Read the keys of a header or of the left side of a statement, by parsing it."""
     keys: tuple[str, ...] = ()
     value: Any = parsed
     while isinstance(value, dict) and len(value) == 1:
@@ -58,7 +58,7 @@ def _keys(parsed: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _table_path(keys: tuple[str, ...], is_array: bool, sizes: dict[Path, int]) -> Path:
-    """The path of a header's table; the name of an array on the way means its last table."""
+    """Give the path of a header's table; the name of an array on the way means its last table."""
     path: Path = ()
     for key in keys[:-1]:
         path = (*path, key)

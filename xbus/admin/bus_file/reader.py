@@ -1,4 +1,4 @@
-"""Reads a bus file: everything that is wrong with its form is told, each with its line, before anything is done."""
+"""Reads a bus file, and reports all faults of its form with their lines, before anything is done."""
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ Table: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True, order=True)
 class LineProblem:
-    """What is wrong in a line of the file."""
+    """A fault in a line of the file."""
 
     line: int
     sentence: str
@@ -36,11 +36,11 @@ class LineProblem:
 
 @dataclass(frozen=True)
 class BusFile:
-    """What a file says.
+    """The content of a file.
 
     Args:
         bus: its entries, but for those whose form is wrong.
-        problems: what is wrong with its form.
+        problems: the faults of its form.
         unreadable: the entries that are left out of ``bus``.
         places: the line of each entry and field.
     """
@@ -51,7 +51,7 @@ class BusFile:
     places: Mapping[Place, int]
 
     def locate(self, problem: ConfigurationProblem) -> LineProblem:
-        """The same problem with its line: that of its place, or of the nearest one around it."""
+        """Add to a problem its line: that of its place, or of the nearest one around it."""
         place = problem.place
         while place and place not in self.places:
             place = place[:-1]
@@ -76,7 +76,7 @@ def _malformed(line: int, sentence: str) -> BusFile:
 
 
 def _describe(place: Place) -> str:
-    """``("event_type", "flights", "node", "enrich", "to")`` as ``event_type "flights", node "enrich"``."""
+    """Write ``("event_type", "flights", "node", "enrich", "to")`` as ``event_type "flights", node "enrich"``."""
     return ", ".join(f'{kind} "{name}"' for kind, name in zip(place[::2], place[1::2], strict=False))
 
 
@@ -98,7 +98,7 @@ def _profile(name: str, event_types: Sequence[str]) -> ProfileSpec:
 
 
 class _BusFileReader:
-    """Goes through the parsed file once and keeps what is wrong and where everything stands."""
+    """Goes through the parsed file once, and collects faults and the place of everything."""
 
     def __init__(self, lines: Mapping[Path, int]) -> None:
         self._lines = lines
@@ -154,7 +154,7 @@ class _BusFileReader:
                     self._unreadable.add((*place, name))
 
     def _is_first(self, name: str, path: Path, place: Place, fields: Fields) -> bool:
-        """Note where the entry stands; or complain, where one of its name stood before."""
+        """Note the place of the entry; or complain, if an entry of its name came before."""
         first = self._places.get((*place, name))
         if first is not None:
             self._complain(path, f'{place[-1]} "{name}" is named twice, first in line {first}')

@@ -10,7 +10,7 @@ from xbus.broker.journal.configuration.entries import Entry
 
 
 def write(bus: BusSpec) -> str:
-    """The bus in TOML; entries in the order of ``bus``, without what is so by default and what few buses say."""
+    """Write the bus in TOML, entries in the order of ``bus``, without defaults and rare fields."""
     return "\n".join(_table(name, values) for name, values in _tables(bus))
 
 
@@ -32,7 +32,7 @@ def _tables(bus: BusSpec) -> Iterator[tuple[str, Mapping[str, object]]]:
 
 
 def _said(entry: Entry, fields: Fields) -> dict[str, object]:
-    """Those of some fields that are not as they are by default."""
+    """Select those of some fields that differ from their defaults."""
     values = {key: getattr(entry, key) for key in fields}
     return {key: value for key, value in values.items() if value != fields[key].default}
 

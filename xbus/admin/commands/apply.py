@@ -66,7 +66,7 @@ def apply(config_path: Path | None, file: BinaryIO, prune: bool, yes: bool, owed
 
 
 def _refuse(name: str, found: BusFile, plan: Plan) -> None:
-    """Tell every problem with its line, and leave."""
+    """Show every problem with its line, and leave."""
     problems = sorted([*found.problems, *(found.locate(problem) for problem in plan.problems)])
     if problems:
         _tell_problems(name, problems)
@@ -94,7 +94,7 @@ def _tell(plan: Plan, arrears: list[Arrears]) -> None:
 
 
 def _ask(arrears: list[Arrears]) -> Owed:
-    """What is to become of what is owed: asked for on a terminal; nobody else may leave it open."""
+    """Ask on a terminal for the decision about backlogs; anywhere else the option must name it."""
     if not arrears:
         return Owed.KEEP
     if sys.stdin.isatty():

@@ -114,7 +114,7 @@ def _values_of(file: Path) -> dict[Key, Value]:
     except ValueError as error:
         raise XbusError(f"{file} is not JSON ({error})", "correct it", code="bad_values") from error
     if not isinstance(values, dict):
-        raise XbusError(f"{file} holds no map", 'write it as {"name": "value"}', code="bad_values")
+        raise XbusError(f"{file} is no map", 'write it as {"name": "value"}', code="bad_values")
     return values
 
 
@@ -128,12 +128,12 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _plain(value: object) -> str:
-    """What JSON has no form for: bytes in hexadecimal, moments as text."""
+    """Convert a value that JSON lacks: bytes to hexadecimal, moments to text."""
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _printable(document: str) -> str:
-    """The same document in JSON without what a terminal would obey: the consumer may have written it."""
+    """Escape in JSON what a terminal would obey: the consumer may have written it."""
     return "".join(
         character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
         for character in document

@@ -39,7 +39,7 @@ class _EmitCommand(click.Command):
 
 
 def _named_file(ctx: click.Context, args: Sequence[str]) -> list[str]:
-    """The arguments with the option of its own that the file of bad lines has."""
+    """Complete the arguments with the file's own option for bad lines."""
     named: list[str] = []
     words = iter(args)
     for word in words:
@@ -61,7 +61,7 @@ def _read_descriptors(ctx: click.Context, param: click.Parameter, values: Sequen
 
 
 def _read_descriptor(value: str) -> Descriptor:
-    """The descriptor that ``FILE`` or ``FILE#NAME`` means; a file's own name may hold a #, too."""
+    """Read the descriptor that ``FILE`` or ``FILE#NAME`` means; a file's own name may have a #, too."""
     path, _, name = value.rpartition("#")
     return read_descriptor(Path(path), name) if path and not Path(value).exists() else read_descriptor(Path(value))
 
@@ -141,7 +141,7 @@ def emit(
 
 
 def _kinds(files: int, descriptors: Sequence[Descriptor]) -> Sequence[Descriptor | None]:
-    """The descriptor of each file."""
+    """Give the descriptor of each file."""
     if len(descriptors) == files:
         return descriptors
     if len(descriptors) > 1:
@@ -184,7 +184,7 @@ def _send_file(event: Event, file: ItemFile, bad: StopAtBadLine, on_bytes: Calla
 
 
 def _tell(sentence: str) -> None:
-    # On a terminal the bar stands in this line.
+    # On a terminal the bar is in this line.
     cleared = "\r\x1b[K" if sys.stderr.isatty() else ""
     click.echo(f"{cleared}xbus: {sentence}", err=True)
 

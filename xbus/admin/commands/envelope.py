@@ -79,7 +79,7 @@ def _list(found: list[EnvelopeSummary]) -> Iterator[str]:
 
 
 def _counts(summary: EnvelopeSummary) -> str:
-    """``2 done, 1 parked, 3 items parked alone``."""
+    """Word the counts: ``2 done, 1 parked, 3 items parked alone``."""
     states = Counter(role.state for role in summary.roles)
     counts = [f"{number} {state}" for state, number in sorted(states.items())]
     if summary.parked_items:

@@ -90,7 +90,7 @@ async def _ask_one(client: Client, address: str) -> HealthReport | CallError:
         return _REPORT.read(answer)
     except Refused as error:
         raise ProtocolError(
-            f"what answers at {address} is no broker of this version", "see that the address is right"
+            f"the program at {address} is no broker of this version", "see that the address is right"
         ) from error
 
 
@@ -127,5 +127,5 @@ def _told(report: HealthReport) -> list[str]:
 
 
 def _moment(text: str | None) -> str | None:
-    """A moment to the second, as other commands show it."""
+    """Write a moment to the second, as other commands show it."""
     return None if text is None else f"{text[:10]} {text[11:19]}Z"

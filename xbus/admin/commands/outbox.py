@@ -102,5 +102,5 @@ def _opened(path: Path) -> Iterator[Outbox]:
 
 
 def _moment(text: str | None) -> str | None:
-    """A moment of the outbox, as other commands show it."""
+    """Write a moment of the outbox, as other commands show it."""
     return moment(None if text is None else datetime.fromisoformat(text))

@@ -68,10 +68,10 @@ def run_(
 
 
 def load_recipient(name: str) -> type[Recipient]:
-    """The class that ``module:Class`` names.
+    """Import the class that ``module:Class`` names.
 
     Raises:
-        ConfigurationError: there is no such module or class, or it is no recipient.
+        ConfigurationError: the module or the class does not exist, or it is no recipient.
     """
     module_name, separator, class_name = name.partition(":")
     if not (module_name and separator and class_name):
@@ -80,7 +80,7 @@ def load_recipient(name: str) -> type[Recipient]:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # One that the module itself wants is told by its own traceback.
+        # If the module itself lacks another one, its own traceback says so.
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise ConfigurationError(f'there is no module "{module_name}"', "run this where it can be imported") from error

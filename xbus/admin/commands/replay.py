@@ -90,7 +90,7 @@ def _check(wanted: ReplayRequest, found: Preview, without_archived: bool) -> Non
     if found.archived and not without_archived:
         raise Refused(
             f"the items of {counted(found.archived, 'envelope')} between these places are in an archive",
-            "put those back that are needed with xbus restore, or leave them out with --without-archived",
+            "restore those that you need with xbus restore, or leave them out with --without-archived",
             code="envelope_archived",
         )
     if not (found.envelopes or found.sent or found.archived):
@@ -100,6 +100,6 @@ def _check(wanted: ReplayRequest, found: Preview, without_archived: bool) -> Non
         which = " that had no node for its service" if wanted.unreached else ""
         raise Refused(
             f'no event of type "{wanted.type_name}"{which} lies between these places of the log{removed}',
-            "see with xbus envelope list when there were some",
+            "xbus envelope list shows when such events came",
             code="nothing_to_replay",
         )

@@ -115,12 +115,12 @@ def _facts(role: RoleStatus, owed_days: float, now: datetime) -> dict[str, objec
 
 
 def _parked(role: RoleStatus) -> int | str:
-    """``1``, or ``1, 2 items`` where some are parked alone."""
+    """Word the counts: ``1``, or ``1, 2 items`` if some are parked alone."""
     return f"{role.parked:,}, {counted(role.parked_items)}" if role.parked_items else role.parked
 
 
 def _work(work: PresenceWork) -> str:
-    """``12 send_item 40 %``: the position, what was asked last, and how far it is."""
+    """Word the work: ``12 send_item 40 %``, with the position, the last call, and the progress."""
     place = work.get("position") or work["envelope_id"]
     percent, done = _percent(work), work.get("done")
     progress = f" {percent} %" if percent is not None else f" {done:,} done" if done else ""
@@ -133,7 +133,7 @@ def _percent(work: PresenceWork) -> int | None:
 
 
 def _age(since: datetime | None, now: datetime) -> str | None:
-    """``3 d``: in the largest unit that fits."""
+    """Word an age in the largest unit that fits: ``3 d``."""
     if since is None:
         return None
     seconds = max(0, int((now - since).total_seconds()))

@@ -17,7 +17,7 @@ class StopAtBadLine:
     count = 0
 
     def meet(self, file: ItemFile, entry: Entry, fault: str) -> None:
-        """Say what is wrong.
+        """Report the fault.
 
         Raises:
             XbusError: always (``bad_line``).
@@ -25,7 +25,7 @@ class StopAtBadLine:
         raise XbusError(file.describe(entry, fault), "correct the line and send the file again", code="bad_line")
 
     def finish(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: it has no file."""
 
     def __enter__(self) -> "StopAtBadLine":
         return self
@@ -47,7 +47,7 @@ class SkipBadLines(StopAtBadLine):
         """Bad lines so far."""
 
     def meet(self, file: ItemFile, entry: Entry, fault: str) -> None:
-        """Tell it and count it."""
+        """Report the line and count it."""
         self.count += 1
         self._tell(file.describe(entry, fault))
 
@@ -74,7 +74,7 @@ class CollectBadLines(SkipBadLines):
             self._refuse_present()
 
     def meet(self, file: ItemFile, entry: Entry, fault: str) -> None:
-        """Tell it, count it and write it.
+        """Report the line, count it and write it.
 
         Raises:
             XbusError: the file can't be written (``unwritable_file``, ``file_exists``).
@@ -118,7 +118,7 @@ class CollectBadLines(SkipBadLines):
             self.path.unlink(missing_ok=True)
 
     def _refuse_present(self) -> NoReturn:
-        raise XbusError(f"{self.path} is there already", "name a new file for the bad lines", code="file_exists")
+        raise XbusError(f"{self.path} exists already", "name a new file for the bad lines", code="file_exists")
 
     def _refuse_writing(self, error: OSError) -> NoReturn:
         raise XbusError(

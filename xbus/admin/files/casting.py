@@ -12,14 +12,14 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
 SMALLEST_INT, LARGEST_INT = -(2**63), 2**64 - 1
-"""What msgpack can write."""
+"""The whole numbers that msgpack can write."""
 
 
 class Misfit(Exception):
     """A text that is not what its field must hold.
 
     Args:
-        reason: what is wrong, to follow the field's name.
+        reason: the fault, to follow the field's name.
         is_lenient: a field that is neither mandatory nor strict sends None for it.
     """
 
@@ -34,15 +34,15 @@ Cast: TypeAlias = Callable[[str], Any]
 
 
 def cast_string(text: str) -> str:
-    """The text itself."""
+    """Take the text itself."""
     return text
 
 
 def cast_int(text: str) -> int:
-    """A whole number.
+    """Read a whole number.
 
     Raises:
-        Misfit: the text is none, or one that msgpack can't write.
+        Misfit: the text is not a whole number, or one that msgpack can't write.
     """
     try:
         number = int(text.strip())
@@ -74,13 +74,13 @@ class DateCast:
 
 @dataclass(frozen=True)
 class DecimalCast:
-    """A decimal number, sent as a float.
+    """Reads a decimal number, to be sent as a float.
 
     Args:
-        places: so many of its last digits are decimals, None where the text itself tells; the delimiters mean
-            nothing beside it.
-        thousands: what stands between thousands, "" for nothing.
-        point: what stands before the decimals.
+        places: so many of its last digits are decimals; None if the text has a point. With it the delimiters mean
+            nothing.
+        thousands: the delimiter of thousands, "" for none.
+        point: the delimiter before the decimals.
     """
 
     places: int | None = None
@@ -94,7 +94,7 @@ class DecimalCast:
         except (InvalidOperation, ValueError) as error:
             raise Misfit(f"{text!r} is no decimal number") from error
         if not math.isfinite(number):
-            raise Misfit(f"{text!r} is no decimal number, or none that a float can hold")
+            raise Misfit(f"{text!r} is no decimal number, or too large for a float")
         return number
 
     def _delimited(self, text: str) -> str:

@@ -41,7 +41,7 @@ class DescribedCsvReader(TextReader):
 
 
 def _dialect(delimiter: str) -> type[csv.Dialect]:
-    """Rows as pyjon.descriptors reads them: text behind a closing quote belongs to the field."""
+    """Make the dialect of pyjon.descriptors: text behind a closing quote belongs to the field."""
     return type("_Dialect", (csv.excel,), {"delimiter": delimiter, "escapechar": "\\"})
 
 

@@ -102,13 +102,13 @@ Layout: TypeAlias = CsvLayout | FixedLayout | XmlLayout
 
 @dataclass(frozen=True)
 class Descriptor:
-    """How files of one kind are read.
+    """The description of one kind of files.
 
     Args:
         name: its name, "" for none.
         event_type: what the items are sent as, "" where it does not say.
         encoding: of the files, "" where it does not say.
-        layout: what they look like.
+        layout: their form.
     """
 
     name: str
@@ -118,7 +118,7 @@ class Descriptor:
 
 
 def item_of_columns(columns: tuple[Column, ...], row: list[str]) -> dict[str, object]:
-    """The item in a row.
+    """Make the item of a row.
 
     Raises:
         Misfit: a field is not what it must be; the reason names it.
@@ -127,7 +127,7 @@ def item_of_columns(columns: tuple[Column, ...], row: list[str]) -> dict[str, ob
 
 
 def item_of_element(fields: tuple[ElementField, ...], record: Element) -> dict[str, object]:
-    """The item in an element.
+    """Make the item of an element.
 
     Raises:
         Misfit: a field is not what it must be; the reason names it.
@@ -167,7 +167,7 @@ def _value(field: Column, text: str) -> object:
 
 def _element_value(field: ElementField, element: Element | None) -> object:
     if element is None and field.is_mandatory:
-        raise Misfit("it is mandatory, but not there")
+        raise Misfit("it is mandatory, but missing")
     if element is None:
         return None
     if not element.text:

@@ -51,15 +51,15 @@ NO_CODE = "is code, and a descriptor only describes here: do this in a worker or
 
 
 def read_descriptor(path: Path, name: str = "") -> Descriptor:
-    """One descriptor of a file.
+    """Read one descriptor of a file.
 
     Args:
         path: the file.
-        name: which one; the first one where that is "".
+        name: its name; "" means the first one.
 
     Raises:
-        XbusError: the file can't be read (``unreadable_file``), holds no such descriptor (``unknown_descriptor``), or
-            the descriptor can't be followed (``bad_descriptor``).
+        XbusError: the file can't be read (``unreadable_file``), has no such descriptor (``unknown_descriptor``), or the
+            descriptor is invalid (``bad_descriptor``).
     """
     try:
         data = path.read_bytes()
@@ -113,7 +113,7 @@ def _chosen(root: _Element, path: Path, name: str) -> _Element:
         return _lined(found[0])
     if name not in names:
         raise XbusError(
-            f'{path} holds no descriptor "{name}"', f"name one of {', '.join(names)}", code="unknown_descriptor"
+            f'{path} has no descriptor "{name}"', f"name one of {', '.join(names)}", code="unknown_descriptor"
         )
     return _lined(found[names.index(name)])
 
@@ -184,7 +184,7 @@ _LAYOUTS: dict[str, Callable[[_Element, _Element], Layout]] = {
 
 
 def _steps(path: str) -> Iterator[str]:
-    """The names in a path, in whose namespaces a slash divides nothing."""
+    """Split a path into names; a slash in a namespace divides nothing."""
     step = ""
     for part in path.split("/"):
         step = f"{step}/{part}" if step else part

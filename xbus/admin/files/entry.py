@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What stands at one place of a file: an item, or what is wrong there.
+    """One entry of a file: an item, or a fault in its place.
 
     Args:
-        line: where it begins, from 1.
-        raw: gives the text as it stands in the file, with its line's end.
-        item: what is to be sent.
-        fault: what is wrong, "" for a good entry; names the field where it is one's.
+        line: its first line, from 1.
+        raw: gives the text as in the file, with its line's end.
+        item: the item to send.
+        fault: the fault, "" for a good entry; it names the field if one is bad.
     """
 
     line: int
@@ -37,7 +37,7 @@ class Unreadable(Exception):
 
 
 class EntryReader(Protocol):
-    """Reads the entries of one file. Knows how a file that holds only some of them must look.
+    """Reads the entries of one file, and knows the form of a file with only some of them.
 
     Attributes:
         encoding: of such a file.
@@ -46,17 +46,17 @@ class EntryReader(Protocol):
     encoding: str
 
     def __iter__(self) -> Iterator[Entry]:
-        """Each entry, good or bad, in order.
+        """Iterate over each entry, good or bad, in order.
 
         Raises:
-            Unreadable: what follows can't be told apart.
+            Unreadable: the rest can't be divided into entries.
         """
 
     def remark(self, sentence: str) -> str:
-        """A line for people; it is not read as an entry."""
+        """Write a line for people; nobody reads it as an entry."""
 
     def head(self, sentence: str) -> str:
-        """What goes before the entries, a remark among it; known once the first one has been read."""
+        """Give the text before the entries, with a remark in it; known once the first one has been read."""
 
     def tail(self) -> str:
-        """What goes behind the entries."""
+        """Give the text behind the entries."""

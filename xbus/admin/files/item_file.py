@@ -1,4 +1,4 @@
-"""A file of items: opened, read by what fits it, and told apart into good and bad."""
+"""A file of items: opens it, chooses its reader, and separates good entries from bad ones."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ class ItemFile:
 
     Args:
         path: the file; without a descriptor its name ends in ``.csv`` or ``.jsonl``.
-        descriptor: how to read it; None where its name tells.
-        encoding: of its text; None for what the descriptor, or the XML itself, says, and UTF-8 where nothing does.
+        descriptor: the description of the file; None if its name says how to read it.
+        encoding: of its text; by default that of the descriptor or the XML itself, otherwise UTF-8.
 
     Raises:
-        XbusError: it is of another kind (``unknown_format``), can't be read (``unreadable_file``), or there is no such
-            encoding (``unknown_encoding``).
+        XbusError: it is of another kind (``unknown_format``), can't be read (``unreadable_file``), or the encoding does
+            not exist (``unknown_encoding``).
     """
 
     def __init__(self, path: Path, descriptor: Descriptor | None = None, encoding: str | None = None) -> None:
@@ -58,13 +58,13 @@ class ItemFile:
         self._file.close()
 
     def entries(self, on_bytes: Callable[[int], object]) -> Iterator[Entry]:
-        """Each entry, good or bad, in order.
+        """Iterate over each entry, good or bad, in order.
 
         Args:
-            on_bytes: told how many bytes were read, again and again.
+            on_bytes: called with the number of bytes read, again and again.
 
         Raises:
-            XbusError: nothing more can be read (``bad_line``, ``unreadable_file``).
+            XbusError: the rest can't be read (``bad_line``, ``unreadable_file``).
         """
         try:
             for entry in self.reader:
@@ -84,7 +84,7 @@ class ItemFile:
             self._reported = self._file.count
 
     def describe(self, entry: Entry, fault: str) -> str:
-        """What is wrong, with file and line."""
+        """Describe the fault, with file and line."""
         return f"{self.path}:{entry.line}: {fault}"
 
     def _refuse_file(self, error: OSError) -> NoReturn:

@@ -5,7 +5,7 @@ from xml.etree.ElementTree import Element
 
 _NAME = r"(?:\{[^}]*\})?[^\W\d][\w.-]*"
 _TEXT = r"""(?:"[^"]*"|'[^']*')"""
-# A number counts among all of a name, so it stands first; behind * it would count something else than XPath does.
+# A number counts among all of a name, so it comes first; behind * it would count something else than XPath does.
 _STEP = (
     rf"(?:{_NAME}(?:\[(?:[1-9]\d*|last\(\)(?:-[1-9]\d*)?)\])?|\*)"
     rf"(?:\[(?:@{_NAME}(?:={_TEXT})?|{_NAME}(?:={_TEXT})?|\.={_TEXT})\])*"
@@ -20,10 +20,10 @@ class ElementPath:
     """A path such as ``name``, ``address/city``, ``.//line[2]`` or ``contact[@kind='mail']/address``.
 
     Args:
-        path: as it stands in the descriptor.
+        path: as in the descriptor.
 
     Raises:
-        ValueError: it is none that can be followed here.
+        ValueError: the path has steps that this class can't follow.
     """
 
     def __init__(self, path: str) -> None:
@@ -35,7 +35,7 @@ class ElementPath:
         return f"ElementPath({self.path!r})"
 
     def first_in(self, record: Element) -> Element | None:
-        """The first element that it leads to, in the order of the file; None where there is none."""
+        """Find the first element at the path, in the order of the file; None without any."""
         if "//" not in self.path:
             return record.find(self.path)
         found = set(record.iterfind(self.path))

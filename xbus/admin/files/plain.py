@@ -61,7 +61,7 @@ class JsonReader(TextReader):
                 yield Entry(line.number, raw, item, fault)
 
     def _value(self, text: str) -> tuple[Value, str]:
-        """The value, and what is wrong with it."""
+        """Read the value, and its fault if it has one."""
         fault = self._text.fault(text)
         if fault:
             return None, fault

@@ -1,4 +1,4 @@
-"""Rows of CSV with the lines that they stand in."""
+"""Rows of CSV with their lines in the file."""
 
 import csv
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from xbus.admin.files.text import Text, TextLine, ended
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row, or what is wrong with it.
+    """A row, or its fault.
 
     Args:
-        lines: the lines that it stands in.
+        lines: its lines in the file.
         fields: its fields; none where it has a fault.
-        fault: what is wrong, "" for a good row.
+        fault: the fault, "" for a good row.
     """
 
     lines: list[TextLine]
@@ -23,19 +23,21 @@ class Row:
 
     @property
     def line(self) -> int:
-        """Where it begins, from 1."""
+        """Its first line, from 1."""
         return self.lines[0].number
 
     def raw(self) -> str:
-        """The row as it stands in the file."""
+        """Give the row as in the file."""
         return ended("".join(line.text for line in self.lines))
 
 
 def rows(text: Text, dialect: type[csv.Dialect]) -> Iterator[Row]:
-    """Each row, good or bad; a blank line is a row without fields. Behind a bad row it goes on with the next line.
+    """Iterate over each row, good or bad; a blank line is a row without fields.
+
+    After a bad row it goes on with the next line.
 
     Raises:
-        Unreadable: the lines can't be told apart.
+        Unreadable: the file can't be divided into lines.
     """
     lines = _Lines(text.lines())
     reader = csv.reader(lines, dialect)
@@ -58,7 +60,7 @@ class _Unfinished(Exception):
 
 
 class _Lines:
-    """What the csv reader pulls its lines from; notes which ones make a row."""
+    """Gives the csv reader its lines, and notes which ones make a row."""
 
     def __init__(self, lines: Iterator[TextLine]) -> None:
         self._lines = lines

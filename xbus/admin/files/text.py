@@ -12,7 +12,7 @@ from xbus.errors import XbusError
 DEFAULT_ENCODING = "utf-8"
 
 LONGEST_LINE = 16_777_216
-"""Characters; what is longer is no file of lines."""
+"""Characters of the longest line. A file with a longer one has no lines."""
 
 MARK = "#xbus# "
 """Begins a remark."""
@@ -21,7 +21,7 @@ TITLE = "bad lines of "
 """Begins the first remark. Only a file that begins with it has any: no line of another one is taken for a remark."""
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
-"""What decoding by ``surrogateescape`` makes of bytes that are no text."""
+"""The characters that ``surrogateescape`` makes of bytes that are no text."""
 
 
 class TextLine(NamedTuple):
@@ -40,12 +40,12 @@ class Text:
     """A file as text.
 
     Args:
-        file: where the bytes come from.
+        file: gives the bytes.
         encoding: a name that Python knows; UTF-8 may begin with a byte order mark.
-        newline: what ends a line: "\\n", or "" for any of CR, LF and CRLF.
+        newline: the end of a line: "\n", or "" for any of CR, LF and CRLF.
 
     Raises:
-        XbusError: there is no such encoding (``unknown_encoding``).
+        XbusError: the encoding does not exist (``unknown_encoding``).
     """
 
     def __init__(self, file: BinaryIO, encoding: str, newline: str = "") -> None:
@@ -62,7 +62,7 @@ class Text:
             ) from error
 
     def lines(self) -> Iterator[TextLine]:
-        """Each line with its end, without remarks.
+        """Iterate over each line with its end, without remarks.
 
         Raises:
             Unreadable: the file is not text in this encoding in a way that leaves no lines to tell apart.
@@ -75,7 +75,7 @@ class Text:
                 yield TextLine(number, text)
 
     def pieces(self, length: int) -> Iterator[TextPiece]:
-        """The text in pieces of ``length`` characters, of which the last may be shorter, without remarks.
+        """Iterate over pieces of ``length`` characters, of which the last may be shorter, without remarks.
 
         Raises:
             Unreadable: as ``lines``.
@@ -97,7 +97,7 @@ class Text:
                 offset += len(text)
 
     def fault(self, text: str) -> str:
-        """What is wrong with a text as such, "" where it is one."""
+        """Find the fault of a text as such, "" for a good one."""
         return "" if text.isascii() or not _NO_TEXT.search(text) else f"this is not text in {self._label}"
 
     @property
@@ -108,7 +108,7 @@ class Text:
         try:
             text = self._text.readline(LONGEST_LINE)
         except UnicodeDecodeError as error:
-            raise Unreadable(line, f"what follows is not text in {self._label}") from error
+            raise Unreadable(line, f"the rest is not text in {self._label}") from error
         if len(text) >= LONGEST_LINE:
             raise Unreadable(line, f"the line is longer than {LONGEST_LINE:,} characters")
         return text
@@ -117,11 +117,11 @@ class Text:
         try:
             return self._text.read(max(characters, 0))
         except UnicodeDecodeError as error:
-            raise Unreadable(line, f"what follows is not text in {self._label}") from error
+            raise Unreadable(line, f"the rest is not text in {self._label}") from error
 
 
 class TextReader:
-    """What all readers of ``Text`` have in common: a file that holds only some of their entries is text too.
+    """The common base of readers of ``Text``: a file with only some of their entries is text too.
 
     Args:
         text: the file.
@@ -144,10 +144,10 @@ class TextReader:
 
 
 def ended(text: str) -> str:
-    """A line with its end, which the last one of a file may lack."""
+    """Complete a line with its end, which the last one of a file may lack."""
     return text if text.endswith(("\n", "\r")) else text + "\n"
 
 
 def remark(sentence: str) -> str:
-    """A sentence as a line that ``Text`` leaves out."""
+    """Write a sentence as a line that ``Text`` leaves out."""
     return f"{MARK}{' '.join(sentence.split())}\n"

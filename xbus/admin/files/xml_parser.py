@@ -10,20 +10,20 @@ DEEPEST = 200
 
 
 def safe_parser(encoding: str | None = None) -> "expat.XMLParserType":
-    """A parser that refuses whatever could make more of a file than it holds.
+    """Make a parser that refuses everything by which a file could expand beyond its content.
 
     Args:
-        encoding: what to read it by instead of what it declares.
+        encoding: the encoding to read by instead of the declared one.
 
     Raises:
-        Unreadable: while it parses: an entity is declared or meant that is not of XML itself.
+        Unreadable: while it parses: the file declares or uses an entity that is not of XML itself.
     """
     parser = expat.ParserCreate(encoding, "}")
     parser.buffer_text = True
     parser.ordered_attributes = True
 
     def refuse(what: str) -> NoReturn:
-        raise Unreadable(parser.CurrentLineNumber, f"{what}, which is not read for safety")
+        raise Unreadable(parser.CurrentLineNumber, f"{what}, which is refused for safety")
 
     def begin_doctype(name: str, system: str | None, public: str | None, has_subset: int) -> None:
         if has_subset:
@@ -42,15 +42,15 @@ def safe_parser(encoding: str | None = None) -> "expat.XMLParserType":
 
 
 def qualified(name: str) -> str:
-    """A name as the parser tells it, written as ``{namespace}name``."""
+    """Write a name of the parser as ``{namespace}name``."""
     return "{" + name if "}" in name else name
 
 
 def paired(attributes: list[str]) -> dict[str, str]:
-    """The attributes of an element as the parser tells them, by their names."""
+    """Map the attributes of an element from the parser's list to their names."""
     return {qualified(name): value for name, value in zip(attributes[::2], attributes[1::2], strict=True)}
 
 
 def malformed(error: expat.ExpatError) -> Unreadable:
-    """The same with a sentence that names no position twice."""
+    """Make the same error with a sentence that names no position twice."""
     return Unreadable(error.lineno, f"this is not XML ({expat.ErrorString(error.code)})")

@@ -102,7 +102,7 @@ class _Records:
         parser.CharacterDataHandler = self._text
 
     def take(self) -> list[Entry]:
-        """The entries that are complete since the last time."""
+        """Take the entries that are complete since the last time."""
         entries, self._entries = self._entries, []
         return entries
 

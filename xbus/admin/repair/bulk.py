@@ -17,15 +17,15 @@ from xbus.errors import Refused
 from xbus.ids import Ids
 
 PAGE = 500
-"""How many envelopes one transaction resumes."""
+"""Envelopes that one transaction resumes."""
 
 MOST_ENTRIES = 100_000
-"""How many entries of items that are parked alone are resumed at once; each becomes an envelope."""
+"""The most entries of items parked alone that are resumed at once; each becomes an envelope."""
 
 
 @dataclass(slots=True)
 class Done:
-    """How much was resumed, and why some items were not."""
+    """The counts of resumed parts, and why some items were not resumed."""
 
     envelopes: int = 0
     items: int = 0
@@ -33,11 +33,11 @@ class Done:
 
 
 def resume_all(url: str, filters: Filters, decision: RepairDecision, ids: Ids) -> Done:
-    """Have all come again that is parked and that filters let pass; a page at a time is resumed or not.
+    """Resume all parked parts that the filters select; one page is one transaction.
 
     Args:
         url: of the database.
-        filters: with ``until``, as what is resumed may be parked again at once.
+        filters: with ``until``, because a resumed envelope may be parked again at once.
     """
     done = Done()
     with reading(url) as connection:

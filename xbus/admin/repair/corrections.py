@@ -26,7 +26,7 @@ LACKING = {OWED, *(state.value for state in DeliveryState)}
 """States of an envelope at a role that has not got it yet."""
 
 MOST_REPEATS = 20
-"""How many other envelopes with the item are looked at. More would tell more of an item that is replayed for many."""
+"""The most other envelopes with the item to look at. More would show more of an often replayed item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +52,22 @@ class CorrectionTarget:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How an item is handed over now to those whom a correction is for.
+    """The present forms of an item for the roles that a correction concerns.
 
     Args:
         sent: as its emitter sent it.
-        corrected: where that is otherwise, by role id; None stands for all that are not named.
+        corrected: the corrected forms, by role id; None means all roles that are not named.
     """
 
     sent: bytes
     corrected: Mapping[int | None, bytes]
 
     def to(self, role_id: int | None) -> bytes:
-        """As a role gets it; None asks for those to whom nothing special applies."""
+        """Give the form for a role; None asks for the roles without a form of their own."""
         return self.corrected.get(role_id, self.corrected.get(None, self.sent))
 
     def is_all(self, data: bytes) -> bool:
-        """Whether everybody gets it so already."""
+        """Check whether everybody gets this form already."""
         return {self.to(None), *self.corrected.values()} == {data}
 
 
@@ -78,12 +78,12 @@ def find_target(
 
     Args:
         role: the login of the role for which it is parked; None to correct it for all.
-        event: its event's number or id; may be left out where it is the only one.
-        index: which item of the event, from 0.
+        event: its event's number or id; optional if the envelope has one event only.
+        index: the index of the item in the event, from 0.
 
     Raises:
-        Refused: there is no such item, it is not parked for the role, its envelope was not received
-            (``envelope_open``, ``envelope_closed``), or its items are in an archive only (``envelope_archived``).
+        Refused: the item does not exist, it is not parked for the role, its envelope was not received
+            (``envelope_open``, ``envelope_closed``), or only an archive has its items (``envelope_archived``).
     """
     if role is not None:
         place = find_place(connection, envelope_id, role, event, index)
@@ -105,7 +105,7 @@ def _check_received(past: Past) -> None:
     if past.archived:
         raise Refused(
             f"the items of envelope {past.envelope_id} are in an archive only",
-            f"bring them back first: xbus restore {past.envelope_id}",
+            f"restore them first: xbus restore {past.envelope_id}",
             code="envelope_archived",
         )
 
@@ -139,15 +139,15 @@ def correct(
     what = f"item {target.index} of event {target.event.number}"
     standing = read_standing(connection, target)
     if standing != found:
-        raise Refused(f"{what} was just corrected by somebody else", "look at it again", code="corrected_meanwhile")
+        raise Refused(f"somebody else has just corrected {what}", "look at it again", code="corrected_meanwhile")
     if standing.is_all(after) if target.role is None else standing.to(target.role_id) == after:
-        raise Refused(f"{what} is so already", "resume it, or give it otherwise", code="unchanged")
+        raise Refused(f"{what} has this value already", "resume it, or give another value", code="unchanged")
     event_id = target.event.segments_id if target.role is None else target.event.event_id
     add_correction(connection, target.role_id, event_id, target.index, standing.sent, after, decision)
 
 
 def _hold(connection: Connection, target: CorrectionTarget) -> None:
-    """Keep what is corrected as it is until the end of the transaction."""
+    """Lock the corrected item until the end of the transaction."""
     if target.role is not None:
         (place,) = target.places
         if place.alone is not None:
@@ -160,13 +160,13 @@ def _hold(connection: Connection, target: CorrectionTarget) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Whom a correction for all reaches.
+    """The roles that a correction for all reaches.
 
     Args:
-        lacking: logins of the roles that have not got the item, each with what has become of it there.
-        repeats: the same for each other envelope that holds the item, as a retry or a replay does, by its id; those are
-            left out that no role lacks.
-        having: logins of the roles that have got it before, and keep what they got.
+        lacking: logins of the roles that lack the item, each with the item's state there.
+        repeats: the same by id for each other envelope with the item, such as a retry or a replay, unless no role lacks
+            it.
+        having: logins of the roles that have got it before, and keep their form.
         only_roles: the logins of the only roles that the envelope is for; None for all.
         workers: the worker services through which the item goes.
     """
@@ -197,7 +197,7 @@ def read_reach(connection: Connection, target: CorrectionTarget) -> Reach:
 
 
 def _states(detail: EnvelopeDetail | None) -> dict[str, str]:
-    """What has become of an envelope, by the login of the role."""
+    """Read the state of an envelope, by the login of the role."""
     roles = () if detail is None else detail.summary.roles
     return {each.role: each.state for each in roles if each.role is not None}
 

@@ -23,11 +23,11 @@ SEGMENT_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What was resumed of an envelope for one role.
+    """The resumed parts of an envelope for one role.
 
     Args:
-        whole: whether the envelope itself comes again.
-        items: how many items come again as an envelope of their own, ``items_as``.
+        whole: whether the envelope itself is redelivered.
+        items: how many items are sent again as an envelope of their own, ``items_as``.
     """
 
     envelope_id: UUID
@@ -38,7 +38,7 @@ class Resumed:
 
 
 def decision_of(clock: Clock, reason: str) -> RepairDecision:
-    """What the person at the keyboard decides now."""
+    """Make the decision of the person at the keyboard, as of now."""
     try:
         who = getpass.getuser()
     except (KeyError, OSError):
@@ -48,20 +48,21 @@ def decision_of(clock: Clock, reason: str) -> RepairDecision:
 
 
 def present_item(connection: Connection, place: ParkedPlace) -> bytes:
-    """An item as its role would get it now."""
+    """Read an item in its present form for its role."""
     overlay = read_overlays(connection, place.parked.role_id, place.past.envelope_id).get(place.event.event_id)
     corrected = None if overlay is None else overlay.corrected.get(place.index)
     return read_item(connection, place.event, place.index) if corrected is None else corrected
 
 
 def resume(connection: Connection, past: Past, parked: Parked, decision: RepairDecision, ids: Ids) -> Resumed:
-    """Have all come again that is parked of an envelope for a role.
+    """Resume all parked parts of an envelope for a role.
 
     Args:
         connection: with a transaction open.
 
     Raises:
-        Refused: it is no longer parked (``not_parked``), or items can't reach the role (``role_not_reached``).
+        Refused: nothing of it is parked any more (``not_parked``), or items can't reach the role
+            (``role_not_reached``).
     """
     if parked.delivery is not None:
         resume_delivery(connection, parked.role_id, parked.envelope_id, decision)
@@ -70,7 +71,7 @@ def resume(connection: Connection, past: Past, parked: Parked, decision: RepairD
 
 
 def resume_place(connection: Connection, place: ParkedPlace, decision: RepairDecision, ids: Ids) -> Resumed:
-    """Have a parked item come again: alone where it is parked alone, else with its envelope.
+    """Resume a parked item: alone if it is parked alone, otherwise with its envelope.
 
     Raises:
         Refused: as :func:`resume`.

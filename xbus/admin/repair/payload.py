@@ -11,15 +11,15 @@ from xbus.rpc.codec import Value, unpack
 from xbus.rpc.items import item_bytes
 
 LINE_CHARACTERS = 100
-"""What fits here is written on one line."""
+"""The most characters of a value on one line."""
 
 SHOWN_CHARACTERS = 4000
 SHOWN_BYTES = 256
-"""What is shown of an item; the whole of it goes into a file."""
+"""Bytes of an item that are shown; a file can take the whole of it."""
 
 
 class Kind(StrEnum):
-    """What the bytes of an item are."""
+    """The form of an item's bytes."""
 
     MSGPACK = "msgpack"
     JSON = "JSON"
@@ -36,7 +36,8 @@ class Payload:
 
     @classmethod
     def of(cls, data: bytes) -> "Payload":
-        """The bytes of an item: msgpack, as our SDK sends it, else JSON, else text, else they stay bytes."""
+        """Recognise the bytes of an item: msgpack, as our SDK sends it, otherwise JSON, otherwise text, otherwise
+        bytes."""
         text = _text(data)
         # Each character of ASCII is a number of msgpack too, and few items are a lone number.
         if not (text is not None and len(data) == 1 and text.isprintable()):
@@ -52,7 +53,7 @@ class Payload:
             return cls(Kind.TEXT, text)
 
     def lines(self) -> Iterator[str]:
-        """It, for a person; long ones are cut."""
+        """Show it to a person, long lines cut."""
         if self._bytes is not None:
             yield self._bytes[:SHOWN_BYTES].hex(" ") + (" ..." if len(self._bytes) > SHOWN_BYTES else "")
             return
@@ -71,7 +72,7 @@ class Payload:
         return self.value if self.kind is Kind.BYTES and isinstance(self.value, bytes) else None
 
     def editable(self) -> str:
-        """It, as a person may change it and :meth:`rewritten` reads it.
+        """Write it as text that a person may change and :meth:`rewritten` reads.
 
         Raises:
             Refused: it can't be written so that nothing is lost (``not_editable``).
@@ -85,11 +86,11 @@ class Payload:
         except (TypeError, ValueError):
             pass
         raise Refused(
-            "the item holds what JSON can't write, such as bytes", "give it with --file instead", code="not_editable"
+            "the item has values that JSON lacks, such as bytes", "give it with --file instead", code="not_editable"
         )
 
     def rewritten(self, text: str) -> bytes:
-        """The bytes of the same item with another value, which ``text`` says.
+        """Make the bytes of the same item with the value of ``text``.
 
         Raises:
             Refused: it is no JSON (``bad_json``), or can't be packed (``bad_items``).
@@ -103,7 +104,7 @@ class Payload:
 
 
 def read_json(text: str) -> Value:
-    """The value that ``text`` writes.
+    """Read the value that ``text`` writes.
 
     Raises:
         Refused: it is no JSON (``bad_json``).
@@ -133,7 +134,7 @@ def _written(value: Value) -> str:
 
 
 def _plain(value: object) -> Value:
-    """The value with what JSON has no way to write as text."""
+    """Convert values that JSON lacks to text."""
     match value:
         case dict():
             return {key if isinstance(key, str) else str(_plain(key)): _plain(of_key) for key, of_key in value.items()}
@@ -147,5 +148,5 @@ def _plain(value: object) -> Value:
 
 
 def _printable(line: str) -> str:
-    """The line without what a terminal would obey."""
+    """Remove what a terminal would obey from the line."""
     return "".join(character if character.isprintable() or character == "\t" else "\ufffd" for character in line)

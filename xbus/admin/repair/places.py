@@ -32,7 +32,7 @@ class ParkedPlace:
         return None
 
     def only(self) -> Parked:
-        """The item as all that is parked.
+        """Reduce what is parked to this item.
 
         Raises:
             Refused: it is parked with its envelope (``not_alone``).
@@ -49,15 +49,15 @@ class ParkedPlace:
 def find_place(
     connection: Connection, envelope_id: UUID, role: str | None, event: str | None, index: int
 ) -> ParkedPlace:
-    """An item that is parked.
+    """Find a parked item.
 
     Args:
-        role: the login of the role for which it is parked; may be left out where it is the only one.
-        event: its event's number or id; may be left out where it is the only one.
-        index: which item of the event, from 0.
+        role: the login of the role for which it is parked; optional if that is the only one.
+        event: its event's number or id; optional if the envelope has one event only.
+        index: the index of the item in the event, from 0.
 
     Raises:
-        Refused: there is no such thing, it is not parked, or something was left out that may not be.
+        Refused: the item does not exist, is not parked, or an option is missing that must be given.
     """
     past, found = find_parked(connection, envelope_id, role)
     named = find_event(past, event)
@@ -76,7 +76,7 @@ def find_place(
 
 
 def parked_places(connection: Connection, past: Past, event: PastEvent, index: int) -> list[ParkedPlace]:
-    """Where an item is parked, for each role that lacks it so; empty where it is parked for none."""
+    """List the places where an item is parked, for each role that lacks it; empty if none does."""
     return _places(connection, past, parked_of(connection, past), event, index)
 
 
@@ -96,10 +96,10 @@ def _is_parked(connection: Connection, place: ParkedPlace) -> bool:
 
 
 def find_event(past: Past, event: str | None) -> PastEvent:
-    """An event of an envelope by its number or id; None for the only one.
+    """Find an event of an envelope by its number or id; None means the only one.
 
     Raises:
-        Refused: there is none such, or there are several and none is named (``event_unknown``).
+        Refused: no event fits, or several exist and none is named (``event_unknown``).
     """
     named = [
         known
@@ -122,13 +122,13 @@ def check_index(event: PastEvent, index: int) -> None:
     if not 0 <= index < (event.items or 0):
         raise Refused(
             f"event {event.number} has no item {index}",
-            f"it holds {event.items or 0} items, counted from 0",
+            f"it has {event.items or 0} items, counted from 0",
             code="item_unknown",
         )
 
 
 def read_items(connection: Connection, event: PastEvent, indices: Collection[int]) -> Iterator[tuple[int, bytes]]:
-    """Items of an event as its emitter sent them, with their indices, lowest first.
+    """Iterate over items of an event as its emitter sent them, with their indices, lowest first.
 
     Raises:
         Refused: they are no longer kept (``items_gone``).
@@ -144,10 +144,10 @@ def read_items(connection: Connection, event: PastEvent, indices: Collection[int
 
 
 def read_item(connection: Connection, event: PastEvent, index: int) -> bytes:
-    """One item of an event as its emitter sent it.
+    """Read one item of an event as its emitter sent it.
 
     Raises:
-        Refused: there is none of that index (``item_unknown``), or it is no longer kept (``items_gone``).
+        Refused: no item has that index (``item_unknown``), or the journal no longer has it (``items_gone``).
     """
     check_index(event, index)
     ((_, item),) = read_items(connection, event, [index])

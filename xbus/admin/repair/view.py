@@ -24,7 +24,7 @@ PARKED_HEADS = ("SINCE", "ROLE", "SERVICE", "WHAT", "ATTEMPTS", "CODE", "CAUSE")
 
 @dataclass(frozen=True, slots=True)
 class ShownItem:
-    """An item with what was made of it.
+    """An item with its corrections.
 
     Args:
         named: whether a failure names it, or it is parked alone.
@@ -48,7 +48,7 @@ class View:
     items: Sequence[ShownItem]
 
     def lines(self) -> Iterator[str]:
-        """It, for a person."""
+        """Write it for a person."""
         yield from facts(
             {
                 "envelope": self.past.envelope_id,
@@ -67,7 +67,7 @@ class View:
             yield from (f"  {line}" for line in _item(item))
 
     def plain(self) -> dict[str, object]:
-        """It, for a program."""
+        """Make a map of it for a program."""
         return {
             "envelope_id": self.past.envelope_id,
             "origin": self.past.origin_id,
@@ -88,16 +88,16 @@ def view(
     event: str | None = None,
     span: tuple[int, int] | None = None,
 ) -> View:
-    """An envelope that is parked.
+    """Read a parked envelope.
 
     Args:
         role: only for the role with this login.
-        event: of which event items are wanted, by number or id; None for the only one.
-        span: the first and the last index of the items that are wanted; None for those that failures name, or for the
-            first few where none does.
+        event: the event of the wanted items, by number or id; None for the only one.
+        span: the first and the last index of the wanted items. None for those that failures name, or the first few if
+            no failure names any.
 
     Raises:
-        Refused: there is nothing such, or it is not parked.
+        Refused: it does not exist, or is not parked.
     """
     past, found = find_parked(connection, envelope_id, role)
     failures = list_failures(connection, envelope_id=envelope_id, limit=SHOWN_FAILURES)
@@ -125,13 +125,13 @@ def view(
 
 
 def _named(past: Past, found: Sequence[Parked], failures: Sequence[FailureSummary]) -> Iterator[tuple[PastEvent, int]]:
-    """The items that failures name and those that are parked alone, each once."""
+    """Iterate over the items that failures name and those parked alone, each once."""
     events = {event.event_id: event for event in past.events}
     blamed = [(failure.event_id, index) for failure in failures for index in failure.indices or ()]
     alone = [(item.event_id, item.index) for parked in found for item in parked.items]
     for event_id, index in dict.fromkeys([*blamed, *alone]):
         event = None if event_id is None else events.get(event_id)
-        # A recipient may name what it likes.
+        # A recipient may name any index.
         if event is not None and 0 <= index < (event.items or 0):
             yield event, index
 
@@ -148,7 +148,7 @@ def _spanned(event: PastEvent, span: tuple[int, int] | None) -> Iterator[tuple[P
 
 
 def _read(connection: Connection, places: Sequence[tuple[PastEvent, int]]) -> dict[tuple[PastEvent, int], bytes]:
-    """The bytes of items; those of an event are read together, as many may lie in one segment."""
+    """Read the bytes of items, those of an event together, because many may be in one segment."""
     indices: dict[PastEvent, list[int]] = {}
     for event, index in places:
         indices.setdefault(event, []).append(index)
@@ -160,7 +160,7 @@ def _read(connection: Connection, places: Sequence[tuple[PastEvent, int]]) -> di
 
 
 def _standing(corrections: Iterator[Correction]) -> Mapping[tuple[UUID, int], Sequence[Correction]]:
-    """The corrections that count, for each item: one for all replaces all before it."""
+    """Give the valid corrections for each item: one for all replaces all before it."""
     standing: dict[tuple[UUID, int], dict[str | None, Correction]] = {}
     for correction in corrections:
         of_item = standing.setdefault((correction.event_id, correction.index), {})

@@ -70,7 +70,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """How deliveries go; the defaults stand in ``xbus.config`` alone.
+    """The settings of deliveries; only ``xbus.config`` has the defaults.
 
     Args:
         timeouts: for recipients' answers.
@@ -101,7 +101,7 @@ class DeliveryAssembly:
     """The log, the ledger, and what reads the one and writes the other.
 
     Args:
-        journal: what is delivered from, and where it is noted.
+        journal: has the envelopes to deliver, and takes note of their deliveries.
         bell: rings when something was sealed.
         runtime: its time, tasks and chance.
         settings: how it goes.
@@ -126,7 +126,7 @@ class DeliveryAssembly:
         self._unread_order: set[int] = set()
         """The roles that have come to want order, and whose ordering keys could not be read yet."""
 
-        # What is read, and what is written.
+        # Readers and writers.
         self.events = RoleEvents()
         self._log = LogReader(journal, bell)
         self.troubles = CircuitBreakers(
@@ -136,7 +136,7 @@ class DeliveryAssembly:
         self.ledger = DeliveryLedger(journal, runtime.clock, self._roles, self.events, runtime.intervals.retry)
         self._recovery = Recovery(journal, self._log, self.ledger, self._roles)
 
-        # Who is served, and who rather not now.
+        # The recipients to serve, and those to spare now.
         self._slots: Slots[RecipientProxy] = Slots()
         self.registry = Registry(self._slots, runtime.clock, self.events)
         self.probing = BreakerProbes(self.troubles, self.registry, self._slots, self.events)
@@ -217,10 +217,11 @@ class DeliveryAssembly:
         )
 
     def _subscribe(self, events: RoleEvents) -> None:
-        """Say who is told of what, in this order.
+        """Subscribe all that react to role events, in this order.
 
-        A recipient that arrives is limited where its role is in trouble, and known as a bulk worker, before anything is
-        handed to it; lanes begin before rows are read, and what it may hold open is forgotten beside both.
+        First the breaker limits a recipient that arrives in a role in trouble, and bulk workers become known. Only then
+        anything may be handed to it. Lanes begin before rows are read, and beside both the broker forgets what the
+        recipient may keep open.
         """
         events.arrived.subscribe(self.probing.arrived, self._needs.arrived, self.outputs.arrived)
         events.arrived.subscribe(self.lanes.arrived, self._rows.arrived, self._left_behind.arrived)
@@ -238,7 +239,7 @@ class DeliveryAssembly:
         self._waiting.wake(attempt.output)
 
     async def recover(self) -> None:
-        """Take up what the last run of the broker left: what recipients may hold open, and what is not delivered.
+        """Take up the leftovers of the broker's last run: envelopes open at recipients, and undelivered ones.
 
         Raises:
             JournalUnavailable: the database can't be read now.
@@ -274,8 +275,7 @@ class DeliveryAssembly:
         self.ledger.adopt(await self._journal.read(read_cursors))
 
     async def follow_configuration(self) -> None:
-        """The same after a change of the configuration, as soon as the database can be read; and carry out what was
-        decided with it."""
+        """Carry out the decisions of a configuration change, as soon as the database can be read."""
         self.ledger.adopt(await self._log.read(read_cursors))
         while True:
             try:
@@ -304,7 +304,7 @@ class DeliveryAssembly:
             self._roles[key.role_id].keys.add(key)
 
     async def stop(self, seconds: float) -> None:
-        """Hand out nothing more, and let the runs under way end for so long; those that don't come again."""
+        """Hand out nothing more, and let the runs in flight that won't be redelivered end for so many seconds."""
         self.lanes.stop()
         self._rows.stop()
         self.outputs.stop()
@@ -319,5 +319,5 @@ class DeliveryAssembly:
             async with asyncio.timeout(seconds):
                 await self.ledger.write()
         except (TimeoutError, JournalError) as error:
-            # It only means that what it tells of comes again.
+            # The loss only means that what it reports is redelivered.
             log.error("the last progress is not written: %r", error, extra={"action": "progress_lost"})

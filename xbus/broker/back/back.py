@@ -1,4 +1,4 @@
-"""The back: recipients register here, and what was sealed is brought to them."""
+"""The back: recipients register here, and it brings sealed envelopes to them."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ from xbus.supervision.health import Health
 log = logging.getLogger(__name__)
 
 LONGEST_URI = 200
-"""What the log shows of an address, which may be anything."""
+"""Characters that the log shows of an address. An address may be anything."""
 
 FIRST_CALL_SECONDS = 1.0
 LONGEST_CALL_SECONDS = 15.0
@@ -46,16 +46,16 @@ Connect = Callable[[str, Callable[[], None]], Client]
 
 
 class Back:
-    """Everything between the journal and the recipients.
+    """The facade between the journal and the recipients.
 
     Args:
-        journal: what is delivered from, and where it is noted.
-        configuration: which roles there are.
-        bell: rings when something was sealed.
+        journal: has the envelopes to deliver, and takes note of their deliveries.
+        configuration: has the roles.
+        bell: rings when an envelope was sealed.
         connect: connects to a recipient.
-        health: told where registrations are those of another journal.
+        health: shows a problem while registrations are those of another journal.
         runtime: its time, tasks and chance.
-        settings: how deliveries go.
+        settings: the settings of deliveries.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Back:
 
     @property
     def reports(self) -> OutputReports:
-        """What bulk workers tell of the outputs that they make."""
+        """The reports of bulk workers about the outputs that they make."""
         return self._delivering.reports
 
     @property
@@ -95,20 +95,20 @@ class Back:
 
     @property
     def troubles(self) -> CircuitBreakers:
-        """Which roles are in trouble of their own."""
+        """The circuit breakers of the roles."""
         return self._delivering.troubles
 
     @property
     def events(self) -> RoleEvents:
-        """What happens to roles."""
+        """The events of roles."""
         return self._delivering.events
 
     def is_registered(self, role_id: int) -> bool:
-        """Whether a recipient is registered for a role."""
+        """Check whether a recipient is registered for a role."""
         return self.registry.connected_for(role_id) is not None
 
     def needs_session(self, role_id: int) -> bool:
-        """Whether the sessions of a role must not expire: it has a recipient, or one that may be called again."""
+        """Check whether a role has a recipient, or one that may be called again: then its sessions must not expire."""
         return self.is_registered(role_id) or role_id in self._awaited or self._registrations.is_foreign(role_id)
 
     def check_in_place(self, token_hash: bytes) -> None:
@@ -125,7 +125,7 @@ class Back:
             )
 
     def heartbeat(self, role_id: int, token_hash: bytes, work: Any) -> bool:
-        """Take note of a recipient's sign of life, and of what it tells of its work; whether it is registered."""
+        """Note a recipient's sign of life and its report about its work; return whether it is registered."""
         recipient = self.registry.connected_for(role_id)
         if recipient is None or recipient.token_hash != token_hash:
             # After a restart we come to it by ourselves: registering anew would break off what has just begun.
@@ -145,7 +145,7 @@ class Back:
         """
         await self._delivering.recover()
         registrations = await self._registrations.read()
-        # Who was there is not there again before it has answered.
+        # A recipient of before counts as present only after it has answered.
         await asyncio.gather(*(self._note_introduction(registration, None) for registration in registrations))
         self._own = self._registrations.own(registrations)
         self._restoring = {registration.role_id: registration.token_hash for registration in self._own}
@@ -187,10 +187,10 @@ class Back:
     # -- registrations ---------------------------------------------------------------------------------------------
 
     async def register(self, role_id: int, token_hash: bytes, uri: str) -> None:
-        """Connect to a recipient and have it serve its role from now on; an older one of the role is told off the list.
+        """Connect to a recipient and let it serve its role from now on, in place of an older one.
 
         Raises:
-            Refused: the address can't be used, or the recipient did not introduce itself properly in time.
+            Refused: the address is invalid, or the recipient did not introduce itself properly in time.
             Failed: the broker is stopping.
             JournalUnavailable: the registration can't be made durable now.
         """
@@ -198,8 +198,10 @@ class Back:
             await self._register(role_id, token_hash, uri)
 
     def _one_at_a_time(self, role_id: int) -> asyncio.Lock:
-        """To be held from introduction to registration: a recipient takes the connection that was introduced last for
-        the one by which it is called."""
+        """Give the lock that a registration keeps from introduction to end.
+
+        A recipient takes calls only from the connection that was introduced to it last.
+        """
         return self._introducing.setdefault(role_id, asyncio.Lock())
 
     async def _register(self, role_id: int, token_hash: bytes, uri: str) -> None:
@@ -222,7 +224,9 @@ class Back:
             recipient.close()
             raise
         if recipient.is_closed:
-            raise Refused("the recipient was lost while it registered", "register again", code="recipient_unreachable")
+            raise Refused(
+                "the broker lost the recipient while it registered", "register again", code="recipient_unreachable"
+            )
         self._admit(recipient)
 
     def _admit(self, recipient: RecipientProxy) -> None:
@@ -237,7 +241,7 @@ class Back:
         self.registry.add(recipient)
 
     def _who(self, role_id: int, uri: str) -> dict[str, str]:
-        """Whom a line of the log is about."""
+        """Name the recipient that a line of the log is about."""
         role = self._configuration.catalog.roles.get(role_id)
         return {"role": str(role_id) if role is None else role.login, "uri": uri[:LONGEST_URI]}
 
@@ -281,12 +285,12 @@ class Back:
         self._tasks.create_task(self.unregister(recipient, "the connection was lost"))
 
     async def _restore(self, registration: StoredRegistration) -> None:
-        """Call a recipient again that may know nothing of a restart, for as long as it may be busy with one call."""
+        """Call a recipient again after a restart, for as long as one call may keep it busy."""
         backoff = Backoff(FIRST_CALL_SECONDS, LONGEST_CALL_SECONDS)
         until = self._clock.monotonic() + self._settings.timeouts.longest
         try:
             may_be_busy = await self._call_again(registration)
-            # From here on one that sends heartbeats is told to register by itself.
+            # From here on the answer to a heartbeat makes a recipient register by itself.
             del self._restoring[registration.role_id]
             while may_be_busy and self._clock.monotonic() < until:
                 await asyncio.sleep(backoff.next())
@@ -315,7 +319,7 @@ class Back:
         try:
             await self._note_introduction(registration, said)
         except JournalUnavailable as error:
-            # It only means that emitters are not told of it.
+            # The loss only means that emitters don't hear of it.
             log.warning("introduction not kept: %s", error, extra={"action": "introduction_not_kept"})
         return False
 
@@ -326,7 +330,7 @@ class Back:
         )
 
     async def unregister(self, recipient: RecipientProxy, reason: str) -> None:
-        """Have a recipient serve its role no longer; what it leaves undone comes again when its role is served."""
+        """End the service of a recipient for its role; its unfinished work is redelivered when the role is served."""
         if self.registry.connected_for(recipient.role.id) is not recipient:
             return
         self.registry.remove(recipient, reason)

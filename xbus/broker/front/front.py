@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Front:
-    """What emitters can do, whichever verbs they speak.
+    """Carries out the calls of emitters, whichever verbs they speak.
 
     Each call gives its answer at once or later; what it raises may also come out of the later one.
 
@@ -62,7 +62,7 @@ class Front:
         journal.on_sealed(lambda sealed: ring())
 
     def has_open_envelope(self, emitter_id: int) -> bool:
-        """Whether an emitter is in the midst of sending."""
+        """Check whether an emitter is in the midst of sending."""
         return self._envelopes.holds_open(emitter_id)
 
     def start_envelope(
@@ -266,7 +266,7 @@ class Front:
         return answers
 
     async def _put_again(self, known: Known, events: Sequence[NewEvent]) -> SealReceipt:
-        """What was kept of the first time is compared; what was not, because the broker went down, is done now."""
+        """Compare a repeat with its first time; do now what a crash of the broker left undone."""
         await asyncio.gather(*self._fill(known, events))
         return await known.seal(len(events))
 

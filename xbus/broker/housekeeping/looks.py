@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 0.02
 PAUSE_SHARE = 1
-"""After each step there is a pause, so many times as long as the step took: half of the time is others'."""
+"""The pause after each step, as a multiple of the step: half of the time is for others."""
 
 
 async def look_regularly(look: Callable[[], Awaitable[None]], seconds: float, what: str) -> None:

@@ -16,7 +16,7 @@ LOOK_SECONDS = 0.5
 
 
 async def tell_outages(journal: Journal, health: Health, look_seconds: float = LOOK_SECONDS) -> None:
-    """For ever: say in health while nothing can be written; it is over when the first write has gone well again."""
+    """Report in health, for ever, while no write succeeds; the first successful write ends the problem."""
     logged = False
 
     async def look() -> None:
@@ -27,7 +27,7 @@ async def tell_outages(journal: Journal, health: Health, look_seconds: float = L
         elif overdue is not None:
             health.trouble(CODE, overdue.cause, overdue.next_step)
         else:
-            # What the database said may tell where it is and who asks it; health answers whoever asks.
+            # The words of the database may reveal its address and its user, and health answers everybody.
             health.trouble(CODE, "the database can't be written now", "see that it runs and has room, and the log")
             if not logged:
                 log.warning("nothing can be written: %s", outage, extra={"action": "journal_unavailable"})
@@ -37,7 +37,7 @@ async def tell_outages(journal: Journal, health: Health, look_seconds: float = L
 
 
 async def answer_overdue(journal: Journal, server: Server) -> None:
-    """For ever: while the database is silent, let nobody wait for more than ``answer_seconds``.
+    """Refuse calls, for ever, that have waited for ``answer_seconds`` while the database is silent.
 
     What becomes of such a call is not known: its caller repeats it, and gets its first answer where it was carried out.
     """

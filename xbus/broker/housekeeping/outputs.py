@@ -17,7 +17,7 @@ LOOK_SECONDS = 5.0
 """Seconds between two looks for what can be removed. Smaller frees space sooner and costs reads."""
 
 ROW_SECONDS = 24 * 3600.0
-"""How long the row of an attempt that came to nothing is kept, so that it can be seen why."""
+"""Seconds for which the row of a failed attempt is kept, so that operators can see its cause."""
 
 
 class OutputCleaner:
@@ -25,7 +25,7 @@ class OutputCleaner:
 
     Args:
         journal: entered.
-        clock: tells what is old.
+        clock: measures ages.
         look_seconds: how often it looks.
         step_bytes: one step removes about so much; others write between two steps.
     """
@@ -44,7 +44,7 @@ class OutputCleaner:
         self._step_bytes = step_bytes
 
     async def watch(self) -> None:
-        """For ever: remove; an unreachable database only delays it."""
+        """Remove leftovers, for ever; an unreachable database only delays it."""
         await every(self._look_seconds, self._look)
 
     async def _look(self) -> None:
@@ -56,10 +56,10 @@ class OutputCleaner:
             log.error("outputs that don't count can't be removed: %s", error, extra={"action": "cleaning_failed"})
 
     async def clean(self) -> None:
-        """Remove what there is.
+        """Remove all leftovers.
 
         Raises:
-            JournalError: the database does not do it; what was removed stays removed.
+            JournalError: the database refuses; earlier removals remain.
         """
         until = self._clock.now() - timedelta(seconds=ROW_SECONDS)
         while True:

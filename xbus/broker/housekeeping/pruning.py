@@ -15,30 +15,30 @@ from xbus.periodic import every
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
-"""How often it is looked whether the journal is short of space."""
+"""Seconds between looks whether the journal is short of space."""
 
 ROUND_SECONDS = 60.0
-"""How often it is looked what has become old enough."""
+"""Seconds between looks for envelopes that have become old enough."""
 
 TIGHT_SHARE = 0.9
-"""Above this part of its limit the journal is short of space: then what is settled goes before its time."""
+"""The part of its limit above which the journal is short of space: then settled envelopes go before their time."""
 
 CANCELLED_DAYS = 1.0
-"""How long an envelope is kept that was cancelled; no longer than one that is settled."""
+"""Days for which a cancelled envelope is kept; no longer than a settled one."""
 
 CANCELLED_SECONDS = 60.0
-"""How long it is kept where its space is wanted: calls that were on their way are still told what became of it."""
+"""Seconds for which it is kept while its space is wanted: late calls still learn what became of it."""
 
 Step: TypeAlias = Callable[[Any, int], pruning.PruningStep]
 """Removes some above a position, on a connection."""
 
 
 class Pruner:
-    """Removes what is settled, when it is old enough or its space is wanted.
+    """Removes settled envelopes when they are old enough or their space is wanted.
 
     Args:
         journal: entered.
-        clock: tells what is old.
+        clock: measures ages.
         keep_days: how long a settled envelope is kept; 0 for ever.
         max_bytes: what the segments' data may take together; 0 for no limit.
         step_bytes: one step removes about so much; others write between two steps.
@@ -61,7 +61,7 @@ class Pruner:
         self._next_round = 0.0
 
     async def watch(self) -> None:
-        """For ever: remove; an unreachable database only delays it. Where all is kept there is nothing to do."""
+        """Remove old envelopes, for ever; an unreachable database only delays it. Return at once if all are kept."""
         if self._keep_days:
             self._next_round = self._clock.monotonic()
             await every(LOOK_SECONDS, self._look)
@@ -80,10 +80,10 @@ class Pruner:
             self._next_round = self._clock.monotonic() + ROUND_SECONDS
 
     async def prune_old(self) -> None:
-        """Remove what has been settled, and what was cancelled, for long enough.
+        """Remove envelopes that have been settled or cancelled for long enough.
 
         Raises:
-            JournalError: the database does not do it; what was removed stays removed.
+            JournalError: the database refuses; earlier removals remain.
         """
         now = self._clock.now()
         settled = now - timedelta(days=self._keep_days)
@@ -92,11 +92,10 @@ class Pruner:
         await self._prune(self._cancelled_before(cancelled, now), "cancelled")
 
     async def prune_for_space(self) -> None:
-        """Remove what was cancelled, and then what is settled, the oldest first, until there is enough space; receipts
-        stay for their time.
+        """Remove cancelled and then settled envelopes, the oldest first, until the space suffices; receipts stay.
 
         Raises:
-            JournalError: the database does not do it; what was removed stays removed.
+            JournalError: the database refuses; earlier removals remain.
         """
         now = self._clock.now()
         cancelled = now - timedelta(seconds=CANCELLED_SECONDS)

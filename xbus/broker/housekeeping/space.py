@@ -15,25 +15,25 @@ CODE = "journal_full"
 NEXT_STEP = "see with xbus recipient list who is behind, and have it catch up or detach it; or raise max_bytes"
 
 REFRESH_SECONDS = 1.0
-"""How often it is read what other processes stored, and what was removed."""
+"""Seconds between looks at what other processes stored and removed."""
 
 REOPEN_SHARE = 0.95
 """A journal that was full takes new envelopes again below this part of its limit."""
 
 BACK_SHARE = 0.9
-"""What comes back from an archive fills the journal up to this part of its limit, and makes nothing else go for it."""
+"""The part of its limit up to which restored envelopes may fill the journal. Nothing is removed for them."""
 
 FINISH_SHARE = 1.1
 """Envelopes that are open may grow up to this part of the limit."""
 
 
 class Space:
-    """Lets emitters' calls pass while there is space for what they bring.
+    """Lets emitters' calls pass while the journal has space for their items.
 
     Args:
         journal: entered.
-        max_bytes: what the segments' data may take together; 0 for no limit.
-        health: told while it is full.
+        max_bytes: the most bytes of all segments' data; 0 for no limit.
+        health: shows a problem while the journal is full.
     """
 
     def __init__(self, journal: Journal, max_bytes: int, health: Health) -> None:
@@ -45,7 +45,7 @@ class Space:
 
     @property
     def live_bytes(self) -> int:
-        """What the segments' data take, with what is on its way to be stored."""
+        """The bytes of the segments' data, with those on their way into the journal."""
         return self._elsewhere + self._journal.stored_bytes + self._journal.pending_bytes
 
     def check_new(self) -> None:
@@ -58,7 +58,7 @@ class Space:
             raise self._refusal("a new envelope", self._max_bytes)
 
     def check_back(self, data_bytes: int) -> None:
-        """Let an envelope come back that is in an archive: it stays, so it must leave space for what is sent.
+        """Let an archived envelope be restored; it stays, so it must leave space for new ones.
 
         Args:
             data_bytes: how much its items take.
@@ -80,14 +80,14 @@ class Space:
             raise self._refusal("more items", int(self._max_bytes * FINISH_SHARE))
 
     def _look(self) -> bool:
-        """Whether the journal is full now."""
+        """Check whether the journal is full now."""
         if not self._max_bytes:
             return False
         live = self.live_bytes
         if self._full != (live > self._max_bytes * (REOPEN_SHARE if self._full else 1)):
             self._full = not self._full
             if self._full:
-                cause = f"the journal holds {live} bytes of items, and max_bytes is {self._max_bytes}"
+                cause = f"the journal has {live} bytes of items, and max_bytes is {self._max_bytes}"
                 self._health.trouble(CODE, cause, NEXT_STEP)
             else:
                 self._health.over(CODE)
@@ -95,13 +95,13 @@ class Space:
 
     def _refusal(self, what: str, limit: int) -> Failed:
         return Failed(
-            f"the journal holds {self.live_bytes} bytes of items and takes {what} up to {limit}",
-            "repeat the call later: there is space again when recipients have got what waits for them",
+            f"the journal has {self.live_bytes} bytes of items and takes {what} up to {limit}",
+            "repeat the call later: space returns when recipients have got their envelopes",
             code=CODE,
         )
 
     async def refresh(self) -> None:
-        """Read how much there is.
+        """Read the bytes in the journal.
 
         Raises:
             JournalUnavailable: the database can't be read now.
@@ -111,7 +111,7 @@ class Space:
         self._look()
 
     async def watch(self) -> None:
-        """For ever: refresh; an unreachable database only delays it. Without a limit there is nothing to do."""
+        """Refresh, for ever; an unreachable database only delays it. Return at once without a limit."""
         if self._max_bytes:
             await every(REFRESH_SECONDS, self._try_to_refresh)
 

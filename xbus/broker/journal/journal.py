@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Journal:
-    """What is durable.
+    """The database with all durable data.
 
     Args:
         engine: the database, with its schema set up.
@@ -77,7 +77,7 @@ class Journal:
 
     @classmethod
     def open(cls, url: str, name: str, **options: Any) -> "Journal":
-        """A journal in the database at an SQLAlchemy URL, with the options of the class.
+        """Open a journal in the database at an SQLAlchemy URL, with the options of the class.
 
         Raises:
             ConfigurationError: the URL can't be used.
@@ -115,7 +115,7 @@ class Journal:
     async def read(
         self, statement: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """What a read finds, such as those of the package ``log``, in a read transaction of its own.
+        """Run a read, such as those of the package ``log``, in a read transaction of its own.
 
         Raises:
             JournalUnavailable: the database can't be read now.
@@ -152,31 +152,31 @@ class Journal:
 
     @property
     def outage(self) -> JournalUnavailable | None:
-        """Why nothing can be written now; None while all goes well, as far as it was tried."""
+        """The error of every write now; None while all goes well, as far as it was tried."""
         return self._writer.outage
 
     @property
     def overdue(self) -> JournalUnavailable | None:
-        """Why calls that have waited for ``answer_seconds`` should wait no longer; None where there is no reason."""
+        """The error for calls that have waited for ``answer_seconds``; None if they may wait longer."""
         return self._writer.overdue
 
     @property
     def has_room(self) -> bool:
-        """Whether more should be written; false while too much is not yet committed: let those who send wait."""
+        """True while more should be written; false while too much waits for its commit, so let senders wait."""
         return self._writer.has_room
 
     @property
     def pending_bytes(self) -> int:
-        """How much waits to be committed."""
+        """The bytes that wait for their commit."""
         return self._writer.pending_bytes
 
     @property
     def stored_bytes(self) -> int:
-        """How much data of items this process has stored since it began, as far as that is known."""
+        """The bytes of items that this process has stored since it began, as far as it knows."""
         return self._writer.stored_bytes
 
     async def run(self, errand: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do something else on the write connection, in its turn and in a transaction of its own.
+        """Run other work on the write connection, in its turn and in a transaction of its own.
 
         Raises:
             JournalUnavailable: the database can't do it now; nothing was kept, unless that broke off its COMMIT.

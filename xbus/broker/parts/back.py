@@ -24,10 +24,10 @@ from xbus.rpc.server import Server, ServerLimits
 from xbus.supervision.pinger import Pinger
 
 KEEPALIVE_SECONDS = 5
-"""How often a recipient's connection is asked for a sign of life: a cable that was pulled sends no goodbye."""
+"""Seconds between signs of life of a recipient's connection: a cable that was pulled sends no goodbye."""
 
 MAX_REPORT_BYTES = 1024 * 1024
-"""The largest message of a recipient: what a bulk worker tells of the items that it refuses."""
+"""The largest message of a recipient, in bytes: a bulk worker's report about the items that it refuses."""
 
 
 def _delivery_settings(config: BackSettings) -> DeliverySettings:
@@ -129,8 +129,10 @@ class BackPart:
         )
 
     def _watched(self) -> list[RecipientProxy]:
-        """Those that send heartbeats always; the others, which an outage of supervision's making can't bring back by
-        themselves, where it is wanted."""
+        """List the recipients to watch: all with heartbeats, and the others if the operator wants supervision.
+
+        The others can't come back by themselves after an outage of supervision's making.
+        """
         supervision = self._shared.config.supervision
         return [
             recipient
@@ -139,7 +141,7 @@ class BackPart:
         ]
 
     async def _give_up(self, recipient: RecipientProxy, reason: str) -> None:
-        """Log a lost recipient out: what it was brought comes again, and it has to log in anew."""
+        """Log a lost recipient out: its envelopes are redelivered, and it has to log in anew."""
         await self._back.unregister(recipient, reason)
         await self._sessions.end(recipient.token_hash)
 

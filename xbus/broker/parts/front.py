@@ -75,7 +75,7 @@ class FrontPart:
         )
 
     def _may_read(self) -> bool:
-        # A silent database must not keep callers waiting: they are refused while there is no room.
+        # A silent database must not keep callers waiting: the front refuses them while it has no room.
         has_room = self._shared.journal.has_room or self._shared.journal.overdue is not None
         return has_room and not self._stopping
 

@@ -1,4 +1,4 @@
-"""The ground that both parts of the broker stand on, and the interface of a part."""
+"""The common base of both parts of the broker, and the interface of a part."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from xbus.rpc.context import Context
 from xbus.supervision.health import Health
 
 MESSAGE_OVERHEAD_BYTES = 64 * 1024
-"""What a call may hold beside its items."""
+"""Bytes that a call may have beside its items."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What both parts stand on; all that goes on runs in ``tasks``, and what dies there ends the broker."""
+    """The common base of both parts; all their work runs in ``tasks``, and an error there ends the broker."""
 
     config: Config
     context: Context
@@ -43,20 +43,22 @@ class BrokerPart(Protocol):
         """Open its ports; nothing is read from them yet. Returns where clients connect to."""
 
     async def recover(self) -> None:
-        """Take up what the last run left in the journal, before any part serves; the back before the front, which calls
-        off what the back must know of."""
+        """Take up what the last run left in the journal, before any part serves.
+
+        The back goes before the front, which cancels requests that the back must know of.
+        """
 
     async def start(self) -> None:
         """Begin to serve."""
 
     async def stop(self, seconds: float) -> None:
-        """Take nothing new, finish what is running within this time, and close."""
+        """Take nothing new, finish running work within this time, and close."""
 
 
 def sessions(
     shared: Shared, kind: Literal["emitter", "role"], lifetime_seconds: float, in_use: Callable[[int], bool]
 ) -> Sessions:
-    """The sessions of the emitters, or of the roles.
+    """Make the sessions of the emitters, or of the roles.
 
     Args:
         lifetime_seconds: how long a token lasts without a call.

@@ -15,7 +15,7 @@ from xbus.emitter.outbox.file import OutboxFile
 from xbus.errors import Failed, Refused
 
 ENVELOPE_BYTES = 512
-"""What an envelope counts beside its items, so that many empty ones fill the outbox too."""
+"""Bytes that an envelope counts beside its items, so that many empty ones fill the outbox too."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class QueuedEnvelope:
 
 @dataclass(frozen=True)
 class OutboxStatus:
-    """What an outbox holds.
+    """The content of an outbox, and its trouble.
 
     Attributes:
-        waiting: how many envelopes wait.
-        waiting_bytes: what these take.
-        oldest: when the first of them was queued; None where there is none.
-        refused: those that the bus refused, first come first.
-        trouble: why nothing is sent now: code, cause and since when; None where nothing is in the way.
+        waiting: the number of waiting envelopes.
+        waiting_bytes: their bytes.
+        oldest: when the first of them was queued; None without any.
+        refused: those that the bus refused, in the order of their refusals.
+        trouble: why it sends nothing now: code, cause and begin; None without trouble.
     """
 
     waiting: int
@@ -62,14 +62,14 @@ class OutboxStatus:
 
 
 class StoredBatch(NamedTuple):
-    """A batch of an event: how many items it holds, and these as in a segment."""
+    """A batch of an event: the number of its items, and the items as in a segment."""
 
     items: int
     data: bytes
 
 
 class Contents(NamedTuple):
-    """How many events and items an envelope holds."""
+    """The numbers of events and items of an envelope."""
 
     events: int
     items: int
@@ -110,15 +110,13 @@ class Outbox:
 
     @classmethod
     def existing(cls, path: Path) -> "Outbox":
-        """An outbox that is there.
+        """Open an existing outbox.
 
         Raises:
             Refused: it is not there (``outbox_unknown``), or it is no outbox.
         """
         if not path.exists():
-            raise Refused(
-                f"there is no outbox {path}", "give the path that the emitter was given", code="outbox_unknown"
-            )
+            raise Refused(f"there is no outbox {path}", "give the path of the emitter's outbox", code="outbox_unknown")
         return cls(path)
 
     def close(self) -> None:
@@ -128,7 +126,7 @@ class Outbox:
     # -- written -------------------------------------------------------------------------------------------------------
 
     def remove_unfinished(self) -> None:
-        """Remove what a killed process did not finish; only for the process that holds the lock."""
+        """Remove the unfinished envelopes of a killed process; only the process with the lock may do so."""
         with self._file.transaction() as connection:
             connection.execute("DELETE FROM envelope WHERE state = 'writing'")
         self._bytes = self._stored_bytes()
@@ -171,13 +169,13 @@ class Outbox:
         """Put an envelope into the line, durably. A repeat changes nothing.
 
         Args:
-            wanted: how many events and items it must hold, where that is known.
+            wanted: the numbers of events and items that it must have, if they are known.
 
         Returns:
-            How many events and items it holds.
+            The numbers of its events and items.
 
         Raises:
-            Failed: a part of it could not be written before (``outbox_failed``).
+            Failed: an earlier part of it could not be written (``outbox_failed``).
         """
         with self._file.durable_transaction() as connection:
             held = self._held(envelope_id)
@@ -201,12 +199,12 @@ class Outbox:
     # -- sent ----------------------------------------------------------------------------------------------------------
 
     def first_waiting(self) -> QueuedEnvelope | None:
-        """The envelope whose turn it is."""
+        """Read the envelope whose turn it is."""
         found = self._envelopes("WHERE state = 'waiting' ORDER BY place LIMIT 1")
         return found[0] if found else None
 
     def events(self, envelope_id: str) -> list[QueuedEvent]:
-        """The events of an envelope, in order."""
+        """Read the events of an envelope, in order."""
         return self._file.rows(
             QueuedEvent,
             "SELECT id, type_name, estimate, (SELECT coalesce(sum(items), 0) FROM batch WHERE event_id = event.id)"
@@ -215,13 +213,13 @@ class Outbox:
         )
 
     def batch(self, event_id: str, first_index: int) -> StoredBatch | None:
-        """The batch of an event that begins at an index: number of items and data; None at the event's end."""
+        """Read the batch of an event from an index on, with the number of items; None at its end."""
         wanted = "SELECT items, data FROM batch WHERE event_id = ? AND first_index = ?"
         found = self._file.rows(StoredBatch, wanted, event_id, first_index)
         return found[0] if found else None
 
     def remove(self, envelope_id: str) -> None:
-        """Remove an envelope that the bus has, or that was given up."""
+        """Remove an envelope that the bus has, or that was cancelled."""
         with self._file.transaction() as connection:
             gone = connection.execute("DELETE FROM envelope WHERE id = ? RETURNING bytes", (envelope_id,)).fetchall()
         self._bytes -= sum(size for (size,) in gone)
@@ -243,14 +241,14 @@ class Outbox:
             )
 
     def forget_trouble(self) -> None:
-        """Nothing is in the way any more."""
+        """Forget the trouble: sending works again."""
         with self._file.transaction() as connection:
             connection.execute("DELETE FROM trouble")
 
     # -- looked after --------------------------------------------------------------------------------------------------
 
     def status(self) -> OutboxStatus:
-        """What it holds."""
+        """Read the status of the outbox."""
         line = self._file.row(
             _Line, "SELECT count(*), coalesce(sum(bytes), 0), min(queued_at) FROM envelope WHERE state = 'waiting'"
         )
@@ -286,8 +284,8 @@ class Outbox:
             changed = connection.execute(f"{change} WHERE state = 'refused'{which}", tuple(places)).rowcount
             if places and changed != len(set(places)):
                 raise Refused(
-                    "not at all of these places there is a refused envelope",
-                    "take the places that xbus outbox status shows",
+                    "some of these places have no refused envelope",
+                    "give places that xbus outbox status shows",
                     code="not_refused",
                 )
         self._bytes = self._stored_bytes()
@@ -300,7 +298,7 @@ class Outbox:
             self._bytes = self._stored_bytes()
         if self._bytes + size > self._max_bytes:
             raise Refused(
-                f"the outbox {self._file.path} would hold more than {self._max_bytes} bytes",
+                f"the outbox {self._file.path} would take more than {self._max_bytes} bytes",
                 "send again when the bus is back and has taken some, or raise outbox_bytes",
                 code="outbox_full",
             )

@@ -12,7 +12,7 @@ from xbus.emitter.forks import leave_to_parent, tell_of_forks
 from xbus.errors import Failed, Refused
 
 BUSY_SECONDS = 10.0
-"""How long a command beside the sending process waits for its turn."""
+"""Seconds that a command beside the sending process waits for its turn."""
 
 _APPLICATION = int.from_bytes(b"Xbus", "big")
 """Tells an outbox from the SQLite file of another program."""
@@ -55,8 +55,8 @@ CREATE TABLE trouble (
 """
 
 _in_sqlite = threading.RLock()
-"""Held while SQLite works, so that no process is forked meanwhile: the child would wait for ever for a lock that a
-thread of its parent had inside SQLite."""
+"""Locked while SQLite works, so that no process is forked meanwhile. The child would wait for ever for a lock inside
+SQLite that a thread of its parent had."""
 
 os.register_at_fork(before=_in_sqlite.acquire, after_in_parent=_in_sqlite.release, after_in_child=_in_sqlite.release)
 
@@ -64,7 +64,7 @@ os.register_at_fork(before=_in_sqlite.acquire, after_in_parent=_in_sqlite.releas
 T = TypeVar("T")
 
 Column: TypeAlias = int | float | str | bytes | None
-"""What SQLite keeps in a column."""
+"""The values of a column in SQLite."""
 
 
 class OutboxFile:
@@ -91,7 +91,7 @@ class OutboxFile:
         tell_of_forks(self)
 
     def forked(self) -> None:
-        """The connection is the parent's, and must not be closed by this process."""
+        """Leave the connection to the parent; this process must not close it."""
         leave_to_parent(self._connection)
 
     def close(self) -> None:
@@ -100,11 +100,11 @@ class OutboxFile:
             self._connection.close()
 
     def row(self, make: Callable[..., T], statement: str, *values: Column) -> T:
-        """The one row that a query finds; see ``rows``."""
+        """Read the one row that a query finds; see ``rows``."""
         return self.rows(make, statement, *values)[0]
 
     def rows(self, make: Callable[..., T], statement: str, *values: Column) -> list[T]:
-        """All rows that a query finds.
+        """Read all rows that a query finds.
 
         Args:
             make: makes a row of its columns, which are the arguments.
@@ -114,7 +114,7 @@ class OutboxFile:
 
     @contextmanager
     def durable_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is on the disk when it ends, with all that was written before it."""
+        """Open a transaction that is on the disk when it ends, with all earlier writes."""
         with self._told():
             self._connection.execute("PRAGMA synchronous = FULL")
             try:
@@ -125,7 +125,7 @@ class OutboxFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that a crash of the machine may take back, as long as no durable one came behind it."""
+        """Open a transaction that a crash of the machine may undo, until a durable one follows it."""
         with self._told():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -145,17 +145,17 @@ class OutboxFile:
             if getattr(error, "sqlite_errorcode", None) in _BROKEN:
                 raise Refused(
                     f"{self.path} is not an outbox, or is damaged: {error}",
-                    "name another file, or see with the sqlite3 command what can be saved of this one",
+                    "name another file, or save what you can from this one with sqlite3",
                     code="outbox_broken",
                 ) from error
             raise Failed(
                 f"the outbox {self.path} can't be used now: {error}",
-                "see whether there is room on the disk and the file may be written",
+                "check that the disk has room and that this user may write the file",
                 code="outbox_failed",
             ) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise Refused(
-                f"a value can't be written down: {error}",
+                f"a value can't be stored: {error}",
                 "give text without lone surrogates, and integers of up to 63 bits",
                 code="wrong_arguments",
             ) from error

@@ -39,7 +39,7 @@ def locked(path: Path) -> Iterator[None]:
         lock = _LockFile(open(f"{path}.lock", "a+"))  # noqa: SIM115
     except OSError as error:
         raise Failed(
-            f"{path}.lock can't be written: {error}", "see who may write there", code="outbox_failed"
+            f"{path}.lock can't be written: {error}", "check the permissions of its folder", code="outbox_failed"
         ) from error
     with lock.file as file:
         try:

@@ -18,11 +18,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LARGEST_ITEM_BYTES = 512 * 1024 * 1024
-"""What the file takes; the bus may take less, and says so when the item is sent."""
+"""The largest item of the file. The bus may take less, and says so when the item is sent."""
 
 
 class OutboxThread:
-    """The thread in which an outbox is used, so that no event loop waits for the disk; calls are done in their order.
+    """The thread that uses an outbox, so that no event loop waits for the disk; calls run in their order.
 
     Args:
         outbox: the file.
@@ -37,7 +37,7 @@ class OutboxThread:
         return asyncio.get_running_loop().run_in_executor(self._executor, functools.partial(do, *args, **kwargs))
 
     def close(self) -> None:
-        """Finish what is to be done, and close the file."""
+        """Finish the waiting calls, and close the file."""
         self._executor.shutdown()
         self.outbox.close()
 
@@ -72,18 +72,18 @@ class QueueSession:
 
     @property
     def limits(self) -> FrontLimits:
-        """What the file takes."""
+        """The limits of the file."""
         return FrontLimits(math.inf, LARGEST_ITEM_BYTES, LARGEST_ITEM_BYTES + 5, 0.0)
 
     def call(self, verb: str, *arguments: object, seconds: float) -> "asyncio.Future[Value]":
-        """Do what a call to the front would, in the file."""
+        """Carry a call out in the file, as the front would."""
         answer = self._thread.run(self._verbs[verb], *arguments)
         if verb == "xbus.end_envelope":
             answer.add_done_callback(self._ended)
         return answer
 
     async def restore(self) -> None:
-        """The file is there, or the next call says why not."""
+        """Do nothing: the file exists, or the next call says why not."""
 
     def _ended(self, answer: "asyncio.Future[Value]") -> None:
         if not answer.cancelled() and answer.exception() is None:

@@ -20,7 +20,7 @@ FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 10.0
 
 POLL_SECONDS = 2.0
-"""How often the file is looked at by itself: a command may have put a refused envelope back into the line."""
+"""Seconds between looks at the file: a command may have put a refused envelope back into the line."""
 
 OF_THE_SESSION = frozenset({"login_refused", "session_unknown", "session_superseded", "not_open"})
 OF_THE_ATTEMPT = frozenset({"envelope_closed", "envelope_broken", "envelope_unknown", "event_unknown"})
@@ -79,12 +79,12 @@ class OutboxSender:
                 await task
 
     def wake(self) -> None:
-        """Something has come into the line."""
+        """Note that an envelope has come into the line."""
         self._nothing.clear()
         self._something.set()
 
     async def run(self) -> None:
-        """For ever: send, and insist while the bus is away."""
+        """Send for ever, and repeat while the bus is away."""
         while True:
             try:
                 await self._wait_for_something()

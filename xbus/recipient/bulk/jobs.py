@@ -18,11 +18,11 @@ from xbus.rpc.shapes import AnswerReader
 logger = logging.getLogger(__name__)
 
 RENEWALS = 3
-"""How often a lease is renewed before it would be over: so many renewals may come to nothing."""
+"""Renewals within one lease. More survive more failed calls, and cost calls."""
 
 MOST_INDICES = 1_000
 MESSAGE_CHARACTERS = 1_000
-"""What is told of one reason of a refusal: the broker keeps no more."""
+"""The most characters of a refusal's reason in a report. The broker keeps no more."""
 
 MOST_TOLD = 100_000
 """So many characters and indices all reasons may have together: the broker reads messages up to a megabyte."""
@@ -106,7 +106,7 @@ class BulkJobs:
         return [str(attempt_id) for attempt_id in self._jobs]
 
     def work(self) -> list[OutputWork]:
-        """What a heartbeat tells of them."""
+        """Describe the jobs for a heartbeat."""
         return [
             {
                 "attempt_id": str(attempt_id),
@@ -126,7 +126,7 @@ class BulkJobs:
         job.task = asyncio.get_running_loop().create_task(self._carry_out(job), name=f"output {handover.attempt_id}")
 
     def stop(self, envelope_id: str) -> None:
-        """Break off what is being made for an envelope; the broker is told."""
+        """Cancel the jobs for an envelope, and report it to the broker."""
         for job in self._jobs.values():
             if str(job.handover.envelope_id) == envelope_id:
                 job.is_stopping = True
@@ -170,7 +170,8 @@ class BulkJobs:
                 stopped = _failure("transient", "envelope_stopped", "the envelope was stopped")
                 await self._tell(job, "xbus.output_failed", stopped)
         except Exception as error:
-            # What can't be told, as an index that is no number: without a word the broker would wait for the lease.
+            # The report itself is invalid, as with an index that is no number. Without any report the broker would wait
+            # for the end of the lease.
             logger.exception("what came of an output can't be told", extra=_extra("recipient_failed", job))
             await self._tell(job, "xbus.output_failed", _fault(error))
         finally:
@@ -178,7 +179,7 @@ class BulkJobs:
             self._jobs.pop(job.handover.attempt_id, None)
 
     async def _outcome(self, job: Job) -> tuple[str, Told]:
-        """The verb that tells what came of it, and what it tells."""
+        """Give the verb that reports the result, and the report."""
         try:
             told = _told(await self._worker.make_output(job.handover, job.tell))
         except Refusal as refusal:
@@ -217,7 +218,7 @@ class BulkJobs:
                 return
 
     async def _tell(self, job: Job, verb: str, told: Told) -> None:
-        """Tell the broker until it has answered."""
+        """Repeat the report until the broker has answered."""
         backoff = Backoff(self._waits.first_delay, self._waits.longest_delay)
         while True:
             try:
@@ -235,7 +236,7 @@ class BulkJobs:
 
 
 def _told(made: object) -> MadeOutput:
-    """What the broker is told of an output that is made.
+    """Make the report to the broker about a finished output.
 
     Raises:
         TypeError: the author's code returned something else.

@@ -1,7 +1,7 @@
 """The class that the author of a bulk worker subclasses: it makes the output of a large event as a whole.
 
 It is a worker like any other for small events. For an event of at least ``min_bulk_items`` items it is not sent the
-items: it reads them from the journal by itself, writes what it makes of them beside the log, and says so.
+items: it reads them from the journal by itself, writes its output beside the log, and reports it.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from xbus.rpc.codec import Value
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What a bulk worker is asked for: the output of a node for an event.
+    """A request to a bulk worker: the output of a node for an event.
 
     Args:
         envelope_id: the envelope of the event.
         event_id: the event.
         type_name: its event type.
-        attempt_id: under which the output is to be written, to be read by nobody before it is said to be made.
+        attempt_id: the id under which to write the output; nobody reads it before it is ready.
         node: the name of the node in the event's graph.
-        source: where the items lie: an event's id, which may be another event's that this one repeats, or that of the
-            attempt that made what comes in.
+        source: the id under which the items are: an event's, maybe that of another event which this one repeats, or
+            that of the attempt that made the input.
         is_output: whether ``source`` is an attempt.
-        items: how many come in.
+        items: the number of incoming items.
     """
 
     envelope_id: UUID
@@ -40,7 +40,7 @@ class Handover:
 
     @classmethod
     def of_wire(cls, envelope_id: str, event_id: str, type_name: str, handover: Value) -> "Handover":
-        """The hand-over in the arguments of ``xbus.take_output``.
+        """Read the hand-over in the arguments of ``xbus.take_output``.
 
         Raises:
             Refused: it has another form (``bad_handover``).
@@ -58,18 +58,18 @@ class Handover:
                     source = UUID(origin if made is None else made)
                     return cls(*ids, type_name, UUID(attempt_id), node, source, made is not None, items)
         except ValueError:
-            pass  # an id that is none
-        raise Refused("what is handed over is not a map as of docs/wire.md", code="bad_handover")
+            pass  # an invalid id
+        raise Refused("the hand-over is not a map as in docs/wire.md", code="bad_handover")
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a bulk worker has written, all of it and durably.
+    """The output that a bulk worker has written, complete and durable.
 
     Args:
-        items: how many items its segments hold.
-        data_bytes: how many bytes their data take.
-        hash: SHA-256 over the hashes of its segments, in the order of part and number; see
+        items: the number of items in its segments.
+        data_bytes: the bytes of their data.
+        hash: SHA-256 over the hashes of its segments, by part and number; see
             ``xbus.broker.journal.bulk.part_writer.output_hash``.
     """
 
@@ -81,12 +81,11 @@ class Made:
 class BulkWorker(Worker):
     """A worker that takes large events by their ids and ranges instead of their items.
 
-    Its other methods are those of a worker, and serve all else: events of fewer items, those whose emitter waits for a
-    reply, and those that come again with corrected items or without some. The same event must come to the same either
-    way.
+    Its other methods are those of a worker, and serve all else: smaller events, those whose emitter waits for a reply,
+    and those that are redelivered with corrected items or without some. Both ways must give the same result.
 
     Attributes:
-        min_bulk_items: an event of so many items is handed over; one of fewer takes the ordinary path.
+        min_bulk_items: an event of so many items is handed over; a smaller one takes the ordinary path.
     """
 
     min_bulk_items: int = 100_000
@@ -95,14 +94,14 @@ class BulkWorker(Worker):
         """Make the output for an event and write it under the id of the attempt.
 
         It runs on the event loop, which it must not block, and goes on while the broker is away or starts anew. It is
-        cancelled when nobody wants the output any more; what it has written counts for nothing then.
+        cancelled when nobody wants the output any more; then the bus discards what it has written.
 
         Args:
-            progress: to be told how far it is, from 0 to 1, from any thread and as often as you like.
+            progress: call it with the progress, from 0 to 1, from any thread and as often as you like.
 
         Raises:
-            Refusal: the event can't be taken and never will; the indices of the items that are to blame may be named.
-            Failed: it can't be made now; another attempt may go well. So does JournalUnavailable. Any other exception
-                is taken for a fault of the program, which would happen again, and refuses the event.
+            Refusal: the event can never be taken; it may name the indices of the bad items.
+            Failed: the output can't be made now; another attempt may succeed. JournalUnavailable means the same. Any
+                other exception counts as a fault of the program, which would happen again, and refuses the event.
         """
         raise NotImplementedError

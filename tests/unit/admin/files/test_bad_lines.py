@@ -155,7 +155,7 @@ def test_without_a_bad_line_there_is_no_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
-    with pytest.raises(XbusError, match="a is there already: name a new file") as refused:
+    with pytest.raises(XbusError, match="a exists already: name a new file") as refused:
         CollectBadLines(print, written(tmp_path / "a", "1\n"))
     assert refused.value.code == "file_exists"
     bad = CollectBadLines(print, tmp_path / "b")
@@ -163,7 +163,7 @@ def test_a_file_that_is_there_is_never_written_over(tmp_path: Path) -> None:
     with (
         ItemFile(written(tmp_path / "a.jsonl", "{\n")) as file,
         bad,
-        pytest.raises(XbusError, match="is there already"),
+        pytest.raises(XbusError, match="exists already"),
     ):
         go_through(file, bad)
     assert (tmp_path / "b").read_text() == "mine"

@@ -27,7 +27,7 @@ def test_one_of_several_is_chosen_by_its_name_the_first_without(tmp_path: Path) 
     path = written(tmp_path / "d.xml", f"<all>{one('x')}{one('y')}</all>")
     assert read_descriptor(path).event_type == "x_event"
     assert read_descriptor(path, "y").event_type == "y_event"
-    with pytest.raises(XbusError, match='holds no descriptor "z": name one of x, y'):
+    with pytest.raises(XbusError, match='has no descriptor "z": name one of x, y'):
         read_descriptor(path, "z")
     with pytest.raises(XbusError, match="two descriptors have the same name"):
         read_descriptor(written(path, f"<all>{one('x')}{one('x')}</all>"))

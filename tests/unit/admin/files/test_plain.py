@@ -106,7 +106,7 @@ def test_a_bad_entry_gives_back_the_file_as_it_was(tmp_path: Path) -> None:
     [
         ("id,id\n", None, ":1: a column is named twice"),
         (b"\xff\n", None, ":1: this is not text in UTF-8"),
-        ("id\n1\n".encode("utf-16-le") + b"\x00\xdc", "utf-16-le", ":1: what follows is not text in UTF-16-LE"),
+        ("id\n1\n".encode("utf-16-le") + b"\x00\xdc", "utf-16-le", ":1: the rest is not text in UTF-16-LE"),
         ("x" * 20_000_000, None, ":1: the line is longer than 16,777,216 characters"),
     ],
     ids=["names", "text", "encoding", "long"],

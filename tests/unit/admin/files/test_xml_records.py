@@ -35,7 +35,7 @@ def test_a_bad_record_is_told_with_line_and_field(tmp_path: Path, descriptor: De
     path = written(tmp_path / "a", "<export>\n" + "\n".join(records) + "</export>")
     assert told(entries_of(path, descriptor)) == [
         {"name": "Ada", "age": 36},
-        "3: field name: it is mandatory, but not there",
+        "3: field name: it is mandatory, but missing",
         "5: field name: it is mandatory, but empty",
         {"name": "Bob", "age": None},
         "7: field age: 'old' is no whole number",
@@ -52,7 +52,7 @@ def test_a_bad_record_is_told_with_line_and_field(tmp_path: Path, descriptor: De
         ("<export>&nbsp;</export>", ":1: this is not XML (undefined entity)"),
         (b"<?xml version='1.0' encoding='utf-8'?><export>\xff</export>", ":1: this is not XML (not well-formed"),
         ("<?xml version='1.0' encoding='klingon'?><export/>", ":1: "),
-        ('<!DOCTYPE e [<!ENTITY a "b">]><export/>', ":1: the DOCTYPE holds declarations, which is not read for safety"),
+        ('<!DOCTYPE e [<!ENTITY a "b">]><export/>', ":1: the DOCTYPE holds declarations, which is refused for safety"),
         ('<!DOCTYPE e [<!ENTITY % a SYSTEM "b">%a;]><export/>', ":1: the DOCTYPE holds declarations"),
         ('<!DOCTYPE e SYSTEM "e.dtd">\n<export>&a;</export>', ":2: the entity &a; is declared elsewhere"),
         ("<export>" * 300, ":1: more than 200 elements within each other"),

@@ -63,7 +63,7 @@ def test_an_item_is_shown_as_what_it_is(data: bytes, kind: Kind, lines: list[str
 
 @pytest.mark.parametrize("value", [{"a": b"bytes"}, {1: "a"}, b"\xc1", float("nan")], ids=repr)
 def test_what_json_can_not_write_is_not_edited(value: object) -> None:
-    with pytest.raises(Refused, match="JSON can't write"):
+    with pytest.raises(Refused, match="JSON lacks"):
         Payload.of(value if isinstance(value, bytes) else pack(value)).editable()
 
 

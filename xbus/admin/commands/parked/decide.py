@@ -31,7 +31,7 @@ item_option = click.option(
 
 
 def role_option(explained: str) -> Callable[[Command], Command]:
-    """``--role``."""
+    """Add ``--role``."""
     return click.option("--role", metavar="LOGIN", help=explained)
 
 
@@ -133,7 +133,7 @@ def drop(
         click.confirm("Drop that for good?", abort=True)
     decision = decision_of(SystemClock(), reason)
     with writing(url) as connection:
-        # As it was told: what was parked since then stays.
+        # As it was shown: parts that were parked since then stay.
         for parked in found:
             drop_parked(connection, parked, decision)
     click.echo("Dropped.")
@@ -147,7 +147,7 @@ def _check_event(event: str | None, item: int | None) -> None:
 def _meant(
     connection: Connection, envelope_id: UUID, role: str | None, event: str | None, item: int | None
 ) -> tuple[Past, list[Parked]]:
-    """What a command is about: all that is parked of an envelope, or one item of it."""
+    """Find the parts that a command means: all parked parts of an envelope, or one item of it."""
     if item is None:
         return find_parked(connection, envelope_id, role)
     place = find_place(connection, envelope_id, role, event, item)
@@ -163,7 +163,7 @@ def _what(parked: Parked) -> str:
 
 
 def resumed_lines(resumed: Resumed) -> Iterator[str]:
-    """Tell what was resumed."""
+    """Report the resumed parts."""
     if resumed.whole:
         yield f"Resumed envelope {resumed.envelope_id} for {resumed.role}."
     if resumed.items_as is not None:

@@ -1,4 +1,4 @@
-"""``xbus parked``: what is parked. ``parked_repair`` and ``parked_correct`` hold the commands that repair it."""
+"""``xbus parked`` shows parked envelopes and items; ``decide`` and ``correct`` have the commands that repair them."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

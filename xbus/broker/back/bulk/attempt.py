@@ -11,7 +11,7 @@ from xbus.states import AttemptState
 
 @dataclass(frozen=True, slots=True)
 class WantedOutput:
-    """What a bulk worker is asked to make: the output of a node of a graph for an event."""
+    """An output that a bulk worker is to make: that of a node of a graph for an event."""
 
     event_id: UUID
     graph_id: int
@@ -30,7 +30,7 @@ class OutputAttempt:
         began: when it began, in monotonic seconds; None where that was in an earlier run of the broker.
         items: how many items it made; None unless it is ready.
         is_ending: whether it is being written down that it is over.
-        report: what is found out just now about its worker's word that it is ready.
+        report: the present check of its worker's report that it is ready.
         over: set when it is not building any more.
     """
 
@@ -51,10 +51,10 @@ class OutputAttempt:
 
     @property
     def is_building(self) -> bool:
-        """Whether its worker still has something to say."""
+        """True while its worker still has something to report."""
         return self.state is AttemptState.BUILDING and not self.is_ending
 
     @property
     def is_in_hand(self) -> bool:
-        """Whether its worker is at it: once that has said that it is ready, only what is found there counts."""
+        """True while its worker makes it. Once the worker has reported it ready, only the journal's content counts."""
         return self.is_building and self.report is None

@@ -50,13 +50,13 @@ class OutputAttempts:
         self._of_event: defaultdict[UUID, dict[WantedOutput, OutputAttempt]] = defaultdict(dict)
 
     async def load(self) -> None:
-        """Take up what the journal has; what is known already stays as it is."""
+        """Take up the attempts in the journal; known ones stay as they are."""
         for live in await self._log.read(read_live_attempts):
             if live.attempt_id not in self._by_id:
                 self._add(self._taken_up(live))
 
     async def forget_removed(self) -> None:
-        """Forget what is ready and was removed together with its envelope."""
+        """Forget ready outputs that were removed together with their envelope."""
         ready = [attempt for attempt in self._by_id.values() if attempt.state is AttemptState.READY]
         live = {attempt.attempt_id for attempt in await self._log.read(read_live_attempts)}
         for attempt in ready:
@@ -64,10 +64,10 @@ class OutputAttempts:
                 self._drop(attempt)
 
     async def lost(self, attempt_id: UUID, cause: str) -> RecipientFailed:
-        """Give up what was ready and lacks items, so that it is made anew, as soon as the database can be written.
+        """Discard a ready output that lacks items, as soon as the database can be written; it is made anew.
 
         Returns:
-            The failure of those who wanted it. It is nobody's fault who could be told so.
+            The failure of the deliveries that wanted it. It blames no recipient.
         """
         journal, now = self._journal, self._clock.now()
         attempt = self._by_id.get(attempt_id)
@@ -80,33 +80,33 @@ class OutputAttempts:
         return no_output(None, None if attempt is None else attempt.output.event_id, LOST, cause)
 
     def __contains__(self, event_id: object) -> bool:
-        """Whether there is any for an event."""
+        """Check whether an event has any attempt."""
         return event_id in self._of_event
 
     def get(self, output: WantedOutput) -> OutputAttempt | None:
-        """The attempt of an output that counts."""
+        """Give the attempt of an output that counts."""
         return self._of_event.get(output.event_id, {}).get(output)
 
     def by_id(self, attempt_id: UUID) -> OutputAttempt | None:
-        """An attempt that counts."""
+        """Give an attempt that counts."""
         return self._by_id.get(attempt_id)
 
     def of_event(self, event: LogEvent) -> Iterator[OutputAttempt]:
-        """Those of an event, by the graph that it takes."""
+        """Iterate over the attempts of an event, by the graph that it takes."""
         for output, attempt in self._of_event.get(event.event_id, {}).items():
             if output.graph_id == event.graph_id:
                 yield attempt
 
     def building(self) -> list[OutputAttempt]:
-        """Those that are being made."""
+        """List the attempts in the making."""
         return [attempt for attempt in self._building.values() if attempt.is_building]
 
     def in_hand(self) -> list[OutputAttempt]:
-        """Those that their workers are at."""
+        """List the attempts that workers make now."""
         return [attempt for attempt in self._building.values() if attempt.is_in_hand]
 
     def is_ready(self, output: WantedOutput) -> bool:
-        """Whether an output is there."""
+        """Check whether an output is ready."""
         attempt = self.get(output)
         return attempt is not None and attempt.state is AttemptState.READY
 
@@ -223,7 +223,7 @@ class OutputAttempts:
 
 
 async def _insist(write: Callable[[], Awaitable[T]]) -> T:
-    """What a write is answered, as soon as the database can be written."""
+    """Repeat a write until the database takes it, and give its answer."""
     while True:
         try:
             return await write()

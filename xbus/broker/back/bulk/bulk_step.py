@@ -36,10 +36,10 @@ class BulkStep:
     async def missing(
         self, envelope: LogEnvelope, recipient: RecipientProxy, *, on_its_own: bool = False
     ) -> MissingOutputs:
-        """The outputs that a consumer needs first; of most envelopes there are none.
+        """Find the outputs that a consumer needs first; most envelopes need none.
 
         Args:
-            on_its_own: whether it gets the envelope by a row of its own, and so with the corrections for its role.
+            on_its_own: whether it gets the envelope by a row of its own, and thus with the corrections for its role.
         """
         overlays = await self._log.overlays(envelope, recipient.role.id if on_its_own else None)
         return await self._needs.lacking(envelope, recipient.role.service, overlays.keys())
@@ -47,7 +47,7 @@ class BulkStep:
     def set_aside(
         self, envelope: LogEnvelope, missing: MissingOutputs, old: DeliveryRow | None, new: DeliveryRow
     ) -> None:
-        """Have what a delivery lacks made; it waits for that, and holds nobody.
+        """Have the missing outputs of a delivery made; it waits for them, and blocks no other.
 
         Args:
             old: its row; None where it has none yet.

@@ -42,7 +42,7 @@ class BulkJobSender:
         await worker.take_output(envelope.envelope_id, event, self._words(event, attempt, made))
 
     def _words(self, event: LogEvent, attempt: OutputAttempt, made: OutputAttempt | None) -> OutputHandover:
-        """What a worker is told, as the wire has it."""
+        """Make the hand-over in the form of the wire."""
         return {
             "attempt_id": str(attempt.id),
             "node": attempt.output.node,
@@ -53,7 +53,7 @@ class BulkJobSender:
         }
 
     def _input(self, output: WantedOutput, graph: Graph) -> OutputAttempt | None:
-        """The attempt whose output comes in; None where the event's items do."""
+        """Give the attempt whose output comes in; None if the event's items do."""
         made = [
             self._attempts.get(WantedOutput(output.event_id, output.graph_id, name))
             for name in graph.parents(output.node)
@@ -61,5 +61,5 @@ class BulkJobSender:
         return made[0] if made else None
 
     async def _is_whole(self, made: OutputAttempt) -> bool:
-        """Whether all of an output that is ready is still there: what is left must not pass for the whole."""
+        """Check whether all of a ready output still exists: a rest must not pass for the whole."""
         return (await self._log.read(check_output, made.id)).items == made.items

@@ -10,21 +10,21 @@ from xbus.broker.back.recipients import no_output
 from xbus.clock import Clock
 
 UNWANTED_SECONDS = 3.0
-"""What nobody waits for is broken off after this long: a delivery that comes again may wait for it once more."""
+"""Seconds after which an output that no delivery waits for is broken off. A redelivery may want it once more."""
 
 FORGET_SECONDS = 600.0
-"""How often it is looked which outputs were removed with their envelopes."""
+"""Seconds between looks for outputs that were removed with their envelopes."""
 
 
 class Leases:
-    """Every attempt lives by its worker's signs of life, and by the deliveries that wait for it.
+    """Keeps an attempt alive while its worker gives signs of life and deliveries wait for it.
 
     Args:
-        attempts: those that count.
+        attempts: the attempts that count.
         waiting: the deliveries that wait for outputs.
-        outputs: where attempts are failed and given up.
+        outputs: fails attempts, and cancels them.
         clock: measures leases.
-        look_seconds: how often leases are looked at, at the least.
+        look_seconds: the most seconds between two looks at the leases.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Leases:
         self._unwanted: dict[WantedOutput, float] = {}
 
     async def watch(self) -> None:
-        """For ever: look at all that is being made."""
+        """Look at all attempts in the making, for ever."""
         forget_at = self._clock.monotonic() + FORGET_SECONDS
         while True:
             await self._pause()

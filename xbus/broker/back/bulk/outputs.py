@@ -39,7 +39,7 @@ class BulkOutputs:
         pool: who makes them.
         job_sender: asks them.
         log: where graphs are read.
-        registry: who is there.
+        registry: knows who is registered.
         tasks: where it is waited for workers.
     """
 
@@ -67,7 +67,7 @@ class BulkOutputs:
     # -- who comes and goes ----------------------------------------------------------------------------------------
 
     def arrived(self, recipient: RecipientProxy) -> None:
-        """A bulk worker goes on with what it makes; what it has forgotten is to be made anew."""
+        """Let a bulk worker go on with its outputs, and have those made anew that it has forgotten."""
         if not self._pool.add(recipient):
             return
         for attempt in self._attempts.in_hand():
@@ -81,11 +81,11 @@ class BulkOutputs:
                 self.spawn(self._pool.hold(recipient, attempt), "slot of an output")
 
     def left(self, recipient: RecipientProxy) -> None:
-        """It may come back and go on: what it makes is lost only when its lease is over."""
+        """Note that a bulk worker left; only when their leases are over its outputs are lost."""
         self._pool.remove(recipient)
 
     def made_by(self, recipient: RecipientProxy) -> list[OutputAttempt]:
-        """What a recipient makes just now."""
+        """List the attempts that a recipient makes now."""
         return [attempt for attempt in self._attempts.building() if attempt.role_id == recipient.role.id]
 
     # -- having them made ------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class BulkOutputs:
             self._pool.free(worker)
 
     def _made(self, output: WantedOutput, task: "asyncio.Task[None]") -> None:
-        """Nobody sees to an output any more; who has come to wait for it meanwhile is looked at anew."""
+        """Note that nobody makes an output any more, and look anew at deliveries that have come to wait for it."""
         if self._making.get(output) is task:
             del self._making[output]
         if not task.cancelled():
@@ -168,7 +168,7 @@ class BulkOutputs:
         return True
 
     def unfinished(self) -> set[WantedOutput]:
-        """The outputs that workers are asked for, or are to be."""
+        """Collect the outputs that workers make or are to make."""
         return {*(attempt.output for attempt in self._attempts.in_hand()), *self._making}
 
     async def give_up(self, output: WantedOutput) -> None:
@@ -186,7 +186,7 @@ class BulkOutputs:
             self._look_again(output)
 
     def _stop_worker(self, attempt: OutputAttempt) -> None:
-        """Tell a worker that nobody waits for an attempt any more."""
+        """Stop a worker whose attempt nobody waits for any more."""
         worker = self._registry.get(attempt.role_id)
         if worker is not None and worker.abilities.bulk_items is not None:
             worker.stop_output_soon(attempt.id)
@@ -199,7 +199,7 @@ class BulkOutputs:
     # -- what goes on beside ---------------------------------------------------------------------------------------
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
-        """Do something beside until ``stop`` is called."""
+        """Run work beside everything else, until ``stop`` is called."""
         task: asyncio.Task[T] = self._tasks.create_task(work, name=name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)

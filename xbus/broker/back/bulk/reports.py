@@ -1,6 +1,7 @@
 """Takes the reports of bulk workers about the outputs that they make.
 
-The attempts in the journal are the truth: it may be told, and told again, after the broker or the worker has come back.
+The attempts in the journal are the truth. So a worker may report, and repeat a report, after it or the broker has come
+back.
 """
 
 import asyncio
@@ -23,13 +24,13 @@ log = logging.getLogger(__name__)
 
 
 class OutputReports:
-    """One method for each of the workers' verbs.
+    """One method for each of the workers' verbs about outputs.
 
     Args:
-        journal: where outputs are read, and taken over.
-        attempts: those that count.
-        outputs: told of what failed; outputs are checked beside it.
-        on_ready: told of each attempt that is ready now.
+        journal: has the outputs, and takes them over.
+        attempts: the attempts that count.
+        outputs: takes note of failures; outputs are checked beside it.
+        on_ready: called with each attempt that has become ready.
     """
 
     def __init__(
@@ -54,11 +55,11 @@ class OutputReports:
         return True
 
     async def ready(self, role_id: int, attempt_id: str, told: object) -> bool:
-        """Check an output that is said to be ready; whether it is. Told again meanwhile, there is one check.
+        """Check an output that its worker reports as ready, once also for repeated reports; True if it is ready.
 
         Raises:
-            Refused: what is told has another form (``bad_report``).
-            JournalUnavailable: it can't be checked now.
+            Refused: the report has another form (``bad_report``).
+            JournalUnavailable: the database can't be read now.
         """
         announced = _totals(told)
         attempt = self._found(role_id, attempt_id)
@@ -81,11 +82,11 @@ class OutputReports:
         return await self._outputs.fail(attempt, failure, AttemptState.FAILED)
 
     async def _check(self, attempt: OutputAttempt, announced: Totals) -> bool | XbusError:
-        """What is found is returned and not raised: an error of a task ends the broker."""
+        """Check an output, and return an error instead of raising it: an exception of a task ends the broker."""
         try:
             return await self._take_over(attempt, announced)
         except JournalUnavailable as error:
-            # The worker tells it again.
+            # The worker repeats its report.
             return error
         except JournalError as error:
             return await self._mismatch(attempt, error.cause)
@@ -122,11 +123,11 @@ class OutputReports:
         return False
 
     def _found(self, role_id: int, attempt_id: str) -> OutputAttempt | None:
-        """An attempt that counts, of this role."""
+        """Find an attempt of this role that counts."""
         try:
             attempt = self._attempts.by_id(UUID(attempt_id))
         except ValueError:
-            raise Refused("the attempt's id is no UUID", "name it as it was handed over", code="bad_report") from None
+            raise Refused("the attempt's id is no UUID", "give the id of the hand-over", code="bad_report") from None
         return attempt if attempt is not None and attempt.role_id == role_id else None
 
 
@@ -136,7 +137,9 @@ async def _outcome(report: "asyncio.Task[bool | XbusError]") -> bool:
     except asyncio.CancelledError:
         if not report.cancelled():
             raise
-        raise Failed("the broker is stopping", "tell it again when it is back", code="broker_stopping") from None
+        raise Failed(
+            "the broker is stopping", "report it again when the broker is back", code="broker_stopping"
+        ) from None
     if isinstance(outcome, XbusError):
         raise outcome
     return outcome
@@ -146,7 +149,7 @@ def _totals(told: object) -> Totals:
     match told:
         case {"items": int(items), "bytes": int(data_bytes), "hash": bytes(digest)}:
             return Totals(items, data_bytes, digest)
-    raise Refused("what is told of an output is not a map of items, bytes and hash", code="bad_report")
+    raise Refused("the report about the output is not a map of items, bytes and hash", code="bad_report")
 
 
 def _fraction(progress: object) -> float:

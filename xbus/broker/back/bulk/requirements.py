@@ -15,13 +15,13 @@ from xbus.states import AttemptState
 
 
 class OutputRequirements:
-    """Asked before each run; of most events it knows at once that there is nothing.
+    """Knows which outputs a run needs; for most events it sees at once that they need none.
 
     Args:
-        attempts: those that count.
-        log: where graphs are read.
-        slots: which workers could be asked.
-        catalog: the configuration as it is now.
+        attempts: the attempts that count.
+        log: reads graphs.
+        slots: know the workers that could be acquired.
+        catalog: the present configuration.
     """
 
     def __init__(
@@ -34,19 +34,18 @@ class OutputRequirements:
         self._bulk: set[RecipientProxy] = set()
 
     def arrived(self, recipient: RecipientProxy) -> None:
-        """There may be a bulk worker more."""
+        """Note that one more bulk worker may be registered."""
         if recipient.role.worker and recipient.abilities.bulk_items is not None:
             self._bulk.add(recipient)
 
     def left(self, recipient: RecipientProxy) -> None:
-        """There may be one less."""
+        """Note that one bulk worker less may be registered."""
         self._bulk.discard(recipient)
 
     async def lacking(
         self, envelope: LogEnvelope, service: str, overlaid: Collection[UUID] = ()
     ) -> list[tuple[LogEvent, WantedOutput]]:
-        """The outputs that a consumer service needs of an envelope and that are not ready, as far as they can be made
-        now: those behind them are lacking as soon as they are ready.
+        """List the outputs that a consumer service needs of an envelope and that can be made now.
 
         Args:
             overlaid: the events that it is to get otherwise than they were sent: they take the ordinary path.
@@ -60,11 +59,11 @@ class OutputRequirements:
         return found
 
     def is_known(self, event: LogEvent) -> bool:
-        """Whether any output of an event is being made, or is there."""
+        """Check whether any output of an event is ready or in the making."""
         return event.event_id in self._attempts
 
     def _may_be_bulk(self, event: LogEvent) -> bool:
-        """Whether it is worth a look at its graph; of most events it is not."""
+        """Check whether an event's graph is worth a look; for most events it is not."""
         is_large = any(recipient.abilities.takes_whole(event.items) for recipient in self._bulk)
         if not is_large and not self.is_known(event):
             return False
@@ -88,7 +87,7 @@ class OutputRequirements:
         return known is not None or self._slots.is_present(worker_for(event, node.service))
 
     def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
-        """What is left of a part of an event's graph behind the outputs that are ready."""
+        """Plan the rest of a part of an event's graph, behind the outputs that are ready."""
         return self._behind(event, graph, AttemptState.READY)
 
     async def lost(self, attempt_id: UUID, cause: str) -> RecipientFailed:
@@ -96,8 +95,7 @@ class OutputRequirements:
         return await self._attempts.lost(attempt_id, cause)
 
     def services(self, event: LogEvent, graph: Graph) -> frozenset[str]:
-        """The worker services of a part of an event's graph that are still to be asked: neither that whose output is
-        there, nor that which makes it."""
+        """Collect the worker services of a part of an event's graph that still have to work for it."""
         return self._behind(event, graph, AttemptState.READY, AttemptState.BUILDING).graph.worker_services
 
     def _behind(self, event: LogEvent, graph: Graph, *states: AttemptState) -> EventPlan:
@@ -106,5 +104,5 @@ class OutputRequirements:
 
 
 def worker_for(event: LogEvent, service: str) -> AnyOf:
-    """Any worker of a service that takes an event as a whole."""
+    """Want any worker of a service that takes an event as a whole."""
     return AnyOf(service, lambda recipient: recipient.abilities.takes_whole(event.items))

@@ -33,11 +33,11 @@ class WaitingDeliveries:
     """The deliveries in state ``waiting`` whose outputs are not ready, each until its row is moved.
 
     Args:
-        ledger: where their rows are moved.
-        registry: who is there.
-        results: decides what becomes of those whose output can't be made.
-        catalog: the configuration as it is now.
-        events: told of each role for which there is a row that may go on.
+        ledger: moves their rows.
+        registry: knows who is registered.
+        results: decides about deliveries whose output can't be made.
+        catalog: the present configuration.
+        events: publish each role that has a row which may go on.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class WaitingDeliveries:
             del self._waiting[key]
 
     def is_wanted(self, output: WantedOutput) -> bool:
-        """Whether any delivery waits for an output."""
+        """Check whether any delivery waits for an output."""
         return any(output in waiting.outputs for waiting in self._waiting.values())
 
     def wake(self, output: WantedOutput) -> None:
@@ -112,7 +112,7 @@ class WaitingDeliveries:
             self.let_go(waiting.envelope, waiting.row)
 
     def let_go(self, envelope: LogEnvelope, row: DeliveryRow) -> None:
-        """Have a delivery that waits come again: what it still needs is found out then."""
+        """Let a waiting delivery go on; its next run finds out which outputs it still needs."""
         # Whether its role wants order may have changed while it waited.
         self._ledger.move(row, transitions.after_output(self._ledger.keyed(row, envelope)))
         self._events.rows_due.publish(row.role_id)
@@ -153,7 +153,7 @@ class WaitingDeliveries:
         return [waiting for waiting in self._waiting.values() if output in waiting.outputs]
 
     def _consumers(self, found: Sequence[_WaitingDelivery]) -> list[Serving]:
-        """Whom they are for; a role that was removed is left to the decision about what it was owed."""
+        """List their consumers; the decision about a removed role's backlog settles the rows of that role."""
         roles = self._catalog().roles
         wanted = [waiting.row.role_id for waiting in found if waiting.row.role_id in roles]
         return [self._registry.get(role_id) or _AbsentConsumer(roles[role_id]) for role_id in wanted]
@@ -162,7 +162,7 @@ class WaitingDeliveries:
 async def _building(
     log: LogReader, attempts: OutputAttempts, envelope: LogEnvelope, service: str
 ) -> list[WantedOutput]:
-    """The outputs on an envelope's way to a service that are being made."""
+    """List the outputs in the making on an envelope's way to a service."""
     found: list[WantedOutput] = []
     for event in envelope.events:
         part = (await log.graph(event.graph_id)).leading_to({service})

@@ -1,4 +1,4 @@
-"""The workers that make outputs: who is there, and free to make one more."""
+"""The pool of workers that make outputs: it knows who is registered, and free to make one more."""
 
 from contextlib import suppress
 
@@ -36,14 +36,14 @@ class BulkWorkerPool:
         self._places.remove(recipient)
 
     async def take(self, event: LogEvent, service: str) -> RecipientProxy:
-        """Wait for a worker of a service that is free to make an output of an event; give it back with ``free``.
+        """Wait for a free worker of a service, and take it to make an output; ``free`` gives it back.
 
         Raises:
             Absent: nobody is there who could.
         """
 
         def fits(worker: RecipientProxy) -> bool:
-            # Of one in trouble nothing is wanted but what it is probed with.
+            # A worker in trouble gets nothing but its probe.
             return worker.abilities.takes_whole(event.items) and self._slots.is_present(This(worker))
 
         (worker,) = await self._places.take([AnyOf(service, fits)])
@@ -63,10 +63,10 @@ class BulkWorkerPool:
                 self._places.free(worker)
 
     def has_forgotten(self, worker: RecipientProxy, attempt: OutputAttempt) -> bool:
-        """Whether a worker that has just come does not know any more of an attempt that it was asked for."""
+        """Check whether a worker that has just come no longer knows an attempt that it was to make."""
         told = worker.abilities.bulk_attempts
         if told is None or str(attempt.id) in told:
             return False
-        # What began while it introduced itself it could not tell of.
+        # It could not report outputs that began during its introduction.
         age = None if attempt.began is None else self._clock.monotonic() - attempt.began
         return age is None or age > self._register_timeout

@@ -20,7 +20,7 @@ BUNDLE_SECONDS = 0.1
 
 
 class BundleSize:
-    """How many envelopes go together: as many as the recipient carries out in ``BUNDLE_SECONDS``."""
+    """The number of envelopes that go together: as many as the recipient carries out in ``BUNDLE_SECONDS``."""
 
     def __init__(self) -> None:
         self.envelopes = FIRST_ENVELOPES
@@ -41,7 +41,7 @@ class BundleSize:
 
 
 class BundleQueue:
-    """What waits, in position order."""
+    """The envelopes that wait for one recipient, in position order."""
 
     def __init__(self) -> None:
         self.size = BundleSize()

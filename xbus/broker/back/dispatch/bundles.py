@@ -46,7 +46,7 @@ class Bundles:
         self._sending: dict[RecipientProxy, asyncio.Task[None]] = {}
 
     def may_take(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
-        """Whether a consumer may get an envelope in a bundle, if it is small.
+        """Check whether a consumer may get an envelope in a bundle, if it is small.
 
         No worker may be on its way, and nobody may wait for a reply. What is corrected, ordered, or begun before goes
         alone.

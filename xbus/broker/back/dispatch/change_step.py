@@ -42,7 +42,7 @@ class ChangeStep:
         self.given: set[int] = set()
 
     def is_under_way(self, envelope: LogEnvelope) -> bool:
-        """Whether a run is bringing it to somebody, or what was read of it is out of date."""
+        """Check whether a run is bringing it to somebody, or what was read of it is out of date."""
         return any(
             envelope.position in self._consumers[role_id].in_flight.positions
             or (role_id, envelope.envelope_id) in self._moved
@@ -106,7 +106,7 @@ class ChangeStep:
                 self._give(role_id, envelope)
 
     def _bring_anew(self, row: DeliveryRow) -> None:
-        """What waits for its next attempt goes the new way, though it may have been read already."""
+        """Send a delivery that waits for its next attempt the new way, also where it was read already."""
         if row.state is DeliveryState.WAITING:
             # The worker that it waits for may be none of the new way.
             self._ledger.move(row, replace(row, state=DeliveryState.RETRY, service=None))
@@ -134,7 +134,7 @@ class ChangeStep:
         return cursor is not None and cursor.owes(envelope.position) and envelope.is_for(role_id)
 
     def _lacks(self, role_id: int, envelope: LogEnvelope) -> bool:
-        """Whether a role of a service that the envelope leads to has not had it."""
+        """Check whether a role of a service that the envelope leads to has not had it."""
         if self._row(role_id, envelope) is not None:
             return True
         cursor = self._ledger.cursor(role_id)

@@ -46,7 +46,7 @@ class DueRows:
         return [row for row in rows if row.position not in outdated | role.in_flight.positions]
 
     def begin_reading(self, recipient: RecipientProxy) -> Set[int]:
-        """What is read from here on is out of date only where it is changed from here on; see ``InFlight``."""
+        """Begin a reading: only later changes make it outdated; see ``InFlight``."""
         return self._roles[recipient.role.id].in_flight.begin_reading()
 
     async def next_due_at(self, role_id: int, now: datetime, among: Sequence[int] | None) -> datetime | None:
@@ -68,5 +68,5 @@ class DueRows:
             self._ledger.move(row, transitions.waiting_for(row, service))
 
     def is_idle(self, role_id: int) -> bool:
-        """Whether no run is bringing anything to a role."""
+        """Check whether no run is bringing anything to a role."""
         return not self._roles[role_id].in_flight.positions

@@ -19,36 +19,36 @@ class Eligibility:
         self._registry = registry
 
     def is_due(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
-        """Whether nothing has become of an envelope for a role yet."""
+        """Check whether nothing has become of an envelope for a role yet."""
         cursor = self._roles[recipient.role.id].cursor
         return cursor is not None and not cursor.is_settled(envelope.position)
 
     def in_turn(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
-        """Whether a recipient may get an envelope in its turn."""
+        """Check whether a recipient may get an envelope in its turn."""
         role = self._roles[recipient.role.id]
         is_kept = role.breaker.is_tripped or role.keys.holds(envelope)
         return self.is_due(recipient, envelope) and not is_kept and self._may_get(recipient, envelope)
 
     def is_served(self, recipient: RecipientProxy) -> bool:
-        """Whether a recipient may get anything in its turn."""
+        """Check whether a recipient may get anything in its turn."""
         role = self._roles[recipient.role.id]
         return self._registry.get(role.id) is recipient and not role.breaker.is_tripped
 
     def is_troubled(self, role_id: int) -> bool:
-        """Whether one envelope after the other fails at a role."""
+        """Check whether one envelope after the other fails at a role."""
         return self._roles[role_id].breaker.is_tripped
 
     def by_row(self, recipient: RecipientProxy, envelope: LogEnvelope, row: DeliveryRow) -> bool:
-        """Whether a recipient may get an envelope that has a row of its own, and whose turn it is among its key's."""
+        """Check whether a recipient may get an envelope that has a row, and whose turn it is among its key's."""
         return self.is_current(recipient, envelope) and self._roles[row.role_id].keys.is_next(row)
 
     def is_current(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
-        """Whether the row of an envelope is still as it was read, for a recipient that is there."""
+        """Check whether the row of an envelope is still as it was read, for a recipient that is there."""
         is_outdated = self._roles[recipient.role.id].in_flight.is_outdated(envelope.position)
         return self._may_get(recipient, envelope) and not is_outdated
 
     def is_held(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
-        """Whether an envelope has to wait for an earlier one of its ordering key, and has no row for that yet."""
+        """Check whether an envelope has to wait for an earlier one of its ordering key, and has no row for that yet."""
         is_held = self._roles[recipient.role.id].keys.holds(envelope)
         return is_held and self.is_due(recipient, envelope) and self._may_get(recipient, envelope)
 

@@ -16,7 +16,7 @@ from xbus.broker.journal.log.reading import LogEnvelope
 
 
 class Deliverer(Protocol):
-    """What brings an envelope to recipients."""
+    """Brings an envelope to recipients."""
 
     async def deliver(
         self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy], small: SmallEnvelope | None
@@ -29,7 +29,7 @@ class Deliverer(Protocol):
         """
 
     def may_bundle(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
-        """Whether a recipient may get an envelope together with others, if it is small."""
+        """Check whether a recipient may get an envelope together with others, if it is small."""
 
 
 IDLE_ROLES_PER_LOOK = 200

@@ -37,7 +37,7 @@ class HandOver(Protocol):
 
 
 class OrderedQueue:
-    """What ``RetryQueue`` asks about roles that want order.
+    """Answers ``RetryQueue`` about roles that want order.
 
     Args:
         roles: which of their keys have rows.
@@ -53,7 +53,7 @@ class OrderedQueue:
         self._clock = clock
 
     def concerns(self, recipient: RecipientProxy) -> bool:
-        """Whether a recipient's role wants order."""
+        """Check whether a recipient's role wants order."""
         return self._roles[recipient.role.id].keys.is_wanted
 
     def coming(self, role_id: int, served: Collection[str]) -> Sequence[int] | None:

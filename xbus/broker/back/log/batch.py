@@ -29,7 +29,7 @@ class RunBatch:
 
     @property
     def size(self) -> int:
-        """How many bytes of memory it takes, about."""
+        """The bytes of memory that it takes, about."""
         return len(self.data) + 64 + (0 if self.indices is None else 64 * self.items)
 
     def singly(self) -> Iterator[tuple[list[int], bytes]]:

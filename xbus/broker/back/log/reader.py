@@ -89,7 +89,7 @@ class LogReader:
         journal.on_sealed(self._sealed)
 
     async def read(self, statement: Callable[..., T], *args: Any) -> T:
-        """What a statement finds, as soon as the database can be read."""
+        """Run a query as soon as the database can be read."""
         while True:
             try:
                 return await self._journal.read(statement, *args)
@@ -191,7 +191,7 @@ class LogReader:
         return [await self.graph(graph_id) for graph_id in sorted({event.graph_id for event in envelope.events})]
 
     async def overlays(self, envelope: LogEnvelope, role_id: int | None = None) -> Mapping[UUID, EventOverlay]:
-        """How the events of an envelope differ from what was sent, by event id; mostly none does, and nothing is read.
+        """Read how events differ from those that were sent, by event id; mostly none does, and nothing is read.
 
         Args:
             role_id: the role that is to get it on its own; None for those who get it in its turn.
@@ -201,7 +201,7 @@ class LogReader:
         return await self.read(read_overlays, role_id, envelope.envelope_id)
 
     def is_corrected(self, envelope: LogEnvelope) -> bool:
-        """Whether items of an envelope are corrected for all."""
+        """Check whether items of an envelope are corrected for all."""
         return any(event.segments_id in self._corrected for event in envelope.events)
 
     async def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
@@ -219,7 +219,7 @@ class LogReader:
             index = segments[-1].first_index + segments[-1].items
 
     async def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
-        """What an attempt of a bulk worker made, in the order of its segments.
+        """Read the output of a bulk worker's attempt, in the order of its segments.
 
         Raises:
             OutputIncomplete: some of it was removed, as by an archive: what is left must not pass for the whole.

@@ -19,20 +19,20 @@ FIRST_LOOK_SECONDS = 30.0
 LOOK_SECONDS = 600.0
 
 DAY_SECONDS = 86_400.0
-"""A role is told of in the log at most this often."""
+"""The log reports a role at most once in so many seconds."""
 
 CODE = "owed_too_long"
 
 
 class OverdueBacklog:
-    """Looks now and then for roles that are owed something too old.
+    """Reports roles that have been owed an envelope for too long.
 
     Args:
-        journal: where that stands.
-        registry: who is there.
-        health: told of each such role.
-        clock: for ages.
-        owed_days: how old is too old, in days; 0 for never.
+        journal: says how old the envelopes are.
+        registry: knows who is registered.
+        health: shows each such role.
+        clock: measures ages.
+        owed_days: days after which an envelope is owed for too long; 0 for never.
     """
 
     def __init__(self, journal: Journal, registry: Registry, health: Health, clock: Clock, owed_days: float) -> None:
@@ -44,11 +44,11 @@ class OverdueBacklog:
         self._told: dict[str, float] = {}
 
     def arrived(self, recipient: RecipientProxy) -> None:
-        """It will catch up now."""
+        """End the alarm of a role that has come: it catches up now."""
         self._health.over(CODE, about=recipient.role.login)
 
     async def watch(self) -> None:
-        """For ever: look now and then; where no alarm is wanted, return."""
+        """Look now and then, for ever; return at once if the operator wants no alarm."""
         if self._owed_days:
             await asyncio.sleep(FIRST_LOOK_SECONDS)
             await every(LOOK_SECONDS, self._try_to_look)
@@ -67,7 +67,7 @@ class OverdueBacklog:
         """
         now = self._clock.now()
         roles = await self._journal.read(list_roles)
-        # What the journal says of who is there may be a moment old.
+        # The journal's rows about recipients may be a moment old.
         present = {recipient.role.login for recipient in self._registry.all()}
         for role in roles:
             if role.role not in present and role.owes_too_long(self._owed_days, now):

@@ -1,4 +1,4 @@
-"""Writes down what is known of the recipients, for those who operate the bus: now and then, all in one transaction."""
+"""Writes down the state of the recipients for operators, now and then, all in one transaction."""
 
 import asyncio
 import logging
@@ -21,17 +21,17 @@ from xbus.supervision.health import Health
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
-"""How often what the recipients work on is looked at."""
+"""Seconds between looks at the work of recipients."""
 
 GATHER_SECONDS = 0.2
-"""Who come and go together are written down together."""
+"""Seconds within which arrivals and departures are written down together."""
 
 SEEN_SECONDS = 10.0
-"""Where nothing else has changed, that a recipient was seen is written down this often."""
+"""Seconds after which the last sign of life of a recipient is written down, though nothing else has changed."""
 
 
 TROUBLED = "role_in_trouble"
-"""The problem that health is told of."""
+"""The problem that health shows."""
 
 NEXT = "see xbus failure list for what it says; it is tried again now and then"
 
@@ -56,15 +56,15 @@ class RecipientSigns:
 
 
 class Presence:
-    """What the table ``presence`` holds.
+    """Keeps the table ``presence`` up to date.
 
     Args:
-        journal: where it is kept.
-        configuration: which roles there are.
-        registry: who is there.
-        health: told of roles in trouble.
-        clock: for what is stored.
-        signs: how recipients are.
+        journal: keeps the table.
+        configuration: has the roles.
+        registry: knows who is registered.
+        health: shows roles in trouble.
+        clock: dates the rows.
+        signs: say how recipients are.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class Presence:
         self._written = await self._journal.read(read_presence)
 
     async def keep(self) -> None:
-        """For ever: write down what has changed; a database that is away only delays it."""
+        """Write down changes, for ever; a database that is away only delays them."""
         while True:
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._change.wait()
             except TimeoutError:
-                pass  # nobody came or went; what they work on has changed all the same
+                pass  # nobody came or went, but their work has changed
             else:
                 await asyncio.sleep(GATHER_SECONDS)
             self._change.clear()
@@ -182,7 +182,7 @@ class Presence:
 
 
 def _work(recipient: RecipientProxy, now: datetime) -> list[PresenceWork]:
-    """What is being brought to a recipient, and what it tells of it."""
+    """Describe the runs of a recipient, and its own reports about them."""
     works: list[PresenceWork] = []
     for envelope_id, bringing in recipient.bringing.items():
         work: PresenceWork = {
@@ -198,7 +198,7 @@ def _work(recipient: RecipientProxy, now: datetime) -> list[PresenceWork]:
 
 
 def _made(recipient: RecipientProxy, attempts: Iterable[OutputAttempt]) -> Iterator[PresenceWork]:
-    """The outputs that a recipient makes, and how far it is."""
+    """Describe the outputs that a recipient makes, and their progress."""
     for attempt in attempts:
         told = recipient.heartbeats.work(attempt.id)
         done = int(100 * attempt.progress) if told is None else told.done

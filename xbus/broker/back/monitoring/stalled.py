@@ -31,17 +31,17 @@ CODES = (CONSUMER_ABSENT, WORKER_ABSENT, PARKED)
 
 
 class StalledDeliveries:
-    """Looks now and then for deliveries that have not got on for longer than their role wants.
+    """Reports deliveries without progress for longer than their role permits.
 
-    A look begins with one read that finds the oldest of each kind. Only where that is too old are others counted.
+    A look begins with one read that finds the oldest of each kind. Only if that is too old does it count others.
 
     Args:
-        journal: where deliveries are read.
-        configuration: which roles there are, and how long they may be away.
+        journal: has the deliveries.
+        configuration: says which roles exist, and how long they may be away.
         registry: knows who is there.
-        health: told of what is found.
-        clock: tells how old it is.
-        limits: how long roles may be away that do not say it themselves.
+        health: shows the findings.
+        clock: measures ages.
+        limits: how long a role may be away that sets no limit of its own.
     """
 
     def __init__(
@@ -64,19 +64,19 @@ class StalledDeliveries:
         self._version = -1
 
     def arrived(self, recipient: RecipientProxy) -> None:
-        """End what is told of its absence at once."""
+        """End the problem of a role's absence at once."""
         self._health.over(CONSUMER_ABSENT, about=recipient.role.login)
         self._health.over(WORKER_ABSENT, about=recipient.role.service)
 
     async def look(self) -> None:
-        """Tell health of all that has not got on for too long, and of nothing else.
+        """Report to health all that makes no progress for too long, and nothing else.
 
         Raises:
             JournalUnavailable: the database can't be read now.
         """
         catalog = self._configuration.catalog
         if catalog.version != self._version:
-            # Another graph may lead what was passed to a role.
+            # Another graph may lead envelopes to the role that its cursor has passed.
             self._nothing_owed_to.clear()
             self._version = catalog.version
         now = self._clock.now()
@@ -104,13 +104,13 @@ class StalledDeliveries:
             if not is_absent or not _is_over(found.absent_since, now, limit):
                 continue
             owed = await self._owed(found, outline.head)
-            # Who was never seen is away for as long as something waits, at the least.
+            # A recipient that was never seen has been away for at least as long as something waits.
             if owed is not None and _is_over(since := found.absent_since or owed.since, now, limit):
                 problems.append(_consumer_absent(role, since, owed))
         return problems
 
     async def _owed(self, role: RoleOutline, head: int) -> Stalled | None:
-        """What waits for a role that is away: in rows of its own, and ahead of it in the log."""
+        """Find the oldest delivery for an absent role: in rows of its own, and ahead of it in the log."""
         in_rows = await self._journal.read(count_owed_rows, role.role_id)
         if role.cursor is None:
             return in_rows
@@ -155,7 +155,7 @@ class StalledDeliveries:
 
 
 def _is_over(since: datetime | None, now: datetime, minutes: float) -> bool:
-    """Whether so many minutes have gone by, or may have where it is not known since when."""
+    """Check whether so many minutes have passed, or may have if the beginning is not known."""
     return not math.isinf(minutes) and (since is None or (now - since).total_seconds() >= 60 * minutes)
 
 

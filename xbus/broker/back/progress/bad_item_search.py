@@ -1,4 +1,4 @@
-"""Bad items are parked alone, where their event type wants that, and the rest of the event comes again without them."""
+"""Parks bad items alone if their event type wants that, and has the rest of the event redelivered without them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -13,18 +13,18 @@ from xbus.broker.journal.writes import IsolatedItem
 
 
 class Serving(Protocol):
-    """A consumer: its recipient, or who stands for that while it is away."""
+    """A consumer: its recipient, or a stand-in while that is away."""
 
     @property
     def role(self) -> RoleEntry:
-        """Which role it serves."""
+        """The role that it serves."""
 
 
 class BadItems:
     """Finds out which items were refused that others can do without.
 
     Args:
-        log: where it is read what was isolated before.
+        log: has the items that were isolated before.
         catalog: the configuration as it is now.
     """
 
@@ -38,14 +38,14 @@ class BadItems:
         recipients: Sequence[Serving],
         failures: Mapping[int, RecipientFailed | Absent],
     ) -> dict[int, Sequence[IsolatedItem]]:
-        """The items to be parked alone after a run, by the id of the role that goes on without them.
+        """Find the items to be parked alone after a run, by the role that goes on without them.
 
         Args:
             recipients: all consumers of the run.
-            failures: why those that have not committed could not, by role id.
+            failures: by role id, why a role has not committed.
 
         Returns:
-            For a role that was only stopped, as another one refused items, there are none: it gets all of it again.
+            No items for a role that was only stopped because another one refused items: it gets all of them again.
         """
         found: dict[int, Sequence[IsolatedItem]] = {}
         for failure in dict.fromkeys(failures.values()):
@@ -73,7 +73,7 @@ class BadItems:
         return event_type is not None and event_type.bad_items == "isolate"
 
     async def _concerned(self, event: LogEvent, failure: RecipientFailed, stopped: Sequence[Serving]) -> list[int]:
-        """The roles that do without what was refused: the consumer that refused it, or all behind the worker."""
+        """List the roles that do without refused items: the consumer that refused them, or all behind the worker."""
         by_themselves = [recipient.role.id for recipient in stopped if recipient.role.id == failure.role_id]
         if by_themselves:
             return by_themselves

@@ -9,22 +9,22 @@ from xbus.broker.journal.writes import IsolatedItem
 from xbus.graph import Graph
 
 SHOWN_INDICES = 5
-"""How many of the items a cause names."""
+"""The most items that a cause names."""
 
 
 def refused_items(
     failure: RecipientFailed, event: LogEvent, event_type: EventType | None, isolated: frozenset[int]
 ) -> list[IsolatedItem]:
-    """The items that a role is to do without, that it may get the rest of an event.
+    """Choose the items that a role does without, so that it gets the rest of an event.
 
     Args:
-        failure: why it did not get the event.
-        event_type: what holds for the event's type; None where that was removed.
+        failure: the failure of the event at the role.
+        event_type: the settings of the event's type; None if the type was removed.
         isolated: the indices of the items that the role does without already.
 
     Returns:
-        Them in index order; none where the whole envelope is to be parked: the type wants that, a reason is given that
-        concerns no certain items, items are named that the role was not given, or there are too many of them.
+        The items in index order. None of them if the whole envelope is to be parked: the type wants that, a cause names
+        no items or items that the role did not get, or too many items are bad.
     """
     if event_type is None or event_type.bad_items == "envelope":
         return []
@@ -43,8 +43,8 @@ def refused_items(
 
 
 def concerned_services(failure: RecipientFailed, graph: Graph) -> frozenset[str]:
-    """The consumer services that do without items that were refused: the one that refused them, or all that get what
-    the worker makes that did.
+    """Collect the consumer services that do without refused items: the one that refused them, or all behind that
+    worker.
 
     Args:
         graph: of the event in which it happened.
@@ -60,7 +60,7 @@ def concerned_services(failure: RecipientFailed, graph: Graph) -> frozenset[str]
 
 
 def in_words(items: Iterable[IsolatedItem]) -> str:
-    """Which items were isolated and why, in a sentence."""
+    """Describe the isolated items and the causes, in a sentence."""
     listed = list(items)
     if not listed:
         return "stopped, as another recipient refused items that are parked alone"

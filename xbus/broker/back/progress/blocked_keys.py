@@ -15,12 +15,12 @@ from xbus.states import DeliveryState
 
 
 class First(Enum):
-    """What is known of the lowest row of a key."""
+    """The lowest row of a key, as far as the broker knows it."""
 
     UNKNOWN = auto()
-    """It is to be read: the one before it has just been settled, or it has been changed by a person."""
+    """The row must be read: the one before it has just been settled, or a person has changed it."""
     FREE = auto()
-    """It was held, and nothing holds it any more."""
+    """The row was blocked, and nothing blocks it any more."""
     ON_ITS_OWN = auto()
     """It waits for its time, for a worker, or for the end of its run."""
     PARKED = auto()
@@ -39,7 +39,7 @@ class _Key:
 
 
 class BlockedKeys:
-    """The keys of which a role has rows, if it wants order: it grows with their number, not with that of the rows.
+    """The keys of which an ordered role has rows. It grows with the number of keys, not of rows.
 
     Args:
         role_id: whose keys these are.
@@ -64,36 +64,36 @@ class BlockedKeys:
         return is_new
 
     def key(self, envelope: LogEnvelope) -> str | None:
-        """What stands as ordering key in the row of an envelope."""
+        """Read the ordering key in the row of an envelope."""
         return (envelope.ordering_key or "") if self.is_wanted else None
 
     def keyed(self, row: DeliveryRow, envelope: LogEnvelope) -> DeliveryRow:
-        """A delivery with the ordering key that the role wants now: that may have changed since its row was read."""
+        """Set the ordering key that the role wants now; it may have changed since the row was read."""
         return replace(row, ordering_key=self.key(envelope))
 
     def holds(self, envelope: LogEnvelope) -> bool:
-        """Whether an envelope has to wait until an earlier one of its key is settled."""
+        """Check whether an envelope has to wait until an earlier one of its key is settled."""
         known = self._keys.get(envelope.ordering_key or "")
         return known is not None and known.lowest < envelope.position
 
     def is_next(self, row: DeliveryRow) -> bool:
-        """Whether nothing is known that would have to go before a row."""
+        """Check whether no known row has to go before a row."""
         known = self._known(row)
         if known is None or known.lowest == row.position:
             return True
         return known.first is First.UNKNOWN and known.lowest < row.position
 
     def to_read(self) -> list[HeldKey]:
-        """The keys whose lowest row is not known, or free to be handed over."""
+        """List the keys whose lowest row is unknown, or free to be handed over."""
         keys = self._keys
         return [HeldKey(self._role_id, key, keys[key].lowest, keys[key].highest) for key in self._to_read]
 
     def firsts(self, *which: First) -> list[int]:
-        """The positions of the lowest rows of which this is known, lowest first."""
+        """List the positions of the known lowest rows, lowest first."""
         return sorted(key.lowest for key in self._keys.values() if key.first in which)
 
     def coming(self, served: Collection[str]) -> list[int]:
-        """The positions of the lowest rows that may come by themselves now, lowest first.
+        """List the positions of the lowest rows that may now be redelivered by themselves, lowest first.
 
         Args:
             served: the worker services that are there.
@@ -104,7 +104,7 @@ class BlockedKeys:
     # -- what changes it -------------------------------------------------------------------------------------------
 
     def add(self, found: HeldKey) -> None:
-        """Take up a key of which there are rows in the journal."""
+        """Take up a key of which the journal has rows."""
         if self.is_wanted:
             self._widen(found.ordering_key, found.lowest, found.highest)
             self._doubt(found.ordering_key)
@@ -121,10 +121,10 @@ class BlockedKeys:
                 self._take(row.ordering_key, row)
 
     def found(self, asked: HeldKey, lowest: DeliveryRow | None) -> None:
-        """Take notice of what the lowest row of a key was when it was read; whatever has changed meanwhile is newer.
+        """Note the lowest row of a key as it was read; a change since then is newer, and remains.
 
         Args:
-            asked: what was known before.
+            asked: the keys as they were known before.
             lowest: None where it had no rows.
         """
         known = self._keys.get(asked.ordering_key)
@@ -137,7 +137,7 @@ class BlockedKeys:
             self._drop(asked.ordering_key)
 
     def take_up(self, row: DeliveryRow) -> bool:
-        """Whether a row that was held may be handed over now, as its key's lowest."""
+        """Check whether a blocked row may be handed over now, as its key's lowest."""
         known = self._known(row)
         if known is None or row.ordering_key is None or not self.is_next(row):
             return False
@@ -146,7 +146,7 @@ class BlockedKeys:
         return True
 
     def check(self, states: Mapping[int, DeliveryState]) -> None:
-        """Doubt what is known of keys whose lowest rows a person has changed meanwhile.
+        """Doubt the lowest rows of keys that a person has changed meanwhile.
 
         Args:
             states: of the lowest rows, by position, as they are in the journal now.

@@ -21,7 +21,7 @@ class Reservations:
         self._steps.append((position, noted))
 
     def noted_for(self, position: int) -> int:
-        """How many notes are written when a hand-over at ``position`` is durable; those below it are not asked again,
+        """Give the number of notes that make a hand-over at ``position`` durable; those below it are not asked again,
         or get a number that is too high, but never too low."""
         while self._steps and self._steps[0][0] < position:
             self._steps.popleft()
@@ -40,7 +40,7 @@ class ConsumerRole:
         self.id = role_id
         self.breaker = breaker
         self.cursor: Cursor | None = None
-        """Where it stands in the log; None where the journal has no cursor of it yet."""
+        """Its progress in the log; None if the journal has no cursor of it yet."""
         self.keys = BlockedKeys(role_id)
         """Which ordering keys wait for an earlier envelope."""
         self.in_flight = InFlight()

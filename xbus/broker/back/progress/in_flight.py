@@ -13,22 +13,22 @@ class InFlight:
     # -- envelopes -------------------------------------------------------------------------------------------------
 
     def begin(self, position: int) -> None:
-        """A run begins to bring an envelope."""
+        """Note that a run begins to bring an envelope."""
         self._brought.add(position)
 
     def end(self, position: int) -> None:
-        """It does so no more, and what has come of it is noted."""
+        """Note that the run has ended, and that its results are noted."""
         self._brought.discard(position)
 
     @property
     def positions(self) -> Set[int]:
-        """What is being brought now."""
+        """The positions of the envelopes in flight."""
         return self._brought
 
     # -- delivery rows ---------------------------------------------------------------------------------------------
 
     def begin_reading(self) -> Set[int]:
-        """The rows of the role are about to be read.
+        """Begin to read the rows of the role.
 
         Returns:
             What is not to be taken up of the rows that will be found: what is being brought to the role, to which is
@@ -39,9 +39,9 @@ class InFlight:
         return self._outdated
 
     def outdate(self, position: int) -> None:
-        """A row is not to be taken up by those who have read it already: a run has it, it is settled, or changed."""
+        """Mark a row as outdated for those who have read it: a run took it, or it changed."""
         self._outdated.add(position)
 
     def is_outdated(self, position: int) -> bool:
-        """Whether that is so of a row that was read."""
+        """Check whether a row that was read is outdated."""
         return position in self._outdated

@@ -34,7 +34,7 @@ LAZY_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Page:
-    """What is being written: not made anew before it is known whether it was.
+    """A page that is being written: the next one is made when its outcome is known.
 
     Args:
         parts: what is left of it to write, each part in a transaction of its own: usually it is one.
@@ -90,7 +90,7 @@ class DeliveryLedger:
         self._changed = asyncio.Condition()
 
     def cursor(self, role_id: int) -> Cursor | None:
-        """Where a role stands; None for a worker's, and for one that the journal has none of."""
+        """Give the cursor of a role; None for a worker's, and for one that the journal has none of."""
         return self._roles[role_id].cursor
 
     def adopt(self, cursors: Mapping[int, Cursor]) -> None:
@@ -236,7 +236,7 @@ class DeliveryLedger:
 
     @property
     def has_news(self) -> bool:
-        """Whether anything is noted that is not being written yet."""
+        """Check whether anything is noted that is not being written yet."""
         return bool(self._dirty or self._moves or self._failures or self._decided)
 
     async def write(self) -> None:

@@ -11,13 +11,13 @@ from xbus.broker.back.run import Run
 
 @dataclass(eq=False, slots=True)
 class OpenReply:
-    """An envelope that a consumer holds open; its slot is taken.
+    """An envelope that a consumer keeps open after its reply; its slot stays taken.
 
     Args:
-        run: what was begun, and is to be ended or stopped.
+        run: the run to be ended or stopped.
         event_ids: the events that it gave replies to.
-        expiry: ends it when the envelope's end does not come.
-        asking: whether an event of it is just being delivered: who does that ends the hold, if it is to end.
+        expiry: ends it if the envelope's end does not come.
+        asking: whether an event of it is being delivered now; that delivery also ends it if necessary.
     """
 
     envelope_id: UUID
@@ -34,10 +34,10 @@ class OpenReply:
 
 
 class OpenReplies:
-    """All of them. A hold is taken by whoever ends it, so that it ends once.
+    """All open replies. Whoever ends one takes it, so that it ends once.
 
     Args:
-        on_taken: told of each hold that ends while its recipient is there, whatever follows.
+        on_taken: called with each that ends while its recipient is registered, whatever follows.
     """
 
     def __init__(self, on_taken: Callable[[OpenReply], None]) -> None:
@@ -49,11 +49,11 @@ class OpenReplies:
         return bool(self._holds)
 
     def all(self) -> list[OpenReply]:
-        """Those that have not ended."""
+        """List those that have not ended."""
         return list(self._holds.values())
 
     def get(self, envelope_id: UUID, recipient: RecipientProxy) -> OpenReply | None:
-        """What a recipient holds open of an envelope."""
+        """Give the open reply of a recipient for an envelope."""
         hold = self._holds.get((envelope_id, recipient.role.id))
         return hold if hold is not None and hold.recipient is recipient else None
 
@@ -62,7 +62,7 @@ class OpenReplies:
         self._holds[hold.envelope_id, hold.recipient.role.id] = hold
 
     def take(self, envelope_id: UUID, recipient: RecipientProxy) -> OpenReply | None:
-        """End what a recipient holds open of an envelope: what was begun, and the slot, are the caller's."""
+        """Take the open reply of a recipient for an envelope; its run and its slot are the caller's now."""
         hold = self.get(envelope_id, recipient)
         if hold is not None:
             del self._holds[envelope_id, recipient.role.id]
@@ -71,7 +71,7 @@ class OpenReplies:
         return hold
 
     def lose(self, recipient: RecipientProxy) -> list[OpenReply]:
-        """End all that a recipient holds that has gone; its role may come back with all of it still open."""
+        """Take all open replies of a recipient that has gone; it may come back with them still open."""
         lost = [hold for hold in self._holds.values() if hold.recipient is recipient]
         for hold in lost:
             del self._holds[hold.envelope_id, recipient.role.id]
@@ -79,7 +79,7 @@ class OpenReplies:
         return lost
 
     def doubt(self, envelope_id: UUID, role_id: int) -> None:
-        """Note that an envelope may be open at a role, though nobody here holds it: it is stopped before it comes."""
+        """Note that an envelope without an open reply may be open at a role; it is stopped before its delivery."""
         self._doubtful.add((envelope_id, role_id))
 
     def believe(self, envelope_id: UUID, role_id: int) -> None:
@@ -87,5 +87,5 @@ class OpenReplies:
         self._doubtful.discard((envelope_id, role_id))
 
     def is_doubtful(self, envelope_id: UUID, recipients: Iterable[RecipientProxy]) -> bool:
-        """Whether an envelope may be open at one of some recipients since they were here before."""
+        """Check whether an envelope may still be open at one of some recipients from an earlier registration."""
         return any((envelope_id, recipient.role.id) in self._doubtful for recipient in recipients)

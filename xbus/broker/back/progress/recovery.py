@@ -20,7 +20,7 @@ class Recovery:
     Args:
         journal: what the last run noted.
         log: what it delivered.
-        ledger: where what is in doubt is noted.
+        ledger: takes note of doubtful deliveries.
         roles: which of them want order.
     """
 
@@ -31,7 +31,7 @@ class Recovery:
         self._roles = roles
 
     async def carry_out(self, role_ids: Collection[int]) -> None:
-        """Have all that is in doubt come again.
+        """Have all doubtful deliveries redelivered.
 
         Args:
             role_ids: all roles.
@@ -44,14 +44,14 @@ class Recovery:
         await self._ledger.write()
 
     async def _doubt_what_was_free(self, ordered: Sequence[int]) -> None:
-        """What was held, and free, may have been handed over when the broker went down: its row does not say so."""
+        """Doubt rows whose block had ended: they may have been handed over before the crash, which no row shows."""
         for key in await self._journal.read(read_free_keys, ordered):
             rows = await self._journal.read(read_key_rows, key.role_id, key.ordering_key, RESERVE_POSITIONS)
             for row in takewhile(lambda row: row.state is DeliveryState.HELD, rows):
                 self._ledger.move(row, transitions.in_doubt(row))
 
     async def _doubt_what_is_unsettled(self) -> None:
-        """What was handed out in its turn, up to where the cursor says, and was not settled."""
+        """Doubt envelopes up to the cursor that were handed out in their turn, and not settled."""
         services = await self._journal.read(read_role_services)
         for role_id, cursor in (await self._journal.read(read_cursors)).items():
             doubtful = [position for position in cursor.unsettled() if position <= self._log.head]

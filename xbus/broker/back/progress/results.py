@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 
 
 class RunResults:
-    """Notes for each consumer of a run whether it has got the envelope, and if not, when it is tried again.
+    """Notes for each consumer of a run whether it has got the envelope, and the next attempt if not.
 
     Args:
-        ledger: where it is noted.
-        holds: what consumers may hold open.
-        probing: takes notice of what fails and what goes well; of a role in trouble no attempts are counted.
-        schedule: says when there is another attempt.
+        ledger: takes the notes.
+        holds: the open replies of consumers.
+        probing: takes note of successes and failures; it counts no attempts of a role in trouble.
+        schedule: says when the next attempt is due.
         bad_items: finds the bad items that are parked alone.
     """
 
@@ -75,7 +75,7 @@ class RunResults:
         recipients: Sequence[Serving],
         failures: Mapping[int, RecipientFailed | Absent],
     ) -> Mapping[int, Sequence[IsolatedItem]]:
-        """What ``failed`` has to know before it decides; see ``BadItems.bad_items``."""
+        """Find what ``failed`` has to know before it decides; see ``BadItems.bad_items``."""
         return await self._bad_items.bad_items(envelope, recipients, failures)
 
     def failed(
@@ -88,17 +88,17 @@ class RunResults:
         *,
         is_counted: bool = False,
     ) -> list[int]:
-        """Note what went wrong, and what becomes of it.
+        """Note the failures, and decide about the next attempts.
 
         Args:
             recipients: all consumers of the run.
-            rows: the delivery rows of those that did not get it in its turn, by role id, with this attempt counted.
-            failures: why those that have not committed could not, by role id.
+            rows: the delivery rows of consumers that did not get it in its turn, by role id, with this attempt counted.
+            failures: by role id, why a role has not committed.
             bad_items: see ``bad_items``.
             is_counted: whether the same failures were noted of another envelope already, that came in the same call.
 
         Returns:
-            The ids of the roles for which it comes again.
+            The ids of the roles to which it will be redelivered.
         """
         retried: list[int] = []
         for failure in dict.fromkeys(failures.values()):

@@ -13,7 +13,7 @@ _DEFAULTS = BackSettings()
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """What a service wants to be done with an envelope that has failed at one of its consumers and may go well later.
+    """The settings of a service for envelopes that failed at a consumer and may succeed later.
 
     Args:
         attempts: how often it is tried in all; then it is parked.
@@ -29,12 +29,12 @@ class RetryPolicy:
     jitter: float = _DEFAULTS.jitter
 
     def as_wished(self, wishes: RetrySettings) -> "RetryPolicy":
-        """The same, but for what a service wishes otherwise."""
+        """Apply the settings of a service to this policy."""
         given = {name: value for name, value in asdict(wishes).items() if value is not None}
         return replace(self, **given)
 
     def delay(self, attempts: int, draw: float) -> float:
-        """How long to wait before the next attempt, in seconds.
+        """Compute the delay before the next attempt, in seconds.
 
         Args:
             attempts: how many were made.

@@ -17,7 +17,7 @@ class RetrySchedule:
 
     Args:
         policy: what counts for services that have no wishes of their own.
-        registry: who is there.
+        registry: knows who is registered.
         clock: says what time it is.
         random: makes delays longer or shorter.
     """
@@ -29,22 +29,22 @@ class RetrySchedule:
         self._random = random
 
     def attempts(self, recipient: Serving) -> int:
-        """How many attempts a consumer's service wants in all."""
+        """Give the number of attempts that a consumer's service wants in all."""
         return self._policy.as_wished(recipient.role.retry).attempts
 
     def after_attempts(self, recipient: Serving, attempts: int) -> datetime | None:
-        """When the next attempt is due after this many; None for at once."""
+        """Compute when the next attempt is due after this many; None for at once."""
         delay = self._policy.as_wished(recipient.role.retry).delay(attempts, self._random.random())
         return self._due_at(recipient, delay)
 
     def when_back(self, recipient: Serving, why: RecipientFailed) -> datetime | None:
-        """What found somebody about to go waits until there is another one; it needs no delay for that."""
+        """Compute when a delivery is due that met a leaving recipient: it waits for the next one, without a delay."""
         if why.role_id is None or self._registry.get(why.role_id) is None:
             return None
         return self._due_at(recipient, self._policy.as_wished(recipient.role.retry).first_delay)
 
     def _due_at(self, recipient: Serving, delay: float) -> datetime | None:
-        """A delay is for one that is there and fails; one that is gone gets what waits as soon as it is back."""
+        """Delay a delivery to a recipient that fails; one that is gone gets it as soon as it is back."""
         if self._registry.get(recipient.role.id) is not recipient:
             return None
         return self._clock.now() + timedelta(seconds=delay)

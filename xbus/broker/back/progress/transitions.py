@@ -13,14 +13,14 @@ from xbus.broker.journal.writes import DeliveryRow
 from xbus.states import DeliveryState
 
 ISOLATED = "isolated"
-"""The code of a delivery that comes again as items were refused that are parked alone."""
+"""The code of a delivery that continues without refused items, which are parked alone."""
 
 BEGUN_CODES = (RESUMED, ISOLATED)
 """Its recipient may have something left of it, though no attempt counts."""
 
 
 def before_its_turn(role_id: int, envelope: LogEnvelope, ordering_key: str | None, *, attempts: int) -> DeliveryRow:
-    """A delivery that has no row yet.
+    """Make the delivery of an envelope that has no row yet.
 
     Args:
         ordering_key: "" for none; None where the role wants no order.
@@ -39,10 +39,10 @@ def before_its_turn(role_id: int, envelope: LogEnvelope, ordering_key: str | Non
 
 
 def after_crash(delivery: DeliveryRow, *, is_held: bool) -> DeliveryRow:
-    """It may have been handed over when the broker went down: it comes again on its own.
+    """Redeliver on its own an envelope that may have been handed over before the crash.
 
     Args:
-        is_held: whether an earlier one of its ordering key comes first.
+        is_held: whether an earlier one of its ordering key goes first.
     """
     return replace(
         delivery,
@@ -54,7 +54,7 @@ def after_crash(delivery: DeliveryRow, *, is_held: bool) -> DeliveryRow:
 
 
 def after_reply(delivery: DeliveryRow) -> DeliveryRow:
-    """Part of it was handed over ahead, for an immediate reply; the rest goes on its own."""
+    """Deliver the rest of an envelope on its own: a part was handed over ahead, for an immediate reply."""
     return replace(
         delivery,
         attempts=1,
@@ -64,7 +64,7 @@ def after_reply(delivery: DeliveryRow) -> DeliveryRow:
 
 
 def held(delivery: DeliveryRow) -> DeliveryRow:
-    """It waits until an earlier one of its ordering key is settled."""
+    """Block a row until an earlier one of its ordering key is settled."""
     return replace(
         delivery,
         state=DeliveryState.HELD,
@@ -74,31 +74,31 @@ def held(delivery: DeliveryRow) -> DeliveryRow:
 
 
 def begun(delivery: DeliveryRow) -> DeliveryRow:
-    """It was held and its turn has come: its row is not written before it is handed over, see ``in_doubt``."""
+    """Begin a blocked row whose turn has come; it is not written before the hand-over, see ``in_doubt``."""
     return replace(delivery, attempts=delivery.attempts + 1)
 
 
 def in_doubt(delivery: DeliveryRow) -> DeliveryRow:
-    """It was held, and may have been handed over when the broker went down."""
+    """Doubt a blocked row that may have been handed over before the crash."""
     return replace(after_crash(delivery, is_held=True), attempts=max(delivery.attempts, 1))
 
 
 def waiting_for(delivery: DeliveryRow, service: str) -> DeliveryRow:
-    """It waits until a worker of ``service`` registers."""
+    """Let a row wait until a worker of ``service`` registers."""
     return _waiting(
         delivery, "worker_absent", f'no worker of service "{service}" is there, or each is in trouble', service
     )
 
 
 def waiting_for_output(delivery: DeliveryRow, node: str) -> DeliveryRow:
-    """It waits until a bulk worker has made the output of a node."""
+    """Let a row wait until a bulk worker has made the output of a node."""
     return _waiting(delivery, OUTPUT_NOT_READY, f'the output of node "{node}" is not made yet')
 
 
 def _waiting(delivery: DeliveryRow, code: str, cause: str, service: str | None = None) -> DeliveryRow:
     return replace(
         delivery,
-        # The code that tells of it is lost: what may have begun counts from here on.
+        # The code of the first hand-over is lost: an envelope that may have begun counts from here on.
         attempts=max(delivery.attempts, 1 if delivery.code in BEGUN_CODES else 0),
         state=DeliveryState.WAITING,
         code=code,
@@ -109,7 +109,7 @@ def _waiting(delivery: DeliveryRow, code: str, cause: str, service: str | None =
 
 
 def after_output(delivery: DeliveryRow) -> DeliveryRow:
-    """It waits no longer for an output: that is ready, or is to be asked for again."""
+    """Let a row go on whose output is ready, or is to be requested again."""
     return replace(
         delivery,
         state=DeliveryState.RETRY,
@@ -120,12 +120,12 @@ def after_output(delivery: DeliveryRow) -> DeliveryRow:
 
 
 def next_attempt(delivery: DeliveryRow) -> DeliveryRow:
-    """It is about to be handed over once more: counted before, so that a crash can't lose count."""
+    """Begin another attempt; count it before the hand-over, so that a crash can't lose count."""
     return replace(delivery, state=DeliveryState.RETRY, attempts=delivery.attempts + 1, service=None, due_at=None)
 
 
 def may_have_begun(attempt: DeliveryRow) -> bool:
-    """Whether its recipient may have something left of an earlier attempt, which is to be forgotten first.
+    """Check whether its recipient may have leftovers of an earlier attempt, to be forgotten first.
 
     Args:
         attempt: the delivery, with the coming attempt counted.
@@ -134,20 +134,20 @@ def may_have_begun(attempt: DeliveryRow) -> bool:
 
 
 def probe(delivery: DeliveryRow) -> DeliveryRow:
-    """It is about to be handed over to a recipient in trouble: that is no attempt, though it may have begun then."""
+    """Begin a hand-over to a recipient in trouble: this is no attempt, though the envelope may have begun then."""
     return replace(next_attempt(delivery), attempts=max(delivery.attempts, 1))
 
 
 def not_counted(attempt: DeliveryRow) -> DeliveryRow:
-    """The attempt came to nothing for a reason that has nothing to do with the envelope."""
+    """Take an attempt back that failed for a reason outside the envelope."""
     return replace(attempt, attempts=max(attempt.attempts - 1, 1))
 
 
 def put_off(attempt: DeliveryRow, failure: RecipientFailed, *, due_at: datetime | None) -> DeliveryRow:
-    """It comes again, as often as its recipient, or a worker before it, was about to go: that is no failed attempt.
+    """Redeliver an envelope because its recipient, or a worker before it, was leaving; no attempt counts.
 
     Args:
-        due_at: when it may come; None for as soon as they are there.
+        due_at: when it may be redelivered; None for as soon as they are registered.
     """
     return replace(
         not_counted(attempt),
@@ -160,10 +160,10 @@ def put_off(attempt: DeliveryRow, failure: RecipientFailed, *, due_at: datetime 
 
 
 def isolated(attempt: DeliveryRow, cause: str) -> DeliveryRow:
-    """It comes again at once, as items were refused that are parked alone; the attempt does not count.
+    """Redeliver an envelope at once without refused items, which are parked alone; the attempt does not count.
 
     Args:
-        cause: which items and why, in a sentence.
+        cause: the items and the reasons, in a sentence.
     """
     return replace(
         attempt,
@@ -179,13 +179,13 @@ def isolated(attempt: DeliveryRow, cause: str) -> DeliveryRow:
 def after_failure(
     attempt: DeliveryRow, failure: RecipientFailed, *, attempts: int | None, due_at: datetime | None
 ) -> DeliveryRow:
-    """It comes again where that may help and not all attempts are used up; else it is parked.
+    """Redeliver an envelope if that may help and attempts are left; park it otherwise.
 
     Args:
         attempt: the delivery, with the failed attempt counted.
-        failure: what went wrong.
-        attempts: how many there are in all; None where attempts are not counted now.
-        due_at: when the next one may begin, if there is one; None for at once.
+        failure: the failure of the attempt.
+        attempts: the number of attempts in all; None if attempts don't count now.
+        due_at: when the next one may begin; None for at once.
     """
     comes_again = failure.failure_class is FailureClass.TRANSIENT and (attempts is None or attempt.attempts < attempts)
     return replace(
@@ -199,5 +199,5 @@ def after_failure(
 
 
 def settled(delivery: DeliveryRow) -> DeliveryRow:
-    """It was delivered: its row goes."""
+    """Settle a delivered envelope: its row goes."""
     return replace(delivery, state=DeliveryState.SETTLED)

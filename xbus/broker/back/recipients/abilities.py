@@ -8,7 +8,7 @@ from xbus.rpc.codec import Value
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a recipient announced.
+    """The abilities that a recipient announced.
 
     Args:
         batches: whether it takes items by the batch, call behind call.
@@ -30,7 +30,7 @@ class Abilities:
 
     @classmethod
     def of_metadata(cls, metadata: Mapping[str, Value], immediate_reply: Iterable[str] = ()) -> "Abilities":
-        """What stands in the answer of ``get_metadata``; an old recipient announces nothing there."""
+        """Read the abilities in the answer to ``get_metadata``; an old recipient announces none."""
         types = frozenset(immediate_reply)
         match metadata.get("xbus"):
             case {"batches": 1, "envelopes": int(envelopes), **more} if envelopes >= 1:
@@ -53,5 +53,5 @@ class Abilities:
         return self
 
     def takes_whole(self, items: int) -> bool:
-        """Whether it takes an event of so many items as a whole."""
+        """Check whether the recipient takes an event of so many items as a whole."""
         return self.bulk_items is not None and items >= max(self.bulk_items, 1)

@@ -15,9 +15,10 @@ from xbus.clock import Clock
 class _Trouble:
     since: datetime
     next_probe: float
-    """When the next envelope may be tried, in monotonic seconds."""
+    """The moment of the next probe, in monotonic seconds."""
     probed: set[int] = field(default_factory=set)
-    """The positions that were tried: they take turns, as one that is to blame itself must not stand in the way."""
+    """The positions of earlier probes. They take turns, because a faulty envelope must not block the role's
+    recovery."""
 
 
 class CircuitBreaker:
@@ -36,11 +37,11 @@ class CircuitBreaker:
         self._failed: set[int] = set()
         self._trouble: _Trouble | None = None
         self.over_since: datetime | None = None
-        """When the last trouble ended; None where there was none."""
+        """When the last trouble ended; None without any."""
 
     @property
     def is_tripped(self) -> bool:
-        """Whether the role is in trouble now."""
+        """True while the role is in trouble."""
         return self._trouble is not None
 
     @property
@@ -64,7 +65,7 @@ class CircuitBreaker:
         return True
 
     def went_well(self) -> bool:
-        """Note that something went well.
+        """Note a success.
 
         Returns:
             Whether the trouble is over with that.
@@ -82,12 +83,11 @@ class CircuitBreaker:
             self._trouble.next_probe = self._clock.monotonic()
 
     def seconds_to_probe(self) -> float:
-        """For how long the role is to be left alone; 0 where it may be probed now, or is in no trouble."""
+        """Compute how many seconds to leave the role alone; 0 if it may be probed, or is in no trouble."""
         return 0.0 if self._trouble is None else max(0.0, self._trouble.next_probe - self._clock.monotonic())
 
     def probe(self, positions: Sequence[int]) -> int:
-        """Begin to probe the role, which is in trouble, with one of these envelopes, at least one: the lowest of those
-        whose turn it is."""
+        """Begin to probe the role in trouble with one of these envelopes: the lowest whose turn it is."""
         assert self._trouble is not None, "only a role in trouble is probed"
         fresh = set(positions) - self._trouble.probed
         if not fresh:
@@ -121,5 +121,5 @@ class CircuitBreakers:
         return breaker
 
     def is_troubled(self, role_id: int) -> bool:
-        """Whether a role is in trouble now."""
+        """Check whether a role is in trouble now."""
         return self[role_id].is_tripped

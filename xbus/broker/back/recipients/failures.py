@@ -10,33 +10,33 @@ from xbus.errors import Refused, XbusError
 from xbus.rpc.frames import BAD_ANSWER
 
 MESSAGE_CHARACTERS = 1_000
-"""What is kept of a message."""
+"""The most characters that the journal keeps of a message."""
 
 
 MAX_ERRORS = 1_000
-"""What is kept of the errors of one answer."""
+"""The most errors that the journal keeps of one answer."""
 
 MAX_INDICES = 1_000
-"""What is kept of the indices of one error."""
+"""The most indices that the journal keeps of one error."""
 
 SHOWN_INDICES = 5
-"""How many wrong indices a message names."""
+"""The most wrong indices that a message names."""
 
 CODE_CHARACTERS = 64
 NODE_CHARACTERS = 255
 
 
 OUTPUT = "take_output"
-"""What was asked of a bulk worker that did not make an output."""
+"""The failed step of a bulk worker that did not make an output."""
 
 
 class FailureClass(StrEnum):
-    """Whether another attempt could help."""
+    """The class of a failure: it says whether another attempt could help."""
 
     PERMANENT = "permanent"
     """The recipient refused, or answered nonsense: it would do so again."""
     TRANSIENT = "transient"
-    """It answered with an error, did not answer in time, or went away in the midst of it: it may go well later."""
+    """The recipient answered with an error, was too late, or went away. Another attempt may succeed."""
     ABSENT = "absent"
     """It is there no longer for what the broker brings: it is about to stop, or just registering anew."""
 
@@ -50,18 +50,18 @@ LEAVING_CODES = ("recipient_stopping", SUPERSEDED)
 ABSENT_CODES = (*LEAVING_CODES, "envelope_stopped")
 
 FORGOTTEN_CODES = ("envelope_unknown", "event_unknown")
-"""Answers of a recipient that has lost what it was given before, as by a restart: that is no word about the content."""
+"""Codes of a recipient that has lost what it had, as by a restart. They say nothing about the content."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemError:
-    """What a recipient said, and of which items."""
+    """The message of a recipient about some items."""
 
     indices: list[int] | None
     message: str
 
     def among(self, items: int) -> "ItemError":
-        """The error, as one in an event that holds so many items."""
+        """Cut the error to the items of an event with so many items."""
         wrong = [index for index in self.indices or () if index >= items]
         return ItemError(self.indices, self.message + _no_such_items(wrong)) if wrong else self
 
@@ -100,11 +100,11 @@ class RecipientFailed(Exception):
         self.node: str | None = None
 
     def happened_at(self, nodes: Sequence[str], items: int) -> None:
-        """Note where in an event it happened.
+        """Note where in an event the failure happened.
 
         Args:
             nodes: of its graph, several where the broker can't tell at which of them.
-            items: how many the event holds: an error that names others says so.
+            items: the number of the event's items; the cause names indices beyond it.
         """
         self.nodes = nodes
         self.node = ", ".join(nodes)[:NODE_CHARACTERS]
@@ -112,11 +112,11 @@ class RecipientFailed(Exception):
 
     @property
     def cause(self) -> str:
-        """What went wrong, in a sentence."""
+        """The cause, in a sentence."""
         return f"{self.verb}: {self.errors[0].message}"
 
     def rows(self, envelope_id: UUID) -> list[Failure]:
-        """What is kept of it."""
+        """Make the rows that the journal keeps of the failure."""
         return [
             Failure(
                 envelope_id=envelope_id,
@@ -133,7 +133,7 @@ class RecipientFailed(Exception):
 
 
 def failure_of_call(role_id: int, verb: str, event_id: UUID | None, error: XbusError) -> RecipientFailed:
-    """A failure from what the call raised."""
+    """Make a failure from the exception of a call."""
     failure_class = FailureClass.TRANSIENT
     is_refused = isinstance(error, Refused) and error.code not in FORGOTTEN_CODES
     if is_refused or error.code == BAD_ANSWER:
@@ -144,7 +144,7 @@ def failure_of_call(role_id: int, verb: str, event_id: UUID | None, error: XbusE
 
 
 def refusal(role_id: int, verb: str, event_id: UUID | None, errors: object) -> RecipientFailed:
-    """A failure from ``(False, errors)``: errors should be ``[([indices], message), ...]`` and may be anything.
+    """Make a failure from ``(False, errors)``; errors should be ``[([indices], message), ...]``, and may be anything.
 
     Args:
         errors: what came; what has another shape is kept, and called malformed.
@@ -161,7 +161,7 @@ def refusal(role_id: int, verb: str, event_id: UUID | None, errors: object) -> R
 
 
 def failure_of_report(role_id: int, event_id: UUID, told: object) -> RecipientFailed:
-    """A failure from what a bulk worker tells of an output that it did not make."""
+    """Make a failure from the report of a bulk worker about an output that it did not make."""
     match told:
         case {"class": ("permanent" | "transient") as kind, "code": str(code), "message": str(message), **more}:
             failure_class = FailureClass(kind)
@@ -174,7 +174,7 @@ def failure_of_report(role_id: int, event_id: UUID, told: object) -> RecipientFa
 
 
 def no_output(role_id: int | None, event_id: UUID | None, code: str, cause: str) -> RecipientFailed:
-    """The failure of an output that did not come, though it may when it is asked for again."""
+    """Make the failure of a missing output, which may come if it is requested again."""
     return RecipientFailed(role_id, OUTPUT, event_id, FailureClass.TRANSIENT, code, [ItemError(None, cause)])
 
 
@@ -194,7 +194,7 @@ def _malformed(said: object) -> ItemError:
 
 
 def _no_such_items(wrong: Sequence[int]) -> str:
-    """What is to be said of indices that no item of the event has."""
+    """Word the remark about indices that no item of the event has."""
     if not wrong:
         return ""
     named = ", ".join(map(str, wrong[:SHOWN_INDICES])) + (", ..." if len(wrong) > SHOWN_INDICES else "")
@@ -202,19 +202,19 @@ def _no_such_items(wrong: Sequence[int]) -> str:
 
 
 def nonsense(role_id: int, verb: str, event_id: UUID | None, what: object) -> RecipientFailed:
-    """A failure from an answer that the recipient API doesn't know."""
+    """Make a failure from an answer that the recipient API doesn't know."""
     error = ItemError(None, f"the answer makes no sense: {_shown(what)}")
     return RecipientFailed(role_id, verb, event_id, FailureClass.PERMANENT, "nonsense", [error])
 
 
 def _shown(value: object) -> str:
-    """What a recipient sent, as a text that any database can keep."""
+    """Turn a value of a recipient into a text that any database can keep."""
     text = value[:MESSAGE_CHARACTERS] if isinstance(value, str) else repr(value)[:MESSAGE_CHARACTERS]
     return text.replace("\0", "\N{SYMBOL FOR NULL}")
 
 
 def own_fault(error: Exception) -> RecipientFailed:
-    """A failure of the broker itself: it would happen again, and must not bring all other deliveries down."""
+    """Make the failure of a fault in the broker: it would happen again, and must not stop the other deliveries."""
     said = ItemError(None, f"a fault in the broker, see its log: {_shown(repr(error))}")
     return RecipientFailed(None, "deliver", None, FailureClass.PERMANENT, "internal_error", [said])
 

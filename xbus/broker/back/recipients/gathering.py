@@ -25,10 +25,10 @@ class ConsumerGathering:
     """Takes slots of consumers.
 
     Args:
-        slots: who is free.
-        pace: who held others up lately.
-        clock: measures for how long.
-        events: told of a recipient that was left out because it holds the others up.
+        slots: know the free recipients.
+        pace: knows the roles that delayed others lately.
+        clock: measures the delays.
+        events: publish that a recipient was left out because it delays the others.
     """
 
     def __init__(self, slots: Slots[RecipientProxy], pace: Pace, clock: Clock, events: RoleEvents) -> None:
@@ -40,7 +40,7 @@ class ConsumerGathering:
     async def take(
         self, recipients: Sequence[RecipientProxy], may_go: Callable[[RecipientProxy], bool]
     ) -> list[RecipientProxy]:
-        """Wait until all that may go have a free slot, and take it; those that go away meanwhile are left out.
+        """Wait for a free slot of each consumer, and take them; leave out consumers that go away meanwhile.
 
         Args:
             recipients: who is wanted.

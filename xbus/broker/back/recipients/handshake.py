@@ -16,15 +16,15 @@ REQUIRED_TEXTS = ("name", "host", "start_date", "local_time")
 REQUIRED_NUMBERS = ("version", "api_version")
 
 MOST_BYTES = 64 * 1024
-"""What a recipient says of itself is kept up to this size as JSON; what is honest takes some hundred bytes."""
+"""Bytes, as JSON, up to which the journal keeps a recipient's answers. Honest ones take some hundred."""
 
 MOST_LEVELS = 32
-"""How deep lists and maps may stand in each other; msgpack bounds it too, for those who ask later."""
+"""The most levels of nested lists and maps. msgpack has a limit too, for those who ask later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What a recipient says of itself; JSON can hold its metadata and features.
+    """The answers of a recipient that registers; JSON can represent its metadata and features.
 
     Args:
         abilities: what of it the broker acts upon.
@@ -137,12 +137,12 @@ def _reply_types(feature: Sequence[Value]) -> list[str]:
 
 
 def _without_feature(details: Sequence[Value]) -> list[Value]:
-    """Details of a feature that a recipient doesn't have mean nothing: they are left out where they can't be kept."""
+    """Give the details of a feature that a recipient lacks, or none if they can't be kept; they mean nothing."""
     return [False, details[0] if details and _can_be_kept(details[0]) else None]
 
 
 def _can_be_kept(value: Value) -> bool:
-    """Whether JSON holds a value unchanged: msgpack knows more, such as bytes, and keys of any type."""
+    """Check whether JSON keeps a value unchanged: msgpack has more, such as bytes, and keys of any type."""
     try:
         if _levels(value) > MOST_LEVELS:
             return False

@@ -11,13 +11,13 @@ MOST_ENVELOPES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How far a recipient says that it is with an envelope.
+    """The progress that a recipient reports for an envelope.
 
     Args:
-        progress: grows with all that shows that it gets on.
-        since: when the broker heard first that it has come so far, on the loop's clock.
-        done: how much is done, in the recipient's unit; None where it does not tell.
-        of: how much there is to do; None where it does not tell.
+        progress: grows while the work advances.
+        since: when the broker first heard of this progress, on the loop's clock.
+        done: the work done, in the recipient's unit; None if it reports none.
+        of: the whole work, in the same unit; None if it reports none.
     """
 
     progress: int
@@ -43,8 +43,8 @@ class Heartbeats:
         """Take note of a heartbeat.
 
         Args:
-            told: what the recipient says is under way there. What of it can't be read is passed over: that it lives is
-                true all the same.
+            told: the recipient's report about its work. Unreadable parts are passed over: the recipient lives all the
+                same.
         """
         self.heard_at = self._now()
         works = [self._read(entry) for entry in told[:MOST_ENVELOPES]] if isinstance(told, list) else []
@@ -66,12 +66,12 @@ class Heartbeats:
         return None
 
     def renewed(self, envelope_ids: Iterable[UUID]) -> float | None:
-        """When it last showed progress with any of some envelopes, on the loop's clock; None where it never did."""
+        """Give the moment of the last progress with any of some envelopes, on the loop's clock; None without any."""
         works = (self._work.get(envelope_id) for envelope_id in envelope_ids)
         return max((work.since for work in works if work is not None), default=None)
 
     def work(self, envelope_id: UUID) -> Work | None:
-        """What it last told of an envelope, or of an attempt to make an output."""
+        """Give the latest report about an envelope, or about an attempt to make an output."""
         return self._work.get(envelope_id)
 
 

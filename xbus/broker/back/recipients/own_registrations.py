@@ -17,7 +17,7 @@ from xbus.supervision.health import Health
 log = logging.getLogger(__name__)
 
 PROBLEM = "foreign_registrations"
-"""The problem that health is told of."""
+"""The problem that health shows."""
 
 NEXT_STEP = (
     "if the original is gone and this is the live journal now, run xbus journal adopt; if this is a copy beside it, "
@@ -32,9 +32,9 @@ class OwnRegistrations:
     """Lets the back call recipients that registered where the journal is now, and no others.
 
     Args:
-        journal: where registrations are kept.
-        health: told of those that were made elsewhere.
-        look_seconds: between looks for what an operator decided.
+        journal: has the registrations.
+        health: shows the registrations that were made elsewhere.
+        look_seconds: seconds between looks for a decision of an operator.
     """
 
     def __init__(self, journal: Journal, health: Health, look_seconds: float = LOOK_SECONDS) -> None:
@@ -46,7 +46,7 @@ class OwnRegistrations:
         """Where the journal is; to be written into each registration."""
 
     async def read(self) -> list[StoredRegistration]:
-        """Find out where the journal is, and read all registrations that it holds.
+        """Find out where the journal is, and read all its registrations.
 
         Raises:
             JournalUnavailable: the database can't be read now.
@@ -66,11 +66,11 @@ class OwnRegistrations:
         return [registration for registration in registrations if registration.place == self.place]
 
     def is_foreign(self, role_id: int) -> bool:
-        """Whether the recipient of a role registered elsewhere, and an operator may have it called."""
+        """Check whether the recipient of a role registered elsewhere, so that an operator may have it called."""
         return any(registration.role_id == role_id for registration in self._foreign)
 
     async def holds(self, registration: StoredRegistration) -> bool:
-        """Whether a registration is still the newest of its role, as far as the database can tell now."""
+        """Check whether a registration is still the newest of its role, as far as the database shows now."""
         try:
             return registration in await self._journal.read(read_registrations)
         except JournalUnavailable as error:

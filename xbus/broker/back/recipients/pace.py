@@ -26,7 +26,7 @@ class Pace:
         self._waits[role_id].append((now, seconds))
 
     def allowance(self, role_id: int, now: float) -> float:
-        """For how many seconds more others will wait for a role now; 0 where it is behind."""
+        """Compute for how many seconds more others wait for a role; 0 if it is behind."""
         waits = self._waits[role_id]
         while waits and waits[0][0] <= now - WINDOW_SECONDS:
             waits.popleft()

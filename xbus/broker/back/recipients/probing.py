@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 
 
 class BreakerProbes:
-    """Takes notice of what fails and what goes well at recipients.
+    """Notes successes and failures at recipients, and decides who may be probed.
 
     Args:
-        troubles: who is in trouble.
-        registry: who is there.
-        slots: who is free.
-        events: told of recipients that are there and get in trouble, or out of it.
+        troubles: know the roles in trouble.
+        registry: knows who is registered.
+        slots: know the free recipients.
+        events: bring recipients that arrive, and publish those that get into trouble or out of it.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class BreakerProbes:
         self._logins: dict[int, str] = {}
 
     def arrived(self, recipient: RecipientProxy) -> None:
-        """A recipient has come: whether its role's trouble came with it shows by the first envelope."""
+        """Note a recipient that has come; its first envelope shows whether its role's trouble came with it."""
         self._troubles[recipient.role.id].came_back()
         if recipient.role.worker and self.is_troubled(recipient.role.id):
             self._slots.limit(recipient, 0)
 
     def is_troubled(self, role_id: int) -> bool:
-        """Whether a role is in trouble."""
+        """Check whether a role is in trouble."""
         return self._troubles.is_troubled(role_id)
 
     # -- what happens at recipients --------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ class BreakerProbes:
             self._slots.limit(recipient, 0)
 
     def went_well(self, role_id: int) -> None:
-        """Note that an envelope went well at a role."""
+        """Note the success of an envelope at a role."""
         if not self._troubles[role_id].went_well():
             return
         login = self._logins.pop(role_id)
@@ -80,11 +80,11 @@ class BreakerProbes:
     # -- probes ----------------------------------------------------------------------------------------------------
 
     def is_time(self, role_id: int) -> bool:
-        """Whether a role in trouble may be probed now."""
+        """Check whether a role in trouble may be probed now."""
         return self._troubles[role_id].seconds_to_probe() == 0
 
     def probe(self, role_id: int, positions: Sequence[int]) -> int:
-        """Which envelope to probe a role in trouble with, of one or more."""
+        """Choose the envelope to probe a role in trouble with, of one or more."""
         return self._troubles[role_id].probe(positions)
 
     def nothing_to_probe(self, role_id: int) -> None:
@@ -92,16 +92,16 @@ class BreakerProbes:
         self.went_well(role_id)
 
     def over_since(self, role_id: int) -> datetime | None:
-        """When the last trouble of a role ended."""
+        """Give the moment when the last trouble of a role ended."""
         return self._troubles[role_id].over_since
 
     def served(self) -> list[str]:
-        """The worker services that may be asked now, those included that may be probed."""
+        """List the worker services that may be called now, with those that may be probed."""
         workers = [recipient.role for recipient in self._registry.all() if recipient.role.worker]
         return sorted({role.service for role in workers if not self.is_troubled(role.id) or self.is_time(role.id)})
 
     def admits(self, service: str) -> bool:
-        """Whether a worker of a service can be hired now; one in trouble is let have an event if it is time."""
+        """Check whether a worker of a service may be acquired now; one in trouble may if a probe is due."""
         if self._registry.is_served(service):
             return True
         for worker in self._registry.all():
@@ -113,8 +113,7 @@ class BreakerProbes:
         return False
 
     def seconds_to_probe(self, role_id: int) -> float | None:
-        """How long it is until it is time for a consumer in trouble, or for a worker that it may wait for; None where
-        it is time for all."""
+        """Compute how long to leave a consumer, or a worker that it needs, alone; None if neither must be."""
         troubled = [
             recipient.role.id
             for recipient in self._registry.all()

@@ -21,7 +21,7 @@ from xbus.rpc.messages import OutputHandover
 
 @dataclass(frozen=True, slots=True)
 class CallTimeouts:
-    """How long a recipient may take for an answer, in seconds."""
+    """The seconds that a recipient has for each kind of answer."""
 
     start_event: float
     send_item: float
@@ -41,7 +41,7 @@ class Bringing:
 
     Args:
         since: when that began, on the loop's clock.
-        verb: what was last asked about it.
+        verb: the last call about it.
     """
 
     since: float
@@ -52,13 +52,13 @@ class RecipientProxy:
     """The calls of the recipient API, one method each; each raises ``RecipientFailed`` and nothing else.
 
     Args:
-        role: which role it serves.
-        token_hash: of the session that it registered with.
-        uri: where it listens.
+        role: the role that it serves.
+        token_hash: of the session by which it registered.
+        uri: the address where it listens.
         client: connected to it.
-        abilities: what it announced.
-        timeouts: how long to wait.
-        on_leaving: told when it says that it takes nothing more, though it is there still.
+        abilities: the abilities that it announced.
+        timeouts: how long to wait for its answers.
+        on_leaving: called when it says that it takes nothing more, though it is still registered.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class RecipientProxy:
         self._ready.set()
 
     async def start_event(self, envelope_id: UUID, event_id: UUID, type_name: str) -> None:
-        """Tell of an event that begins."""
+        """Call ``start_event``."""
         self._answers.begin(event_id)
         self._begin(envelope_id)
         call = self._call(
@@ -130,7 +130,7 @@ class RecipientProxy:
         return [RunBatch.of_single(made)] if made else []
 
     async def end_event(self, envelope_id: UUID, event: LogEvent) -> EventResponse:
-        """Tell of an event that ends."""
+        """Call ``end_event``."""
         self._answers.note_all_given(event)
         verb = "xbus.end_event" if self.abilities.batches else "end_event"
         call = self._call("end_event", verb, self._timeouts.end_event, envelope_id, str(event.event_id))
@@ -202,7 +202,7 @@ class RecipientProxy:
         await self._answers.parts("take_output", event.event_id, call)
 
     def stop_output_soon(self, attempt_id: UUID) -> None:
-        """Tell a bulk worker that nobody wants an output any more; else it learns it when it renews its lease."""
+        """Ask a bulk worker to stop an output; otherwise it learns it when it renews its lease."""
         stop = self._client.call("xbus.stop_output", str(attempt_id), timeout=self._timeouts.stop_envelope)
         stop.add_done_callback(lambda call: call.cancelled() or call.exception())
 
@@ -225,7 +225,8 @@ class RecipientProxy:
             raise failure_of_call(self.role.id, "stop_envelope", None, error) from error
 
     def stop_envelope_soon(self, envelope_id: UUID) -> "asyncio.Future[Value]":
-        """The same without waiting; it is sent before this returns. The future is done when it is answered, or not."""
+        """Send ``stop_envelope`` before this returns, without waiting; the future is done after the answer or its
+        lack."""
         stop = self._stop(envelope_id)
         stop.add_done_callback(self._stopped_soon)
         return stop
@@ -246,7 +247,7 @@ class RecipientProxy:
             self.ready()
 
     async def ping(self, text: str, seconds: float) -> bool:
-        """Whether it sends ``text`` back within this many seconds."""
+        """Check whether the recipient sends ``text`` back within this many seconds."""
         try:
             answer = await self._client.call("ping", text, timeout=seconds)
         except CallError:
@@ -254,7 +255,7 @@ class RecipientProxy:
         return bool(answer == text)
 
     def begin_work(self) -> None:
-        """Note that a worker is given an event: one of the old kind takes no other until it says that it is ready."""
+        """Note that a worker gets an event; one of the old kind takes no other until it calls ``ready``."""
         if not self.abilities.batches:
             self._ready.clear()
         self._at_work = True
@@ -273,19 +274,17 @@ class RecipientProxy:
 
     @property
     def ready_seconds(self) -> float | None:
-        """How long it may take to say that it is ready; None where it is."""
+        """The seconds that it has left to call ``ready``; None if it is ready."""
         return None if self._ready.is_set() else self._timeouts.end_event
 
     def failed_to_be_ready(self, event_id: UUID) -> RecipientFailed:
-        """The failure of a worker that did not say so, for want of which an event of the same envelope can't begin."""
-        error = Failed(
-            "it has not said since the event before, in the same envelope, that it is ready", code="not_ready"
-        )
+        """Make the failure of a worker without ``ready``, for which the next event can't begin."""
+        error = Failed("it has not called ready since the previous event of the envelope", code="not_ready")
         return failure_of_call(self.role.id, "ready", event_id, error)
 
     @property
     def owes(self) -> int:
-        """How many answers it owes, those included that nobody waits for any more."""
+        """The number of answers it owes, those included that nobody waits for any more."""
         return self._client.owed
 
     async def owes_nothing(self) -> None:
@@ -295,8 +294,8 @@ class RecipientProxy:
     def close(self) -> None:
         """Call it no more; calls that wait for an answer fail as lost.
 
-        One that is there all the same, as when a newer one took its role or it logged out, is told to forget what it
-        has open. What is sent to one that is lost goes nowhere.
+        A recipient may be alive, for instance after a newer one took its role, or after its logout. It gets
+        ``stop_envelope`` for all that it has open. A lost one gets nothing.
         """
         self.is_closed = True
         for envelope_id in list(self._open):
@@ -311,15 +310,15 @@ class RecipientProxy:
 
     @property
     def heard_at(self) -> float:
-        """When it last gave a sign of life, on the loop's clock: by an answer, a heartbeat, or by coming here."""
+        """The moment of its last sign of life, on the loop's clock: an answer, a heartbeat, or its registration."""
         return max(self.since, self._client.heard_at or 0.0, self.heartbeats.heard_at or 0.0)
 
     def silent_for(self) -> float:
-        """For how many seconds it has given none."""
+        """Compute for how many seconds it has given no sign of life."""
         return self.seconds_since(self.heard_at)
 
     def seconds_since(self, moment: float) -> float:
-        """How long a moment on the loop's clock is past."""
+        """Compute how many seconds have passed since a moment on the loop's clock."""
         return self._now() - moment
 
     @property
@@ -343,7 +342,7 @@ class RecipientProxy:
         """Call about an envelope; the time-out of a recipient that sends heartbeats is one of time without progress.
 
         Args:
-            verb: what is asked of it, as operators see it.
+            verb: the call, as operators see it.
             name: the same as the recipient knows it.
         """
         return self._call_about([envelope_id], verb, name, seconds, str(envelope_id), *args)

@@ -19,9 +19,9 @@ class Registry:
     """The recipients by role; each role has one at the most, the newest.
 
     Args:
-        slots: where their capacity is given out.
+        slots: give out the capacity of the recipients.
         clock: measures for how long a service has been absent.
-        events: told of all that come and go.
+        events: publish all that come and go.
     """
 
     def __init__(self, slots: Slots[RecipientProxy], clock: Clock, events: RoleEvents) -> None:
@@ -36,28 +36,28 @@ class Registry:
         self._arrival = asyncio.Event()
 
     def all(self) -> list[RecipientProxy]:
-        """Everyone who serves a role now."""
+        """List every recipient that serves a role now."""
         return list(self._recipients.values())
 
     def connected(self) -> list[RecipientProxy]:
-        """The same, and those that are about to go and end what they have begun."""
+        """List the same, and those that are leaving and finish their work first."""
         return [*self._recipients.values(), *self._leaving.values()]
 
     def get(self, role_id: int) -> RecipientProxy | None:
-        """The recipient that serves a role now."""
+        """Give the recipient that serves a role now."""
         return self._recipients.get(role_id)
 
     def connected_for(self, role_id: int) -> RecipientProxy | None:
-        """The same, or the one that is about to go."""
+        """Give the same, or the one that is leaving."""
         return self._recipients.get(role_id) or self._leaving.get(role_id)
 
     def add(self, recipient: RecipientProxy) -> None:
-        """Let a recipient serve its role; one that did so before is told off the list."""
+        """Let a recipient serve its role; it replaces the one that did so before."""
         older = self.connected_for(recipient.role.id)
         if older is not None:
             self.remove(older, "a newer recipient has registered for its role")
         self._recipients[recipient.role.id] = recipient
-        # Who wants order can't take the next envelope before it is known what has become of the one before.
+        # An ordered role can't take the next envelope before the outcome of the one before is known.
         capacity = 1 if recipient.role.ordered else recipient.abilities.envelopes
         self._slots.add(recipient, recipient.role.service, capacity)
         log.info("recipient registered", extra={"action": "registered", "role": recipient.role.login})
@@ -82,7 +82,7 @@ class Registry:
             self._tell_left(recipient)
 
     def leave(self, recipient: RecipientProxy) -> None:
-        """Give a recipient nothing more that is about to go; what it has begun it may end until it does.
+        """Give a leaving recipient nothing more; until it goes it may end its work.
 
         One that does not serve its role, as it is only introduced or was replaced, changes nothing.
         """
@@ -98,17 +98,17 @@ class Registry:
         self._events.left.publish(recipient)
 
     def is_displaced(self, token_hash: bytes) -> bool:
-        """Whether the recipient that registered with this session left, and another one serves its role now."""
+        """Check whether the recipient of this session left, and another one serves its role now."""
         role_id = self._left.get(token_hash)
         successor = None if role_id is None else self._recipients.get(role_id)
         return successor is not None and successor.token_hash != token_hash
 
     def is_served(self, service: str) -> bool:
-        """Whether any role of a service is registered."""
+        """Check whether any role of a service is registered."""
         return self._slots.is_present(AnyOf(service))
 
     def absent_for(self, service: str) -> float:
-        """For how many seconds no role of a service has been registered."""
+        """Compute for how many seconds no role of a service has been registered."""
         if self.is_served(service):
             return 0.0
         return self._clock.monotonic() - self._last_seen.get(service, self._began)

@@ -16,7 +16,7 @@ from xbus.rpc.codec import Value
 
 @dataclass(frozen=True, slots=True)
 class EventResponse:
-    """What a recipient answers to the end of an event.
+    """The answer of a recipient to the end of an event.
 
     Args:
         reply: a consumer's immediate reply; of meaning only where somebody waits for it.
@@ -28,7 +28,7 @@ class EventResponse:
 
 
 class Committed(Enum):
-    """What became of an envelope of a bundle that did not fail."""
+    """The result of an envelope of a bundle that did not fail."""
 
     YES = "yes"
     NOT_BEGUN = "not begun"
@@ -53,7 +53,7 @@ class Responses:
         self._given: dict[UUID, int] = {}
 
     def begin(self, event_id: UUID) -> None:
-        """An event begins, of which nothing is given yet."""
+        """Begin an event, of which nothing is given yet."""
         self._given[event_id] = 0
 
     def forget(self, event_id: UUID) -> None:
@@ -88,7 +88,7 @@ class Responses:
             raise failure_of_call(self._role_id, verb, event_id, error) from error
 
     async def parts(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Value]") -> list[Value]:
-        """What came behind True in the answer to a call."""
+        """Give the values behind True in the answer to a call."""
         answer = await self.answered(verb, event_id, call)
         match answer:
             case [True, *parts]:
@@ -98,7 +98,7 @@ class Responses:
         raise nonsense(self._role_id, verb, event_id, answer)
 
     async def detail(self, verb: str, event_id: UUID | None, call: "asyncio.Future[Value]") -> Value:
-        """The first thing behind True in the answer to a call; None where there is nothing."""
+        """Give the first value behind True in the answer to a call; None if it has no value."""
         parts = await self.parts(verb, event_id, call)
         return parts[0] if parts else None
 
@@ -127,12 +127,12 @@ class Responses:
             self._on_leaving(code)
 
     def end(self, verb: str, event_id: UUID, parts: Sequence[Value]) -> EventResponse:
-        """What is said by ``(reply, batches)``, of which either may be missing."""
+        """Read ``(reply, batches)``, of which either may be missing."""
         reply, batches, *_ = (*parts, None, None)
         return EventResponse(reply, self.batches(verb, event_id, batches))
 
     def batches(self, verb: str, event_id: UUID, answer: Value) -> list[RunBatch]:
-        """The batches of items that a worker made; a consumer makes none."""
+        """Read the batches of items that a worker made; a consumer makes none."""
         if not self._is_worker or answer is None:
             return []
         try:
@@ -144,7 +144,7 @@ class Responses:
         return [batch for batch in batches if batch.items]
 
     def singles(self, event_id: UUID, answer: Value) -> list[tuple[list[int], bytes]]:
-        """What a worker of the old kind made of one item: each with the indices that it was made of."""
+        """Read the items that a worker of the old kind made of one item, each with its indices."""
         if not self._is_worker:
             return []
         singles: list[tuple[list[int], bytes]] = []

@@ -1,4 +1,4 @@
-"""The events in the life of a role, told to whoever acts on them; synchronous, and in a written order.
+"""The events in the life of a role; subscribers get them synchronously, in a written order.
 
 A publisher and a subscriber are both given the same ``RoleEvents``, so neither knows the other. All subscriptions stand
 in one place: ``DeliveryAssembly._subscribe``. A subscriber is a plain function: nothing can come between two of them.
@@ -28,7 +28,7 @@ class RoleEvent(Generic[Subject]):
         self.subscribers += subscribers
 
     def publish(self, subject: Subject) -> None:
-        """Tell every subscriber.
+        """Call every subscriber.
 
         Args:
             subject: whom or what it is about.
@@ -52,7 +52,7 @@ class RoleEvents:
         self.tripped = RoleEvent[RecipientProxy]()
         """A consumer that is there fails at everything: it gets nothing in its turn any more."""
         self.recovered = RoleEvent[RecipientProxy]()
-        """Something went well again at a recipient that is there and had tripped."""
+        """A registered recipient that had tripped had a success."""
         self.rows_due = RoleEvent[int]()
         """A role may have delivery rows that are due; its id."""
         self.row_moved = RoleEvent[DeliveryRow]()

@@ -1,7 +1,7 @@
 """Slots of recipients: a run acquires all that it needs at once or none, first come first served; no sockets.
 
 A run holds nothing while it waits here, so two runs never wait for each other. One that can't be served yet keeps its
-place: those behind it don't take what it waits for, so nobody starves.
+place: those behind it don't take the places that it waits for, so nobody starves.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Slots(Generic[Member]):
         self._serve()
 
     def remove(self, member: Member) -> None:
-        """Take no more of a recipient; those who wait for it alone are told."""
+        """Take no more slots of a recipient, and wake those who wait for it alone."""
         self._places.pop(member, None)
         self._serve()
 
@@ -88,11 +88,11 @@ class Slots(Generic[Member]):
             self._serve()
 
     def is_present(self, want: Want) -> bool:
-        """Whether somebody is there who could serve a want, free or not."""
+        """Check whether a recipient is registered that could serve a want, free or not."""
         return bool(self._candidates(want))
 
     def is_free(self, member: Member) -> bool:
-        """Whether a recipient has a slot that is not taken."""
+        """Check whether a recipient has a slot that nobody took."""
         place = self._places.get(member)
         return place is not None and place.taken < place.capacity
 
@@ -164,7 +164,7 @@ class Slots(Generic[Member]):
                 waiter.granted.set_result([place.member for place in chosen])
 
     def _choose(self, candidates: list[list[_Place[Member]]], spoken_for: set[Member]) -> list[_Place[Member]] | None:
-        """The least busy place for each want, taken; None, and nothing taken, where one has none."""
+        """Take the least busy place for each want; None, with nothing taken, if one has none."""
         chosen: list[_Place[Member]] = []
         for found in candidates:
             free = [place for place in found if place.taken < place.capacity and place.member not in spoken_for]

@@ -4,7 +4,7 @@ from xbus.broker.back.recipients import RecipientProxy, Registry
 from xbus.graph import Graph
 
 ARRIVAL_SECONDS = 1.0
-"""How often it is looked anyway whether a consumer has come."""
+"""Seconds between looks for a consumer that has come, in case a wake-up got lost."""
 
 
 class NoReply(Exception):
@@ -22,15 +22,15 @@ class NoReply(Exception):
 
 
 async def replier(type_name: str, graph: Graph, registry: Registry) -> RecipientProxy:
-    """The consumer that is to reply, as soon as it and the workers before it are there.
+    """Wait for the consumer that is to reply and the workers before it, and give the consumer.
 
     Args:
         type_name: of the event.
         graph: the event's.
-        registry: who is there.
+        registry: knows who is registered.
 
     Raises:
-        NoReply: there are several, or it did not announce the event type.
+        NoReply: several consumers are registered, or this one did not announce the event type.
     """
     while True:
         consumers = [each for each in registry.all() if each.role.service in graph.consumer_services]

@@ -14,20 +14,20 @@ from xbus.rpc.codec import Value
 from xbus.states import ReplyState
 
 MAX_TOLD = 10
-"""How many of a recipient's errors its emitter is told; all are kept as failures."""
+"""The most errors of a recipient that its emitter gets; the journal keeps all as failures."""
 
 
 class EarlyDelivery:
     """Asks consumers for replies.
 
     Args:
-        log: where graphs are read.
-        registry: who is there.
-        context: what runs live on.
-        ledger: where failures are noted.
-        holds: what is held open.
-        records: where replies are made durable.
-        hold_seconds: for how long a consumer holds an envelope open without its end.
+        log: reads graphs.
+        registry: knows who is registered.
+        context: the context of runs.
+        ledger: takes note of failures.
+        holds: the open replies.
+        records: make replies durable.
+        hold_seconds: for how long a consumer keeps an envelope open without its end.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class EarlyDelivery:
         self._hold_seconds = hold_seconds
 
     async def deliver(self, ask: Ask) -> None:
-        """Deliver an event, and have the reply to it durable.
+        """Deliver an event, and make the reply to it durable.
 
         Raises:
-            NoReply: there is none.
-            JournalError: it is not written.
+            NoReply: no consumer gave a reply.
+            JournalError: the reply could not be written.
         """
         hold = await self._hold(ask)
         recipient = hold.recipient
@@ -75,7 +75,7 @@ class EarlyDelivery:
             hold.expiry = asyncio.get_running_loop().call_later(self._hold_seconds, self.give_up, hold)
 
     def give_up(self, hold: OpenReply) -> None:
-        """Have forgotten what is held open, unless it has ended already."""
+        """Have the recipients forget an open reply, unless it has ended already."""
         if self.holds.take(hold.envelope_id, hold.recipient) is hold:
             hold.run.stop()
             self._context.release_slot(hold.recipient)
@@ -84,7 +84,7 @@ class EarlyDelivery:
         return self.holds.get(hold.envelope_id, hold.recipient) is hold
 
     async def _hold(self, ask: Ask) -> OpenReply:
-        """What the consumer holds open of the envelope, begun now where that is nothing."""
+        """Give the consumer's open reply of the envelope, or begin one."""
         graph = await self._log.graph(ask.event.graph_id)
         while True:
             recipient = await replier(ask.event.type_name, graph, self._registry)
@@ -94,7 +94,7 @@ class EarlyDelivery:
             try:
                 await self._context.acquire_slot(recipient)
             except Absent:
-                # It has gone before it had a slot free: whoever comes in its place is asked.
+                # It has gone before it had a free slot: the next recipient of the role is asked.
                 continue
             again = self.holds.is_doubtful(ask.envelope_id, [recipient])
             hold = OpenReply(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._context, again=again))

@@ -1,4 +1,4 @@
-"""Envelopes that roles may hold open without a broker that knows of it: each role is told to forget them."""
+"""Envelopes that roles may have open though the broker has no open reply: each role is asked to forget them."""
 
 import asyncio
 from collections import defaultdict
@@ -17,12 +17,12 @@ from xbus.states import ReplyState
 
 
 class LeftBehind:
-    """Remembers for each role what it may hold open, until its recipient has forgotten it.
+    """Remembers for each role what it may keep open, until its recipient has forgotten it.
 
     Args:
-        holds: what is held open in this run of the broker.
-        records: where it is written that nothing is held open any more.
-        tasks: where recipients are told.
+        holds: the open replies of this run of the broker.
+        records: write down that nothing is open any more.
+        tasks: send ``stop_envelope`` to recipients.
     """
 
     def __init__(self, holds: OpenReplies, records: ReplyRecords, tasks: asyncio.TaskGroup) -> None:
@@ -47,7 +47,7 @@ class LeftBehind:
                 self._note(reply.role_id, reply.envelope_id, move)
         services = await journal.read(read_role_services)
         for ask in await journal.read(read_asks):
-            # Whom it was handed to is not known before there is a reply.
+            # Without a reply nobody knows yet to which recipient it was handed.
             graph = await log.graph(ask.event.graph_id)
             for role_id, service in services.items():
                 if service in graph.consumer_services:
@@ -59,7 +59,7 @@ class LeftBehind:
         self._holds.doubt(envelope_id, role_id)
 
     def arrived(self, recipient: RecipientProxy) -> None:
-        """Tell a consumer to forget what it may hold open since it was here before."""
+        """Have a consumer forget what it may have open from an earlier registration."""
         for envelope_id, moves in self._moves.pop(recipient.role.id, {}).items():
             self._tasks.create_task(self._have_forgotten(recipient, envelope_id, moves))
 
@@ -67,7 +67,8 @@ class LeftBehind:
         try:
             await recipient.stop_envelope(envelope_id)
         except RecipientFailed:
-            # What stays in the journal is told again by the next run of the broker; to one that was lost, before that.
+            # The next run of the broker repeats this for all that stays in the journal; for a lost recipient it happens
+            # before that.
             if recipient.is_closed:
                 self._note(recipient.role.id, envelope_id, *moves)
             return
@@ -76,7 +77,8 @@ class LeftBehind:
             await self._records.write(move)
 
     def left(self, recipient: RecipientProxy) -> None:
-        """What it held open is lost with it, and comes again after the seal; it may come back with all of it open."""
+        """Take the open replies of a lost recipient, which may still have them open; after the seal they are
+        redelivered."""
         for hold in self._holds.lose(recipient):
             hold.forget_expiry()
             hold.run.stop()

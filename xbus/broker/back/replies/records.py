@@ -20,10 +20,10 @@ class ReplyRecords:
     """The rows of replies.
 
     Args:
-        journal: where they are made durable.
-        ledger: where deliveries are noted.
-        tasks: where a reply is written that nobody waits for.
-        ring: tells the front that there is a reply.
+        journal: makes them durable.
+        ledger: takes note of deliveries.
+        tasks: write a reply that nobody waits for.
+        ring: tells the front of a reply.
     """
 
     def __init__(
@@ -35,17 +35,17 @@ class ReplyRecords:
         self._ring = ring
 
     async def keep(self, ask: Ask, role_id: int, reply: Value) -> None:
-        """Have a reply durable, and tell the front of it; its consumer holds the envelope open.
+        """Make a reply durable, and tell the front of it; its consumer keeps the envelope open.
 
         Raises:
-            JournalError: it is not written.
+            JournalError: the reply could not be written.
         """
         held = MoveReply(ask.event.event_id, ask.envelope_id, ReplyState.HELD, role_id, pack(reply))
         await self._journal.write(held)
         self._ring()
 
     async def fail(self, ask: Ask, failure: NoReply) -> None:
-        """Note that there is no reply, and tell the front of it."""
+        """Note that no reply comes, and tell the front of it."""
         log.info(
             "no immediate reply: %s",
             failure.cause,
@@ -57,7 +57,7 @@ class ReplyRecords:
         self._ring()
 
     def note_given(self, hold: OpenReply) -> None:
-        """Note soon that nobody holds an envelope open any more for the sake of its replies."""
+        """Note soon that no consumer keeps an envelope open any more for its replies."""
         work = self._write_given(hold)
         try:
             self._tasks.create_task(work)
@@ -81,5 +81,5 @@ class ReplyRecords:
 
 
 def moves_to_given(hold: OpenReply) -> list[MoveReply]:
-    """What is to be written when an envelope that was held open is not any more."""
+    """List the moves to write when an envelope is no longer kept open."""
     return [MoveReply(event_id, hold.envelope_id, ReplyState.GIVEN) for event_id in hold.event_ids]

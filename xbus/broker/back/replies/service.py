@@ -1,8 +1,8 @@
-"""Immediate replies: events that are delivered at their end, ahead of their envelope, as their emitters wait.
+"""Immediate replies: the back delivers an event at its end, ahead of its envelope, because the emitter waits.
 
-The consumer that replied holds the envelope open. When it is sealed the rest is delivered and committed; when it is
-cancelled, or its end does not come, the consumer is told to forget it. Whatever was rolled back comes again after the
-seal like any other event, and the first reply stands.
+The consumer that replied keeps the envelope open. After the seal the back delivers the rest and commits. If the
+envelope is cancelled, or its end does not come, the consumer is asked to forget it. Rolled back events are redelivered
+after the seal like any other, and the first reply remains valid.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ log = logging.getLogger(__name__)
 
 
 class ReplyService:
-    """Answers what the front asks for.
+    """Answers the front's requests for replies.
 
     Args:
-        log: where asks are read.
+        log: reads the requests.
         early: delivers their events.
-        launcher: carries on what is held open when its envelope is sealed.
-        records: where it is noted that there is no reply.
-        runtime: its clock says when nobody waits any more; all that goes on runs in its tasks.
-        expects: whether there are event types with immediate replies at all.
+        launcher: carries on the open replies of a sealed envelope.
+        records: note that no reply comes.
+        runtime: its clock says when nobody waits any more; its tasks run all that goes on.
+        expects: whether any event type has immediate replies.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class ReplyService:
         self._in_progress: dict[UUID, asyncio.Task[None]] = {}
         self._turns: WeakValueDictionary[UUID, asyncio.Lock] = WeakValueDictionary()
         self._wake = asyncio.Event()
-        # What the last run of the broker was asked for is looked for at once.
+        # Look at once for requests to the last run of the broker.
         self._wake.set()
 
     # -- what calls for a look -------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """There may be something new."""
+        """Have the service look for news soon."""
         if self._in_progress or self._holds or self._expects():
             self._wake.set()
 
     async def watch(self) -> None:
-        """For ever: look for asks, and for the ends of envelopes that are held open."""
+        """Look for requests, and for the ends of envelopes that are kept open, for ever."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -85,8 +85,8 @@ class ReplyService:
                 self._early.give_up(hold)
 
     async def _look(self) -> None:
-        # What is answered while the asks are read may be found as one, though it is none any more. Its end wakes, so
-        # whoever asks again meanwhile is found by the next look.
+        # A request that gets its answer during the read may still appear in it, though nobody waits any more. Its end
+        # wakes the service, so the next look finds a repeated request.
         being_answered = set(self._in_progress)
         for ask in await self._log.read(read_asks):
             if ask.event.event_id in being_answered and ask.event.event_id not in self._in_progress:

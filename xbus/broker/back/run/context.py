@@ -19,7 +19,7 @@ class ReadyOutputs(Protocol):
     """The outputs that bulk workers have made."""
 
     def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
-        """What is left of a part of an event's graph behind the outputs that are ready."""
+        """Give the rest of a part of an event's graph, behind the outputs that are ready."""
 
     async def lost(self, attempt_id: UUID, cause: str) -> RecipientFailed:
         """Give up an attempt that was ready and lacks items; returns what that means to those who want them."""
@@ -72,12 +72,12 @@ class BackRunContext:
         return await self._log.graph(graph_id)
 
     def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
-        """What is to be carried out of a part of an event's graph: what is brought otherwise than it was sent takes the
+        """Plan a part of an event's graph: what is brought otherwise than it was sent takes the
         whole of it."""
         return EventPlan.whole(graph) if event.event_id in self._overlays else self._outputs.plan(event, graph)
 
     async def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
-        """What a bulk worker made of an event, in its order.
+        """Read the output that a bulk worker made of an event, in its order.
 
         Raises:
             RecipientFailed: some of it is not there any more; it is to be made anew.

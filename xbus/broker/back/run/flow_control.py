@@ -10,7 +10,7 @@ from xbus.broker.back.recipients import RecipientFailed
 
 
 class StageInbox:
-    """What a recipient is to get next; several parents put into it, and what comes first goes first.
+    """The next batches for a recipient; several parents put into it, and the first goes first.
 
     One inbox for all parents, and never a wait for a certain one of them: with a queue for each, a merge behind a slow
     branch would stand still for ever.
@@ -76,7 +76,7 @@ class StageInbox:
 
 
 class CallWindow:
-    """How much may be on its way to a recipient without an answer.
+    """Bounds the calls on their way to a recipient without an answer.
 
     Args:
         max_calls: this many calls.

@@ -24,7 +24,7 @@ WHOLE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Who takes part in an event.
+    """The recipients that take part in an event.
 
     Args:
         workers: for each worker service of the graph the recipient that serves it.
@@ -220,7 +220,7 @@ class EventStream:
         ]
 
     def _parents(self, nodes: Sequence[Node]) -> int:
-        """How many put into the inbox of these nodes: the stages above, and what comes from the journal."""
+        """Count those that put into the inbox of these nodes: the stages above, and the journal."""
         above = {self._graph.nodes[parent].service for node in nodes for parent in self._graph.parents(node.name)}
         return len(above) + self._course.sources([node.name for node in nodes])
 
@@ -229,11 +229,11 @@ class EventStream:
 
     @property
     def committed(self) -> list[RecipientProxy]:
-        """Who has committed the envelope together with the event."""
+        """The recipients that have committed the envelope together with the event."""
         return [stage.recipient for stages in self._stages.values() for stage in stages if stage.has_committed]
 
     def reply_of(self, consumer: RecipientProxy) -> Value:
-        """What a consumer answered to the end of the event."""
+        """Give a consumer's answer to the end of the event."""
         return next(stage.reply for stages in self._stages.values() for stage in stages if stage.recipient is consumer)
 
     async def run(

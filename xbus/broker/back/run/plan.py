@@ -34,7 +34,7 @@ def bulk_nodes(graph: Graph, is_bulk: Callable[[Node], bool]) -> dict[str, str |
 
 @dataclass(frozen=True)
 class EventPlan:
-    """What of an event's graph recipients carry out, and where the items come in.
+    """The part of an event's graph that recipients carry out, and where the items come in.
 
     Args:
         graph: without the nodes whose outputs are ready.
@@ -53,7 +53,7 @@ class EventPlan:
 
     @classmethod
     def behind(cls, graph: Graph, outputs: Mapping[str, UUID]) -> "EventPlan":
-        """What is left of a graph behind outputs that are ready.
+        """Give the rest of a graph, behind outputs that are ready.
 
         Args:
             outputs: the id of the attempt that made it, by the name of the node whose output it is.

@@ -19,11 +19,11 @@ from xbus.rpc.codec import Value
 
 
 class RunContext(Protocol):
-    """What a run needs of the back."""
+    """The surroundings that a run needs."""
 
     @property
     def window_bytes(self) -> int:
-        """How much is held before each recipient, and may be on its way to it."""
+        """The bytes that wait before each recipient, and those that may be on their way to it."""
 
     async def with_overlays(self, envelope: LogEnvelope) -> "RunContext":
         """The same, with what an envelope's items are replaced by as it is known now."""
@@ -32,13 +32,13 @@ class RunContext(Protocol):
         """A version of an event type's graph."""
 
     def plan(self, event: LogEvent, graph: Graph) -> EventPlan:
-        """What is to be carried out of a part of an event's graph: without what is made already."""
+        """Plan a part of an event's graph, without the outputs that are made already."""
 
     def items(self, event: LogEvent) -> AsyncIterator[RunBatch]:
         """An event's items, in index order."""
 
     def output(self, attempt_id: UUID) -> AsyncIterator[RunBatch]:
-        """What a bulk worker made of an event, in its order."""
+        """Read the output that a bulk worker made of an event, in its order."""
 
     async def acquire(self, services: Sequence[str]) -> Sequence[RecipientProxy]:
         """A free worker of each service, all at once. Raises Absent."""
@@ -116,7 +116,7 @@ class Run:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether all that were told to forget it have answered, or their time is over."""
+        """Check whether all that were told to forget it have answered, or their time is over."""
         return all(stop.done() for stop in self._stops)
 
     async def stopped(self) -> None:

@@ -14,11 +14,11 @@ class BackBatchVerbs:
     """One method per verb of the namespace ``xbus``, named as the verb.
 
     Args:
-        back: what carries the calls out.
+        back: carries the calls out.
         sessions: the roles'.
-        session_seconds: told at login.
-        max_batch_bytes: told at login.
-        heartbeat_seconds: told at login; 0 for no heartbeats.
+        session_seconds: part of the answer to a login.
+        max_batch_bytes: part of the answer to a login.
+        heartbeat_seconds: part of the answer to a login; 0 for no heartbeats.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The back's verbs for bulk workers, which make outputs by themselves and tell how far they are."""
+"""The back's verbs for bulk workers, which make outputs by themselves and report their progress."""
 
 from xbus.broker.answers import coded_answer
 from xbus.broker.back.bulk import OutputReports

@@ -10,14 +10,14 @@ from xbus.ids import token_hash
 from xbus.rpc.dispatch import undoes, verb
 
 LAST_ANSWERS_SECONDS = 1.0
-"""How long answers are awaited of a recipient that logs out; it waits about twice as long for the answer to that."""
+"""Seconds to wait for the last answers of a recipient that logs out. It waits about twice as long itself."""
 
 
 class BackVerbs:
     """One method per verb, named as the verb.
 
     Args:
-        back: what carries the calls out.
+        back: carries the calls out.
         sessions: the roles'.
     """
 
@@ -52,12 +52,12 @@ class BackVerbs:
 
 
 async def log_out(back: Back, sessions: Sessions, token: str) -> bool:
-    """End a session, and the registration that was made with it; one that a newer session made stands."""
+    """End a session, and the registration that was made with it; the registration of a newer session remains."""
     role_id = await sessions.logout(token)
     recipient = back.registry.connected_for(role_id)
     if recipient is not None and recipient.token_hash == token_hash(token):
-        # Its last answers come by another connection than its farewell, and may be on their way still: what it has
-        # committed must not come again.
+        # Its last answers come by another connection than its logout, and may still be on their way. The broker must
+        # not redeliver what it has committed.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_ANSWERS_SECONDS):
                 await recipient.owes_nothing()
@@ -68,7 +68,7 @@ async def log_out(back: Back, sessions: Sessions, token: str) -> bool:
 def is_ready(back: Back, sessions: Sessions, token: str) -> bool:
     """Note that a worker takes another event; false where nobody is registered for its role."""
     recipient = back.registry.connected_for(sessions.owner(token))
-    # One that was replaced by a newer recipient of its role must not speak for that.
+    # A replaced recipient must not speak for the newer one of its role.
     if recipient is None or recipient.token_hash != token_hash(token):
         return False
     recipient.ready()

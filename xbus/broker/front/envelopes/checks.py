@@ -55,7 +55,7 @@ class Checks:
         return event_type
 
     def wants_reply(self, type_name: str) -> bool:
-        """Whether emitters of an event type wait for an immediate reply."""
+        """Check whether emitters of an event type wait for an immediate reply."""
         event_type = self._configuration.catalog.event_types.get(type_name)
         return event_type is not None and event_type.immediate_reply
 

@@ -42,14 +42,14 @@ class ClosedEnvelope:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it was cancelled."""
+        """Check whether it was cancelled."""
         return self._stored.state is EnvelopeState.CANCELLED
 
     def hold(self, session: bytes) -> None:
         """Any session may repeat what is past."""
 
     def _refused(self, refusal: Refused) -> Refused:
-        """What the caller of a repeat that is none is told."""
+        """Make the error for a repeat of something that is none."""
         return refusal
 
     def _closed(self) -> Refused:

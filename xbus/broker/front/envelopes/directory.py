@@ -129,7 +129,7 @@ class EnvelopeDirectory:
         """The envelopes that calls were made for, until somebody takes them out."""
 
     def holds_open(self, emitter_id: int) -> bool:
-        """Whether an emitter is in the midst of sending."""
+        """Check whether an emitter is in the midst of sending."""
         return any(envelope.emitter_id == emitter_id for envelope in self._live.values())
 
     def holder(self, envelope_id: UUID) -> bytes | None:
@@ -160,7 +160,7 @@ class EnvelopeDirectory:
         return Deferred.of(call.answer)
 
     def has_heard_of(self, envelope_id: UUID) -> bool:
-        """Whether an envelope is open, or a call for it is under way; of any other the journal knows more."""
+        """Check whether an envelope is open, or a call for it is under way; of any other the journal knows more."""
         return envelope_id in self._lookups or envelope_id in self._live or envelope_id in self._unsettled
 
     def put(self, write: PutEnvelope, act: Act[SealReceipt]) -> Deferred[SealReceipt]:

@@ -36,7 +36,7 @@ class AnswerLater(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SlowAnswers:
-    """What an envelope needs for answers that take longer than a write.
+    """The parts that an envelope needs for answers that take longer than a write.
 
     Args:
         later: the answer that a coroutine will give; its error is the caller's.
@@ -96,7 +96,7 @@ class OpenEnvelope:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it is being cancelled."""
+        """Check whether it is being cancelled."""
         return self.state.giving_up
 
     def hold(self, session: bytes) -> None:
@@ -213,7 +213,7 @@ class OpenEnvelope:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the journal has answered all that was written of this envelope so far."""
+        """Check whether the journal has answered all that was written of this envelope so far."""
         return not self._unanswered
 
     async def settled(self, seconds: float | None = None) -> None:

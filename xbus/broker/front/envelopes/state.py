@@ -19,7 +19,7 @@ Writing: TypeAlias = asyncio.Future[SealReceipt | None]
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeLimits:
-    """How large things may be, in bytes and items."""
+    """The largest sizes, in bytes and items."""
 
     item_bytes: int
     batch_bytes: int

@@ -20,7 +20,7 @@ LOOKS = 10
 
 
 class Openings(Protocol):
-    """Who knows which envelopes emitters call for, and can cancel one."""
+    """Knows which envelopes emitters call for, and can cancel one."""
 
     def called(self) -> Iterable[UUID]:
         """The envelopes that calls were made for since this was asked last."""

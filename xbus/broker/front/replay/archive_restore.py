@@ -1,4 +1,4 @@
-"""Archived envelopes that an emitter asks for are put back by the command for that: the broker knows no Parquet."""
+"""Restores archived envelopes that an emitter asks for, by a command: the broker knows no Parquet."""
 
 import asyncio
 import logging
@@ -17,17 +17,17 @@ from xbus.errors import Failed
 log = logging.getLogger(__name__)
 
 INTERRUPT_SECONDS = 5.0
-"""How long the command may take to end in order when it is told to, before it is killed; nothing is lost either way."""
+"""Seconds that the command has for an orderly end before it is killed. The journal loses nothing either way."""
 
 KILLED_SECONDS = 1.0
-"""How long it is looked whether one that was killed is gone: where a storage holds it, it is not yet."""
+"""Seconds for which the front checks whether a killed command is gone. A storage may keep it for longer."""
 
 
 def restore_command(config_file: Path | None) -> tuple[str, ...]:
-    """What puts an envelope back, its id to be added.
+    """Give the command that restores an envelope; the caller adds the id.
 
     Args:
-        config_file: the broker's; None where it runs without one, and nothing can be put back.
+        config_file: the broker's; None if it runs without one, and can restore nothing.
     """
     if config_file is None:
         return ()
@@ -36,13 +36,13 @@ def restore_command(config_file: Path | None) -> tuple[str, ...]:
 
 
 class ArchiveRestore:
-    """Puts archived envelopes back, one at a time, each by a process of its own.
+    """Restores archived envelopes, one at a time, each by a process of its own.
 
     Args:
-        journal: entered; says what is archived, before and after.
-        space: says whether there is space for more.
-        command: called with the envelope's id; none where nothing can be put back.
-        interrupt_seconds: how long it may take to end in order.
+        journal: entered; says which envelopes are archived, before and after.
+        space: says whether the journal has space for more.
+        command: called with the envelope's id; empty if nothing can be restored.
+        interrupt_seconds: seconds that it has for an orderly end.
     """
 
     def __init__(
@@ -57,17 +57,17 @@ class ArchiveRestore:
         self._given_up = False
 
     async def bring_back(self, envelope_id: UUID) -> None:
-        """Return when the items of an archived envelope are in the journal, whoever put them there.
+        """Return when the items of an archived envelope are in the journal, whoever restored them.
 
         Raises:
-            Failed: they can't be put back now (``envelope_archived``), or there is no space (``journal_full``).
+            Failed: the items can't be restored now (``envelope_archived``), or have no space (``journal_full``).
             JournalUnavailable: the database can't be read now.
         """
         async with self._one_at_a_time:
             data_bytes = await self._journal.read(archived_bytes, envelope_id)
             if data_bytes is None:
                 return
-            # What was put back a moment ago counts, too.
+            # Items that were restored a moment ago count, too.
             await self._space.refresh()
             self._space.check_back(data_bytes)
             if self._command and not self._given_up:
@@ -76,7 +76,7 @@ class ArchiveRestore:
                 raise _still_archived(envelope_id)
 
     def give_up(self) -> None:
-        """Put nothing back any more; what is at work is broken off, and its call answered so."""
+        """Restore nothing any more; cancel the running command, and answer its call so."""
         self._given_up = True
         self._interrupt()
 
@@ -126,7 +126,7 @@ class ArchiveRestore:
                     await running.communicate()
 
     def _interrupt(self) -> None:
-        """Tell what is at work to end in order; what does not, as its storage hangs, is killed."""
+        """Ask the command to end in order; kill it if its storage hangs."""
         running = self._running
         if running is not None and running.returncode is None:
             running.terminate()
@@ -145,9 +145,9 @@ def _failure(exit_code: int, complaint: str) -> str:
 
 
 def _still_archived(envelope_id: UUID) -> Failed:
-    """The answer where the items of an envelope could not be put back: only the log says more, as it names places."""
+    """Make the answer for items that could not be restored; only the log says more, because it names places."""
     return Failed(
-        f"the items of envelope {envelope_id} are in an archive, and can't be put back now",
-        f"call again later; the broker's log says why, and so does xbus restore {envelope_id}",
+        f"the items of envelope {envelope_id} are in an archive, and can't be restored now",
+        f"call again later; the broker's log gives the cause, and so does xbus restore {envelope_id}",
         code="envelope_archived",
     )

@@ -1,4 +1,4 @@
-"""Envelopes that come again because their emitter asks for it: as new envelopes, over the items that are there."""
+"""Repeats envelopes for their emitter: as new envelopes, over the items of the old ones."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,20 +20,20 @@ from xbus.states import EnvelopeState
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
-"""How often a retry is begun anew when what was parked has changed meanwhile: each time somebody else got on."""
+"""How often a retry begins anew after parked envelopes changed. Each time another call has advanced."""
 
 
 class Replay:
-    """What an emitter may ask about envelopes that are sealed, and about those who get them.
+    """Serves the calls of emitters about sealed envelopes and their consumers.
 
     Args:
-        journal: where envelopes are, and come again.
-        checks: what the emitter may send.
+        journal: has the envelopes, and takes their repeats.
+        checks: know what the emitter may send.
         clock: dates what is written.
         ids: makes the ids of envelopes and events.
-        ring: called whenever an envelope has come again.
-        catch_up: has the configuration read anew: who has just corrected it wants nothing to go the old way.
-        restoring: puts archived envelopes back.
+        ring: called after each repeat of an envelope.
+        catch_up: reads the configuration anew, so that a repeat takes the graph that somebody has just corrected.
+        restoring: restores archived envelopes.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Replay:
         self._restoring = restoring
 
     async def consumers(self) -> list[StoredIntroduction]:
-        """What the consumers that are registered say of themselves.
+        """Read the introductions of the registered consumers.
 
         Raises:
             JournalUnavailable: the database can't be read now.
@@ -63,20 +63,20 @@ class Replay:
         return await self._journal.read(read_consumers)
 
     async def replay(self, emitter_id: int, envelope_id: UUID, new_id: UUID | None = None) -> UUID:
-        """Have a received envelope delivered to everybody again, the way that its event types take now.
+        """Have a received envelope delivered to everybody again, by the present graphs of its event types.
 
-        An archived one is put back first, which may take its time.
+        The front first restores an archived one, which may take its time.
 
         Args:
-            new_id: the id that the new envelope is to have. A call that is repeated with it changes nothing.
+            new_id: the id of the new envelope. A repeated call with it changes nothing.
 
         Returns:
             The id of the new envelope.
 
         Raises:
-            Refused: envelope_unknown, envelope_open, unknown_type, type_not_allowed, reply_wanted; content_differs
-                where there is another envelope of the new id.
-            Failed: it is archived, and can't be put back now (``envelope_archived``, ``journal_full``).
+            Refused: envelope_unknown, envelope_open, unknown_type, type_not_allowed, reply_wanted; content_differs if
+                another envelope has the new id.
+            Failed: the envelope is archived, and can't be restored now (``envelope_archived``, ``journal_full``).
         """
         if new_id is not None and await self._was_replayed(emitter_id, envelope_id, new_id):
             return new_id
@@ -150,7 +150,7 @@ class Replay:
         return await self._journal.read(repeats.read_event_id, latest, number)
 
     def _current_types(self, past: Past) -> dict[str, EventType]:
-        """The types of an envelope's events, as the emitter may send them now."""
+        """Give the types of an envelope's events, as the emitter may send them now."""
         types = {
             name: self._checks.event_type(past.emitter_id, name)
             for name in dict.fromkeys(event.type_name for event in past.events)
@@ -158,8 +158,8 @@ class Replay:
         for event_type in types.values():
             if event_type.immediate_reply:
                 raise Refused(
-                    f'events of type "{event_type.name}" are answered by an immediate reply',
-                    "send its envelope anew, so that there is somebody who gets the reply",
+                    f'events of type "{event_type.name}" have an immediate reply',
+                    "send its envelope anew, so that an emitter gets the reply",
                     code="reply_wanted",
                 )
         return types
@@ -215,7 +215,7 @@ def _not_sealed(past: Past) -> Refused:
 
 
 def event_unknown(event_id: object) -> Refused:
-    """The answer to a call for an event that there is not, or that is another emitter's: nobody learns which."""
+    """Make the same answer for an event that does not exist and for another emitter's: nobody learns which."""
     return Refused(
         f"event {event_id} is unknown to this emitter", "use the id that start_event gave", code="event_unknown"
     )
@@ -223,8 +223,8 @@ def event_unknown(event_id: object) -> Refused:
 
 def _nothing_to_retry(past: Past) -> Refused:
     return Refused(
-        f"envelope {past.envelope_id} is not parked for anybody: it is delivered, or comes by itself",
-        f"see what became of it with xbus envelope show {past.envelope_id}",
+        f"envelope {past.envelope_id} is parked for nobody: it is delivered, or will be",
+        f"see its state with xbus envelope show {past.envelope_id}",
         code="nothing_to_retry",
     )
 

@@ -23,11 +23,11 @@ class FrontBatchVerbs:
     """One method per verb of the namespace ``xbus``, named as the verb.
 
     Args:
-        front: what carries the calls out.
+        front: carries the calls out.
         sessions: the emitters'.
-        limits: told at login.
-        session_seconds: told at login.
-        reply_seconds: how long an immediate reply is waited for; told at login.
+        limits: part of the answer to a login.
+        session_seconds: part of the answer to a login.
+        reply_seconds: how long an emitter waits for an immediate reply; part of the answer to a login.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class FrontBatchVerbs:
         return map_answer(put, _receipt_map)
 
     def _held(self, token: str, envelope_id: UUID) -> UUID:
-        """The envelope, where no other session has taken it over."""
+        """Give the envelope's id, unless another session has taken it over."""
         self._front.check_holder(envelope_id, token)
         return envelope_id
 

@@ -87,18 +87,18 @@ class FrontVerbs:
         return self._front.cancel_envelope(emitter_id, self._held(token, known_envelope(envelope_id)))
 
     def _held(self, token: str, envelope_id: UUID) -> UUID:
-        """The envelope, where no other session has taken it over by its key."""
+        """Give the envelope's id, unless another session has taken it over by its key."""
         self._front.check_holder(envelope_id, token)
         return envelope_id
 
 
 def reply_value(ended: EndedEvent) -> Value:
-    """The immediate reply as it goes on the wire; None where there is none."""
+    """Unpack the immediate reply for the wire; None without one."""
     return None if ended.reply is None else unpack(ended.reply)
 
 
 def known_envelope(text: str) -> UUID:
-    """The envelope id that a caller wrote.
+    """Read the envelope id that a caller wrote.
 
     Raises:
         Refused: envelope_unknown, as nothing else can be known by such a name.
@@ -110,7 +110,7 @@ def known_envelope(text: str) -> UUID:
 
 
 def known_event(envelope_id: str, event_id: str) -> tuple[UUID, UUID]:
-    """Envelope id and event id that a caller wrote.
+    """Read the envelope id and the event id that a caller wrote.
 
     Raises:
         Refused: envelope_unknown, event_unknown.
@@ -122,7 +122,7 @@ def known_event(envelope_id: str, event_id: str) -> tuple[UUID, UUID]:
 
 
 def new_id(text: str, what: str) -> UUID:
-    """An id that a caller made.
+    """Read an id that a caller made.
 
     Raises:
         Refused: wrong_arguments.

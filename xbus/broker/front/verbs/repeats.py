@@ -28,7 +28,7 @@ class _Calls:
         self._sessions = sessions
 
     async def _consumers(self, token: str) -> list[Introduction]:
-        """What the consumers say of themselves, as it goes on the wire."""
+        """List the introductions of the consumers, in the form of the wire."""
         self._sessions.owner(token)
         return [(consumer.metadata, consumer.features) for consumer in await self._repeating.consumers()]
 
@@ -81,7 +81,7 @@ class RepeatBatchVerbs(_Calls):
 
 
 def known_event_alone(text: str) -> UUID:
-    """The event id that a caller wrote.
+    """Read the event id that a caller wrote.
 
     Raises:
         Refused: event_unknown, as nothing else can be known by such a name.

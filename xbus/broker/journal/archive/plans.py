@@ -14,12 +14,12 @@ from xbus.broker.journal.log.envelopes import is_archived
 from xbus.broker.journal.retention.needed import FOR_ARCHIVE, Candidate, behind_owed, owed_ranges, settled_among
 
 PAGE_ENVELOPES = 500
-"""How many envelopes are looked at in one read."""
+"""Envelopes that one read looks at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """How much a run takes at once.
+    """The amounts that a run takes in one round.
 
     Args:
         envelopes: at the most.
@@ -58,7 +58,7 @@ class PlannedEvent:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """A file that is to be written; its events are of one type and one day (UTC), in the order of the log."""
+    """A file to be written. Its events are of one type and one day (UTC), in the order of the log."""
 
     file_id: UUID
     location: str
@@ -70,7 +70,7 @@ class FilePlan:
 
 
 def read_archivable(connection: sa.Connection, after: int, until: datetime, wanted: Round) -> list[PlannedEvent]:
-    """The events of the next settled envelopes that were sealed before ``until``, in the order of the log.
+    """Read the events of the next settled envelopes that were sealed before ``until``, in the order of the log.
 
     Args:
         after: a position; what is taken lies above it.
@@ -91,7 +91,7 @@ def _candidates(connection: sa.Connection, after: int, until: datetime) -> list[
     rows = connection.execute(
         sa.select(envelope.id, envelope.position, envelope.closed_at, envelope.bytes)
         .where(envelope.position > after, envelope.pruned_at.is_(None), ~is_archived())
-        # One without items takes no space, and there is nothing of it to put into a file.
+        # An event without items takes no space, and gives a file nothing.
         .where(envelope.closed_at < until, envelope["items"] > 0)
         .order_by(envelope.position)
         .limit(PAGE_ENVELOPES)
@@ -145,7 +145,7 @@ def _events_of(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list[
 
 
 def cut_files(events: Iterable[PlannedEvent], file_bytes: int) -> list[tuple[PlannedEvent, ...]]:
-    """Cut events into what each file is to hold: of one type and one day, and not much more than ``file_bytes``."""
+    """Cut events into files: each of one type and one day, and not much larger than ``file_bytes``."""
     files: list[tuple[PlannedEvent, ...]] = []
     open_files: dict[tuple[str, date], list[PlannedEvent]] = defaultdict(list)
     sizes: Counter[tuple[str, date]] = Counter()

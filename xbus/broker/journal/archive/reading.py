@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from xbus import model
 
 MOST_FILES = 20
-"""How many files of one envelope are shown."""
+"""The most files of one envelope that a list shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where the items of an envelope are that is, or was, archived.
+    """The places of an envelope's items, if it is or was archived.
 
     Args:
         restored_at: since when they are in the journal again as well; None where they are in the files only.
@@ -47,10 +47,10 @@ class Whereabouts:
 
 
 def archived_files(connection: sa.Connection, type_id: int, after: int, until: int) -> list[ArchivedFile]:
-    """The files that hold the items of an event type at some positions, where the journal holds them no longer.
+    """List the files with the items of an event type at some positions that the journal no longer has.
 
-    An envelope counts in exactly one of the two places at any moment: where ``envelope.pruned_at`` is null its segments
-    count, else these files. So who asks for both asks in one read transaction.
+    An envelope counts in exactly one of the two places at any moment: if ``envelope.pruned_at`` is null its segments
+    count, otherwise these files. So a reader of both reads them in one transaction.
 
     Args:
         type_id: the event type.
@@ -80,7 +80,7 @@ def _file(rows: Sequence[Any]) -> ArchivedFile:
 
 
 def count_archived(connection: sa.Connection, after: int, until: int) -> int:
-    """How many envelopes above ``after`` and up to ``until`` are in an archive only: they are not lost."""
+    """Count the envelopes above ``after`` and up to ``until`` that only an archive has: they are not lost."""
     envelope = model.envelope.c
     wanted = (
         sa.select(sa.func.count())
@@ -92,7 +92,7 @@ def count_archived(connection: sa.Connection, after: int, until: int) -> int:
 
 
 def archived_bytes(connection: sa.Connection, envelope_id: UUID) -> int | None:
-    """How much the items of an envelope take that are in an archive only; None where they are not."""
+    """Sum the bytes of an envelope's items if only an archive has them; None otherwise."""
     envelope = model.envelope.c
     wanted = sa.select(envelope.bytes).join(
         model.archived_envelope, model.archived_envelope.c.envelope_id == envelope.id
@@ -103,7 +103,7 @@ def archived_bytes(connection: sa.Connection, envelope_id: UUID) -> int | None:
 
 
 def read_whereabouts(connection: sa.Connection, envelope_id: UUID) -> Whereabouts | None:
-    """Where the items of an envelope are; None where it was never archived."""
+    """Read the places of an envelope's items; None if it was never archived."""
     archived, file = model.archived_envelope.c, model.archive_file.c
     wanted = sa.select(archived.archived_at, archived.restored_at).where(archived.envelope_id == envelope_id)
     found = connection.execute(wanted).one_or_none()

@@ -26,7 +26,7 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a round came to.
+    """The result of a round.
 
     Args:
         envelopes: how many of them are archived now.
@@ -71,7 +71,7 @@ def record_files(
 
 
 def _settled(connection: sa.Connection, ids: Sequence[UUID]) -> set[UUID]:
-    """Those of some envelopes that may still go; until the end of the transaction nobody can begin to repeat them."""
+    """Select the envelopes that may still go, and block new repeats of them until the end of the transaction."""
     envelope = model.envelope.c
     found: list[Candidate] = []
     for page in _pages(ids):
@@ -86,7 +86,10 @@ def _settled(connection: sa.Connection, ids: Sequence[UUID]) -> set[UUID]:
 
 
 def _spoiled(plans: Sequence[FilePlan], needed: set[UUID]) -> set[UUID]:
-    """The files that can't count when some envelopes stay: an envelope goes with all of its events or not at all."""
+    """Collect the files that can't count when some envelopes stay.
+
+    An envelope goes with all its events or not at all.
+    """
     spoiled: set[UUID] = set()
     while True:
         hit = [
@@ -101,7 +104,7 @@ def _spoiled(plans: Sequence[FilePlan], needed: set[UUID]) -> set[UUID]:
 
 
 def _check(connection: sa.Connection, envelope_ids: Sequence[UUID], copied: Mapping[UUID, EventCopied]) -> int:
-    """Make sure that what was copied is what the receipts say; how many items it is."""
+    """Compare the copied items with the receipts, and count them."""
     event = model.event.c
     content: dict[UUID, list[Content]] = {envelope_id: [] for envelope_id in envelope_ids}
     rows = connection.execute(
@@ -125,8 +128,8 @@ def _check(connection: sa.Connection, envelope_ids: Sequence[UUID], copied: Mapp
 
 
 def differs(cause: str) -> JournalError:
-    """The error where a copy is none: the journal keeps what it has."""
-    return JournalError(cause, "nothing was removed; see what is wrong with the storage", code="archive_differs")
+    """Make the error for a copy that differs: the journal keeps its items."""
+    return JournalError(cause, "the journal keeps the items; check the storage", code="archive_differs")
 
 
 def _keep(connection: sa.Connection, plan: FilePlan, size: int, copied: Mapping[UUID, EventCopied]) -> None:
@@ -154,7 +157,7 @@ def _mark(connection: sa.Connection, envelope_ids: Sequence[UUID], now: datetime
 
 
 def _let_go(connection: sa.Connection, envelope_ids: Sequence[UUID], now: datetime) -> None:
-    """From now on nobody reads the segments of some envelopes, nor what bulk workers made of them."""
+    """Mark some envelopes as archived: from now on nobody reads their segments, nor the outputs made of them."""
     envelope = model.envelope
     discard_outputs(connection, WRITER, envelope_ids, now, ARCHIVED)
     connection.execute(sa.update(envelope).where(envelope.c.id.in_(envelope_ids)).values(pruned_at=now))
@@ -177,7 +180,7 @@ def retire_restored(connection: sa.Connection, until: datetime, now: datetime) -
 
 
 def remove_archived(connection: sa.Connection, now: datetime) -> PruningStep:
-    """Remove some of the segments that don't count any more; ``after`` tells only whether there are more."""
+    """Remove some of the segments that don't count any more; ``after`` only says whether more are left."""
     envelope, archived = model.envelope.c, model.archived_envelope.c
     rows = connection.execute(
         sa.select(envelope.id, envelope.position, envelope.closed_at, envelope.bytes)

@@ -27,7 +27,7 @@ class Archived:
     """An archived envelope.
 
     Args:
-        events: those whose segments must be put back for it; none where it repeats another and has none of its own.
+        events: those whose segments must be restored for it; none if it repeats another and has none of its own.
         origins: the envelopes whose segments hold its items, where they are archived too.
     """
 
@@ -37,10 +37,10 @@ class Archived:
 
 
 def read_archived(connection: sa.Connection, envelope_id: UUID) -> Archived:
-    """An archived envelope, as it is put back.
+    """Read what restores an archived envelope.
 
     Raises:
-        Refused: there is no such envelope (``envelope_unknown``), or it is not archived (``not_archived``).
+        Refused: the envelope does not exist (``envelope_unknown``), or is not archived (``not_archived``).
     """
     envelope, event, archived = model.envelope.c, model.event.c, model.archived_event.c
     found = connection.execute(
@@ -74,7 +74,7 @@ def read_archived(connection: sa.Connection, envelope_id: UUID) -> Archived:
 
 
 def begin_restore(connection: sa.Connection, envelope_id: UUID) -> None:
-    """From now on segments of it may be there; if it is broken off, the next run removes them again."""
+    """Note that segments of it may exist from now on; after an interruption the next run removes them."""
     archived = model.archived_envelope
     begun = sa.update(archived).where(archived.c.envelope_id == envelope_id).values(removed_at=None)
     connection.execute(begun)

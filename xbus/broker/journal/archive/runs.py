@@ -12,7 +12,7 @@ from xbus.broker.journal.database.schema import ONE_AT_A_TIME
 from xbus.errors import Failed, JournalError
 
 WRITER = "archive"
-"""The row of ``model.writer`` to which it is accounted what runs remove of the journal and put back."""
+"""The row of ``model.writer`` that counts the bytes that runs remove from the journal and restore."""
 
 WRITING, KEPT = "writing", "kept"
 
@@ -26,7 +26,7 @@ class Leftover:
 
 
 def begin_run(connection: sa.Connection, run_id: UUID, now: datetime, lease_until: datetime) -> list[Leftover]:
-    """Begin a run, in place of one that died if there is one.
+    """Begin a run, in place of a dead one if necessary.
 
     Args:
         connection: in a transaction of its own.
@@ -35,7 +35,7 @@ def begin_run(connection: sa.Connection, run_id: UUID, now: datetime, lease_unti
         The files that earlier runs left: remove them, then ``forget_files``.
 
     Raises:
-        Failed: another run goes on (``archive_busy``), as far as its lease tells.
+        Failed: another run goes on (``archive_busy``), as its lease shows.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ONE_AT_A_TIME)))
@@ -64,7 +64,7 @@ def _make_writer(connection: sa.Connection) -> None:
 
 
 def renew_run(connection: sa.Connection, run_id: UUID, lease_until: datetime) -> None:
-    """Give a sign of life; each step of a run does so in its own transaction, and so makes sure that it still may.
+    """Give a sign of life; each step does so in its transaction, and thereby checks its right.
 
     Raises:
         JournalError: another run took its place (``archive_overtaken``).
@@ -73,14 +73,14 @@ def renew_run(connection: sa.Connection, run_id: UUID, lease_until: datetime) ->
     renewed = sa.update(model.archive_run).where(run.id == run_id, run.ended_at.is_(None))
     if connection.execute(renewed.values(lease_until=lease_until)).rowcount != 1:
         raise JournalError(
-            "another command took this one's place, as it gave no sign of life",
+            "another command took this one's place, because it gave no sign of life",
             "repeat it when that one has ended",
             code="archive_overtaken",
         )
 
 
 def end_run(connection: sa.Connection, run_id: UUID, now: datetime) -> None:
-    """Say that a run is over, so that the next need not wait."""
+    """Note that a run is over, so that the next need not wait."""
     run = model.archive_run.c
     ended = sa.update(model.archive_run).where(run.id == run_id, run.ended_at.is_(None)).values(ended_at=now)
     connection.execute(ended)
@@ -93,7 +93,7 @@ def forget_files(connection: sa.Connection, file_ids: Sequence[UUID]) -> None:
 
 
 def is_wanted(connection: sa.Connection, file_id: UUID) -> bool:
-    """Whether a file is still to be written: the run that noted it goes on."""
+    """Check whether a file is still to be written: the run that noted it goes on."""
     file, run = model.archive_file.c, model.archive_run.c
     wanted = sa.select(file.id).join(model.archive_run, run.id == file.run_id)
     is_open = sa.and_(file.id == file_id, file.state == WRITING, run.ended_at.is_(None))

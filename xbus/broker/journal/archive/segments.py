@@ -1,4 +1,4 @@
-"""Segments to the last byte: as they are copied into an archive, and put back from one."""
+"""Segments to the last byte: as they are copied into an archive, and restored from one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class EventCopied:
 
 @dataclass(frozen=True, slots=True)
 class FileWritten:
-    """A file that holds what it should, as far as it can tell by itself; ``size`` in bytes."""
+    """A file that is complete as far as it can tell by itself; ``size`` in bytes."""
 
     file_id: UUID
     items: int
@@ -37,7 +37,7 @@ class FileWritten:
 
 
 def read_rows(connection: sa.Connection, segments_id: UUID, from_index: int, max_bytes: int) -> list[SegmentRow]:
-    """The next segments of an event, in index order.
+    """Read the next segments of an event, in index order.
 
     Args:
         from_index: of the first one's first item.

@@ -19,7 +19,7 @@ from xbus.errors import JournalError
 from xbus.states import AttemptState
 
 STEP_BYTES = 4 * 1024 * 1024
-"""One step takes over so much data, so that it holds up nobody for long."""
+"""Bytes of data that one step takes over. Larger blocks other writes for longer and costs fewer commits."""
 
 STEP_ROWS = 2_000
 
@@ -27,8 +27,8 @@ _INSERT = f"INSERT INTO bulk_segment ({', '.join(COLUMNS)}) VALUES ({', '.join('
 
 
 class Adoption:
-    """Takes over the parts of an attempt. Each step is to be done in a transaction of its own, until there is no more;
-    one that failed may be done again.
+    """Takes over the parts of an attempt. Do each step in a transaction of its own, until no more is left; a failed
+    step may be repeated.
 
     Args:
         attempt_id: of an attempt that is building.
@@ -46,10 +46,10 @@ class Adoption:
         self._offsets: dict[tuple[int, int], int] = {}
 
     def step(self, connection: sa.Connection) -> bool:
-        """Take over some more; where there are no side files, as on PostgreSQL, there is nothing to do.
+        """Take over some more; on PostgreSQL, which has no side files, do nothing.
 
         Returns:
-            Whether there is more.
+            Whether more is left.
 
         Raises:
             JournalError: a file is damaged, or the attempt is over.

@@ -55,12 +55,12 @@ class OutputSegment:
 
     @property
     def place(self) -> Place:
-        """Where it stands in its output."""
+        """Its place in its output."""
         return (self.part, self.number)
 
 
 def read_attempt(connection: sa.Connection, attempt_id: UUID) -> StoredAttempt | None:
-    """One attempt; None where there is none of that id."""
+    """Read one attempt; None if no attempt has this id."""
     row = connection.execute(_ATTEMPTS.where(model.bulk_attempt.c.id == attempt_id)).one_or_none()
     return None if row is None else _attempt(row)
 
@@ -71,7 +71,7 @@ def read_attempts(
     event_ids: Collection[UUID] | None = None,
     states: Collection[AttemptState] | None = None,
 ) -> list[StoredAttempt]:
-    """Attempts, the oldest first.
+    """Read attempts, the oldest first.
 
     Args:
         event_ids: only those for these events.
@@ -109,7 +109,7 @@ def _attempt(row: Any) -> StoredAttempt:
 
 
 def check_output(connection: sa.Connection, attempt_id: UUID) -> Totals:
-    """What is there of an output: to be compared with what its worker announced.
+    """Sum up the content of an output, for comparison with its worker's report.
 
     ``EndAttempt`` with state ready compares it once more, with all parts shut, and fails with ``output_mismatch`` where
     a part was replaced meanwhile.
@@ -120,7 +120,7 @@ def check_output(connection: sa.Connection, attempt_id: UUID) -> Totals:
 def read_output(
     connection: sa.Connection, attempt_id: UUID, after: Place = BEGINNING, max_bytes: int = 1024 * 1024
 ) -> list[OutputSegment]:
-    """The next segments of an output, in order of part and number.
+    """Read the next segments of an output, in order of part and number.
 
     Args:
         after: the place of the last one that is known.

@@ -23,10 +23,10 @@ SEGMENT_ROWS = 500
 ATTEMPT_ROWS = 100
 
 NOT_NEEDED = "not_needed"
-"""The code of attempts that were given up as nobody needs the event any more."""
+"""The code of attempts that were abandoned because nobody needs the event any more."""
 
 ARCHIVED = "archived"
-"""The code of attempts that were given up as the items that they were made of are in the archive."""
+"""The code of attempts that were abandoned because their input is in the archive."""
 
 _CAUSES = {
     NOT_NEEDED: "nobody needs the event any more",
@@ -34,7 +34,7 @@ _CAUSES = {
 }
 
 LOST = "output_lost"
-"""The code of attempts that were given up as some of what they made is not there any more."""
+"""The code of attempts that were abandoned because a part of their output is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class StrayFiles:
 
 
 def find_stray_files(connection: sa.Connection) -> StrayFiles:
-    """The side files of attempts that are not building: taken over, or of no use. None on PostgreSQL."""
+    """Find the side files of attempts that are not building: taken over, or useless. PostgreSQL has none."""
     folder = side_files.folder_of(connection.engine.url)
-    # The folder is looked at first: the row of an attempt is there before its files are.
+    # Read the folder first: the row of an attempt exists before its files do.
     found = [] if folder is None else side_files.attempts_with_files(folder)
     if not found:
         return StrayFiles(folder, ())
@@ -65,7 +65,7 @@ def find_stray_files(connection: sa.Connection) -> StrayFiles:
 
 
 def clean_attempts(connection: sa.Connection, until: datetime, step_bytes: int = STEP_BYTES) -> bool:
-    """Remove some of what attempts left that came to nothing.
+    """Remove some leftovers of attempts that failed.
 
     Args:
         connection: in a transaction of its own, which this keeps short.
@@ -141,7 +141,7 @@ def _account_removed(connection: sa.Connection, writer: str, data_bytes: int) ->
 
 
 def remove_outputs(connection: sa.Connection, envelope_id: UUID, step_bytes: int = STEP_BYTES) -> bool:
-    """Remove some of what attempts for an envelope's events left, all of which were given up.
+    """Remove some outputs of an envelope's events, all of whose attempts were abandoned.
 
     Args:
         step_bytes: segments are removed until they hold this much.
@@ -161,7 +161,7 @@ def remove_outputs(connection: sa.Connection, envelope_id: UUID, step_bytes: int
 
 
 def with_outputs(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> set[UUID]:
-    """Those of some envelopes for whose events there are attempts."""
+    """Select the envelopes whose events have attempts."""
     event = model.event.c
     statement = (
         sa.select(event.envelope_id)

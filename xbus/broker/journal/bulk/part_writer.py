@@ -23,7 +23,7 @@ from xbus.errors import ConfigurationError, JournalError
 from xbus.states import AttemptState
 
 NOT_BUILDING = "attempt_not_building"
-"""The code of the error of those who write for an attempt that is not building any more: it helps nobody to go on."""
+"""The error code for writers of an attempt that is not building any more: going on helps nobody."""
 
 COLUMNS = ("attempt_id", "part", "number", "items", "data", "hash", "first_index", "sources")
 COPY_BYTES = 4 * 1024 * 1024
@@ -35,7 +35,7 @@ COMMIT_SECONDS = 10
 
 @dataclass(frozen=True, slots=True)
 class PartSummary:
-    """What was written of a part.
+    """The totals of a written part.
 
     Args:
         hashes: SHA-256 of each segment's data, joined in order.
@@ -48,7 +48,7 @@ class PartSummary:
 
 
 def output_hash(parts: Iterable[PartSummary]) -> bytes:
-    """The hash of an output of these parts, as in ``model.bulk_attempt``; they may come in any order."""
+    """Hash an output of these parts, as in ``model.bulk_attempt``; they may come in any order."""
     return hashlib.sha256(b"".join(part.hashes for part in sorted(parts, key=lambda part: part.part))).digest()
 
 
@@ -56,8 +56,9 @@ def output_hash(parts: Iterable[PartSummary]) -> bytes:
 def open_part(
     url: str, attempt_id: UUID, part: int, *, copy_bytes: int = COPY_BYTES, commit_seconds: int = COMMIT_SECONDS
 ) -> Iterator["PartWriter"]:
-    """A part of an output, to be written whole: left without an error it takes the place of what was written of the
-    same part before, with one it leaves nothing.
+    """Open a part of an output, to be written whole.
+
+    Without an error it replaces an earlier version of the part; with one it leaves nothing.
 
     Args:
         url: the journal's SQLAlchemy URL; an SQLite file is named from the root on, as a configuration gives it.
@@ -96,7 +97,7 @@ def open_part(
 
 @contextmanager
 def _transaction(url: str) -> Iterator[sa.Connection]:
-    """As ``connection.writing``, but what its user raises comes out as it is."""
+    """Open a transaction as ``connection.writing`` does, but raise the caller's exceptions unchanged."""
     engine = create_engine(url)
     try:
         with journal_errors():
@@ -115,13 +116,13 @@ def _transaction(url: str) -> Iterator[sa.Connection]:
 
 
 class Target(Protocol):
-    """Where the pieces of rows go, in the format of ``binary_copy``, without header and end."""
+    """Takes the pieces of rows, in the format of ``binary_copy``, without header and end."""
 
     def write(self, pieces: list[bytes]) -> None:
         """Take the pieces of a row."""
 
     def close(self) -> None:
-        """There are no more."""
+        """Close it: no more rows come."""
 
 
 class PartWriter:
@@ -142,10 +143,10 @@ class PartWriter:
         """Write a segment.
 
         Args:
-            items: how many it holds.
+            items: the number of its items.
             data: each as a msgpack bin, one after the other; about as large as the broker's ``max_batch_bytes``.
-            first_index: the index of the event's item that the first one was made of, where ``sources`` is None.
-            sources: for each item that index, as 8 bytes little endian; -1 where there is none in particular.
+            first_index: the index of the event's item from which the first one was made, if ``sources`` is None.
+            sources: for each item that index, as 8 bytes little endian; -1 for none in particular.
 
         Raises:
             JournalUnavailable: the database or the disk can't be written now.
@@ -163,17 +164,17 @@ class PartWriter:
         self._hashes.append(digest)
 
     def close(self) -> None:
-        """Write what is gathered."""
+        """Write the gathered segments."""
         self._target.close()
 
     @property
     def written(self) -> PartSummary:
-        """What was written until now."""
+        """The totals up to now."""
         return PartSummary(self._part, self._items, self._data_bytes, b"".join(self._hashes))
 
 
 class _Copying:
-    """COPY of what is gathered, again and again in one transaction."""
+    """Copy the gathered segments, again and again in one transaction."""
 
     def __init__(self, connection: sa.Connection, copy_bytes: int) -> None:
         self._connection = connection
@@ -210,7 +211,8 @@ class _Filling:
 
 
 _SETTINGS = (
-    # Of an executor whose machine is gone the database is to know soon: it holds the lock of its part.
+    # The database must notice soon that an executor's machine is gone, because the connection still has the lock of its
+    # part.
     "SET LOCAL tcp_keepalives_idle = 5; SET LOCAL tcp_keepalives_interval = 5; SET LOCAL tcp_keepalives_count = 3;"
     "SET LOCAL tcp_user_timeout = 15000; SET LOCAL lock_timeout = '60s'"
 )
@@ -224,7 +226,7 @@ def _check_building(url: str, attempt_id: UUID) -> None:
 
 
 def _take_place(connection: sa.Connection, attempt_id: UUID, part: int) -> None:
-    """Be the only one who writes this part, and remove what is there of it."""
+    """Become the only writer of this part, and remove an earlier version of it."""
     connection.exec_driver_sql(_SETTINGS)
     # A task that Spark gave up may still be at work: what comes first is waited for, and then replaced.
     lock = int.from_bytes(hashlib.sha256(attempt_id.bytes + INTEGER.pack(part)).digest()[:8], "big", signed=True)
@@ -243,5 +245,5 @@ def _lock_building(connection: sa.Connection, attempt_id: UUID, commit_seconds: 
 def _let_pass(state: str | None, attempt_id: UUID) -> None:
     if state != AttemptState.BUILDING.value:
         raise JournalError(
-            f"attempt {attempt_id} is not building any more ({state or 'gone'})", "give it up", code=NOT_BUILDING
+            f"attempt {attempt_id} is not building any more ({state or 'gone'})", "abandon it", code=NOT_BUILDING
         )

@@ -23,7 +23,7 @@ PAGE_BYTES = 4 * 1024 * 1024
 PAGE_ROWS = 5_000
 
 Place: TypeAlias = tuple[int, int]
-"""Where a segment stands: (0, first_index) in an event, (part, number) in an output."""
+"""The place of a segment: (0, first_index) in an event, (part, number) in an output."""
 
 _SegmentRow: TypeAlias = tuple[int, bytes, int, bytes | None]
 """Number of items, data, first index and sources."""
@@ -71,7 +71,7 @@ class LoggedSegment:
 
 @contextmanager
 def open_reader(url: str, page_bytes: int = PAGE_BYTES) -> Iterator["SegmentReader"]:
-    """A reader with a connection of its own.
+    """Open a reader with a connection of its own.
 
     Args:
         url: the journal's SQLAlchemy URL.
@@ -98,7 +98,7 @@ class SegmentReader:
         self._page_bytes = page_bytes
 
     def segments(self, wanted: SegmentRange) -> Iterator[BulkSegment]:
-        """The segments of a range, in order.
+        """Iterate over the segments of a range, in order.
 
         Raises:
             JournalError: segments_gone: some of them were removed meanwhile.
@@ -115,7 +115,7 @@ class SegmentReader:
     def log(
         self, type_id: int, after: int, until: int, columns: Collection[str] = ("data",)
     ) -> Iterator[LoggedSegment]:
-        """The segments of all events of a type in a part of the log, in order of position, event and index.
+        """Iterate over the segments of a type in a part of the log, by position, event and index.
 
         Args:
             type_id: of the event type.
@@ -145,7 +145,7 @@ class SegmentReader:
             yield from self._gathered(gathered, type_id, with_data)
 
     def log_range(self, wanted: LogRange, columns: Collection[str] = ("data",)) -> Iterator[LoggedSegment]:
-        """As ``log``, of a range that ``log_planning`` cut."""
+        """Iterate as ``log`` does, over a range that ``log_planning`` cut."""
         if wanted.number is None:
             yield from self.log(wanted.type_id, wanted.after, wanted.until, columns)
             return
@@ -156,7 +156,7 @@ class SegmentReader:
         raise JournalError(f"event {wanted.number} at position {wanted.until} was removed", code=GONE)
 
     def _in_pages(self, texts: "_Texts", source: UUID, first: int, last: int) -> Iterator[_SegmentRow]:
-        """Rows of a source's segments, of so much data at once."""
+        """Iterate over the rows of a source's segments, in pages of so much data."""
         after: Place = texts.before(first)
         while sizes := self._fetcher.fetch(texts.sizes, source=source, a=after[0], b=after[1], last=last):
             for page in pages(sizes, self._page_bytes):
@@ -173,7 +173,7 @@ class SegmentReader:
             after, number = found[-1][4], found[-1][5]
 
     def _gathered(self, events: Sequence["_EventHeader"], type_id: int, with_data: bool) -> Iterator[LoggedSegment]:
-        """The segments of all events of some small envelopes."""
+        """Iterate over the segments of all events of some small envelopes."""
         query = _LOG_SEGMENTS if with_data else _LOG_SEGMENTS_BARE
         first, last = events[0].position, events[-1].position
         rows = self._fetcher.fetch(query, type_id=type_id, first=first, last=last)
@@ -224,11 +224,11 @@ def _expect(event: _EventHeader, expected: int, found: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """How the segments of a source are read.
+    """The statements that read the segments of a source.
 
     Args:
         sizes: the places that follow (a, b), up to last, each with the size of its data.
-        data: what stands at the places from (a, b) to (c, d).
+        data: the rows at the places from (a, b) to (c, d).
         is_output: whether a place is a part and a number.
     """
 

@@ -22,7 +22,7 @@ SUFFIX = ".segments"
 
 
 def folder_of(url: sa.URL) -> Path | None:
-    """Where the side files of a journal lie; None for one that needs none: PostgreSQL, and SQLite in memory."""
+    """Give the folder of a journal's side files; None for PostgreSQL and SQLite in memory, which need none."""
     if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
         return None
     assert url.database is not None
@@ -30,12 +30,12 @@ def folder_of(url: sa.URL) -> Path | None:
 
 
 def path_of(folder: Path, attempt_id: UUID, part: int) -> Path:
-    """The file of a part."""
+    """Give the path of a part's file."""
     return folder / str(attempt_id) / f"{part}{SUFFIX}"
 
 
 def parts_of(folder: Path, attempt_id: UUID) -> list[int]:
-    """The parts of an attempt that are there, in order.
+    """List the existing parts of an attempt, in order.
 
     Raises:
         JournalUnavailable: the folder can't be read.
@@ -47,7 +47,7 @@ def parts_of(folder: Path, attempt_id: UUID) -> list[int]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator["NewFile"]:
-    """A file that takes its name when it is left without an error, in the place of one that has it; else nothing stays.
+    """Write a file that gets its name, in place of an older one, only if no error ends it.
 
     Raises:
         JournalUnavailable: the disk is full, or the folder can't be written.
@@ -75,7 +75,7 @@ class NewFile:
 
     Args:
         file: open.
-        path: what it will be called.
+        path: its future name.
     """
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
@@ -101,7 +101,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def attempts_with_files(folder: Path) -> list[UUID]:
-    """The attempts that left files, whatever became of them.
+    """List the attempts that left files, whatever became of them.
 
     Raises:
         JournalUnavailable: the folder can't be read.
@@ -111,7 +111,7 @@ def attempts_with_files(folder: Path) -> list[UUID]:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """What there is in a folder; nothing where that is not there."""
+    """List the names in a folder; none if it does not exist."""
     with disk_errors(folder):
         try:
             return os.listdir(folder)
@@ -127,7 +127,7 @@ def remove(folder: Path, attempt_id: UUID) -> None:
             path.unlink(missing_ok=True)
         own.rmdir()
     except OSError:
-        # An executor that was not told yet that nobody wants it may just have written another one.
+        # An executor that does not know yet that nobody wants it may have just written another one.
         pass
 
 

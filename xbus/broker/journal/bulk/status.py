@@ -19,14 +19,14 @@ from xbus.states import AttemptState, DeliveryState
 
 @dataclass(frozen=True, slots=True)
 class LiveAttempt:
-    """An attempt that counts: it is being made, or ready.
+    """An attempt that counts: in the making, or ready.
 
     Args:
-        graph_id: the version of the graph in which the node stands.
+        graph_id: the version of the graph with the node.
         node: the node's name.
-        role_id: the worker role that it was handed over to.
-        event_items: how many items the event holds.
-        items: how many items it holds itself; None unless it is ready.
+        role_id: the worker role that makes it.
+        event_items: the number of the event's items.
+        items: the number of its own items; None unless it is ready.
     """
 
     attempt_id: UUID
@@ -44,7 +44,7 @@ class LiveAttempt:
 
 
 def read_live_attempts(connection: sa.Connection) -> list[LiveAttempt]:
-    """All attempts that count, the oldest first."""
+    """Read all attempts that count, the oldest first."""
     attempt = model.bulk_attempt.c
     statement = (
         sa.select(
@@ -75,14 +75,14 @@ def _live_attempt(row: Any) -> LiveAttempt:
 
 
 def read_node_id(connection: sa.Connection, graph_id: int, name: str) -> int:
-    """The id of a node of a version of a graph."""
+    """Read the id of a node of a version of a graph."""
     statement = sa.select(model.node.c.id).where(model.node.c.graph_id == graph_id, model.node.c.name == name)
     node_id: int = connection.execute(statement).scalar_one()
     return node_id
 
 
 def read_awaiting(connection: sa.Connection) -> Sequence[DeliveryRow]:
-    """The deliveries that wait for outputs, lowest position first."""
+    """Read the deliveries that wait for outputs, lowest position first."""
     delivery = model.delivery.c
     statement = SELECT_DELIVERIES.where(
         delivery.state == DeliveryState.WAITING, delivery.code == OUTPUT_NOT_READY

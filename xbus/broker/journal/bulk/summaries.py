@@ -37,7 +37,7 @@ class OutputSummary:
 
 
 def list_outputs(connection: sa.Connection, envelope_id: UUID, limit: int) -> list[OutputSummary]:
-    """The attempts for an envelope's events, by event and node, the newest of each first."""
+    """List the attempts for an envelope's events, by event and node, the newest of each first."""
     attempt = model.bulk_attempt.c
     statement = (
         sa.select(model.bulk_attempt, model.event.c.number, model.node.c.name, model.role.c.login)
@@ -68,7 +68,7 @@ def list_outputs(connection: sa.Connection, envelope_id: UUID, limit: int) -> li
 
 
 def _state(row: sa.RowMapping) -> str:
-    """For the life cycle it was given up; a person need not ask what went wrong."""
+    """Name the state for people: they need not search for the fault of an abandoned attempt."""
     was_ready = row["items"] is not None
     state: str = row["state"]
     return ARCHIVED if was_ready and row["code"] == ARCHIVED else state

@@ -14,7 +14,7 @@ MISMATCH = "output_mismatch"
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What the segments of an output hold together.
+    """The totals of an output's segments.
 
     Args:
         hash: as in ``model.bulk_attempt``.
@@ -37,7 +37,7 @@ _SEGMENTS = (
 
 
 def read_totals(connection: sa.Connection, attempt_id: UUID) -> Totals:
-    """What is there of an output."""
+    """Sum up the content of an output."""
     items = data_bytes = 0
     whole = hashlib.sha256()
     for count, size, digest in connection.execute(_SEGMENTS, {"attempt_id": attempt_id}):

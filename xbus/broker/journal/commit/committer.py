@@ -263,7 +263,7 @@ class Committer:
         self._do_errand(lambda connection: connection.execute(_TOUCH, {"of_name": self._name}))
 
     def _was_committed(self) -> bool | None:
-        """Whether the last group's COMMIT took place although its confirmation got lost; None while nobody can tell."""
+        """Check whether the last group's COMMIT took place though its answer got lost; None while nobody can tell."""
         try:
             with journal_errors(), self._connected().begin():
                 # Locked, so that a COMMIT that is still under way on the lost connection comes to its end first.
@@ -313,7 +313,7 @@ def sealed_envelopes(calls: Sequence[WriteJob], answers: Sequence[object]) -> li
 
 
 def _stored_bytes(write: Write[object], answer: object) -> int:
-    """How much data of items counts from this write on: what it stores, or what a bulk worker has stored before."""
+    """Count the bytes of items that this write adds: those that it stores, or that a bulk worker stored before."""
     match write:
         case Append() | PutEnvelope():
             return write.size

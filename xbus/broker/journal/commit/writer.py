@@ -38,7 +38,7 @@ class _Pending(WriteJob):
 
 
 class WriterEvents:
-    """What a writer tells of, on the loop."""
+    """Tells those who listen of room, and of what was sealed, on the loop."""
 
     def __init__(self) -> None:
         self._room: list[Callable[[], None]] = []
@@ -133,7 +133,7 @@ class Writer:
 
     @property
     def has_room(self) -> bool:
-        """Whether more should be submitted; false means: let those who send wait."""
+        """Check whether more should be submitted; false means: let those who send wait."""
         return not self._full
 
     @property
@@ -151,12 +151,12 @@ class Writer:
 
     @property
     def pending_bytes(self) -> int:
-        """How much waits to be committed."""
+        """The bytes that wait to be committed."""
         return self._pending_bytes
 
     @property
     def stored_bytes(self) -> int:
-        """How much data it has stored since it began, as far as that is known."""
+        """The bytes of items stored since it began, as far as that is known."""
         return self._committer.stored_bytes
 
     async def ended(self) -> None:

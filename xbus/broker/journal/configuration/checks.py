@@ -9,19 +9,19 @@ from xbus.broker.journal.configuration.entries import BusSpec, EventTypeSpec, Se
 from xbus.broker.journal.configuration.reading import Stored
 
 Place: TypeAlias = tuple[str, ...]
-"""Where in a bus something is said: section, name of the entry, then field, or ``node``, name of the node, field."""
+"""A place in a bus: section, name of the entry, then field, or ``node``, name of the node, field."""
 
 FAILURE_FIELDS = ("failures", "attempts", "first_delay", "longest_delay", "jitter")
-"""What a service says of failures."""
+"""The fields of a service about failures."""
 
 
 @dataclass(frozen=True)
 class ConfigurationProblem:
-    """Why a configuration is refused.
+    """The reason why a configuration is refused.
 
     Args:
         place: where; whoever knows the source can find the line by it.
-        sentence: what is wrong there, with names, without a final full stop.
+        sentence: the fault, with names, without a final full stop.
     """
 
     place: Place
@@ -31,7 +31,7 @@ class ConfigurationProblem:
 def find_problems(
     stored: Stored, bus: BusSpec, known: Collection[tuple[Section, str]]
 ) -> Iterator[ConfigurationProblem]:
-    """Every reason why ``bus`` can't be put on top of ``stored``.
+    """Iterate over every reason why ``bus`` can't be put on top of ``stored``.
 
     Args:
         stored: the present configuration.
@@ -47,7 +47,7 @@ def find_problems(
 
 
 def _references(bus: BusSpec) -> Iterator[tuple[Place, Section, str]]:
-    """Each mention of another entry: where, of which section, and its name."""
+    """Iterate over each mention of another entry: the place, the other's section and name."""
     for event_type in bus.event_types.values():
         for node in event_type.nodes.values():
             place = (Section.EVENT_TYPE, event_type.name, "node", node.name, "service")
@@ -68,7 +68,7 @@ def _unknown_references(bus: BusSpec, known: Collection[tuple[Section, str]]) ->
 
 
 def _changed_kinds(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
-    """Graphs that events still take, and the cursors of roles, rest on a service's kind: it is for ever."""
+    """Find services of another kind; graphs in use and cursors depend on the kind, so it is for ever."""
     for service in bus.services.values():
         present = stored.ever.services.get(service.name)
         if present is not None and present.kind != service.kind:
@@ -79,7 +79,7 @@ def _changed_kinds(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProble
 
 
 def _changed_services(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
-    """What a role is owed, and how far it has come, is told by its service: it is for ever."""
+    """Find roles of another service; it defines what a role is owed and its cursor, so it is for ever."""
     for role in bus.roles.values():
         present = stored.ever.roles.get(role.login)
         if present is not None and present.service != role.service:
@@ -88,7 +88,7 @@ def _changed_services(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationPro
 
 
 def _consumers_matters(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProblem]:
-    """Who lacks an envelope is a consumer: its service says how it is tried again, and it alone can want order."""
+    """Find settings that only consumers have: a retry policy of a service, and order of a role."""
     services = stored.ever.with_all(bus).services
     for service in bus.services.values():
         for field in FAILURE_FIELDS:
@@ -126,7 +126,7 @@ def _bad_event_types(stored: Stored, bus: BusSpec) -> Iterator[ConfigurationProb
 
 
 def _graph_problems(event_type: EventTypeSpec, workers: dict[str, bool]) -> list[str]:
-    """Only of a graph whose services are all known: the others are told by their references."""
+    """List the faults of a graph whose services are all known; references report the others."""
     nodes = event_type.nodes.values()
     if any(node.service not in workers for node in nodes):
         return []

@@ -30,7 +30,7 @@ def start_cursor(connection: Connection, role_id: int, start: Start | None = Non
 
 
 def end_cursor(connection: Connection, role_id: int) -> None:
-    """A removed role is owed nothing that is sealed from now on; a worker role has no cursor and is left alone."""
+    """End what a removed role is owed at the present head; a worker role has no cursor and stays."""
     # One that was detached is owed less already.
     of_role = (cursor.c.role_id == role_id) & cursor.c.until_position.is_(None)
     connection.execute(update(cursor).where(of_role).values(until_position=read_head(connection) + 1))
@@ -43,7 +43,7 @@ def _has_predecessor(connection: Connection, role_id: int) -> bool:
 
 
 def _position_before(connection: Connection, role_id: int, start: Start | None) -> int:
-    """The last position that a new role is not owed."""
+    """Find the last position that a new role is not owed."""
     match start:
         case None:
             return read_head(connection) if _has_predecessor(connection, role_id) else 0
@@ -58,7 +58,7 @@ def _position_before(connection: Connection, role_id: int, start: Start | None) 
 
 
 def _before_first(connection: Connection, which: ColumnElement[bool]) -> int:
-    """The position before the first received envelope of some; the head where there is none."""
+    """Find the position before the first received envelope of some; the head if none is received."""
     first = select(envelope.c.position).where(envelope.c.position.is_not(None), which)
     position = connection.execute(first.order_by(envelope.c.position).limit(1)).scalar_one_or_none()
     return read_head(connection) if position is None else position - 1

@@ -19,13 +19,13 @@ from xbus.states import EnvelopeState
 
 
 def heirs(connection: sa.Connection, plan: Plan, to: str | None) -> dict[str, str]:
-    """For each consumer role that ``plan`` removes, the login of the role that gets what it is owed.
+    """Find for each consumer role that ``plan`` removes the login of the role that gets its backlog.
 
     Args:
-        to: who gets it; None for the only other role of its service.
+        to: the login of that role; None for the only other role of its service.
 
     Raises:
-        ConfigurationError: there is none, or it is not told which.
+        ConfigurationError: no role can get it, or ``to`` does not say which one.
     """
     going = {change.name for change in removed_roles(plan)}
     added = {
@@ -46,7 +46,7 @@ def heirs(connection: sa.Connection, plan: Plan, to: str | None) -> dict[str, st
         if (to is None and len(others) != 1) or (to is not None and to not in others):
             names = ", ".join(f'"{name}"' for name in sorted(others)) or "none"
             raise ConfigurationError(
-                f'what role "{login}" is owed can go to another role of its service "{row.service}" only: {names}',
+                f'the backlog of role "{login}" can go to another role of its service "{row.service}" only: {names}',
                 "name one with --to, or answer keep or drop",
                 code="no_heir",
             )
@@ -55,7 +55,7 @@ def heirs(connection: sa.Connection, plan: Plan, to: str | None) -> dict[str, st
 
 
 def decide(connection: sa.Connection, plan: Plan, owed: Owed, heirs: dict[str, str], at: datetime) -> None:
-    """Note what becomes of what is owed, once ``plan`` is applied and in the same transaction; the back carries it out.
+    """Note the decision about a backlog in the transaction that applies ``plan``; the back carries it out.
 
     Args:
         plan: applied.
@@ -102,8 +102,10 @@ def _decide_edit(connection: sa.Connection, change: Change, entry: EventTypeSpec
 
 
 def take_first_graph(connection: sa.Connection, entry: EventTypeSpec, graph_id: int, at: datetime) -> None:
-    """Have the events that were started while their type led nowhere take its first graph; the back sees to those that
-    are sealed already, and to those that a front starts before it knows."""
+    """Have events take the first graph of their type that were started while it led nowhere.
+
+    The back sees to events that are sealed already, and to those that a front starts before it knows.
+    """
     older = empty_versions(connection, graph_id)
     if not entry.immediate_reply:
         _take_graph(connection, older, graph_id)
@@ -113,7 +115,7 @@ def take_first_graph(connection: sa.Connection, entry: EventTypeSpec, graph_id: 
 
 
 def _is_edited(connection: sa.Connection, change: Change, graph_id: int, at: datetime) -> bool:
-    """Whether a change has just made a version; a type may also come back with the nodes that it had."""
+    """Check whether a change has just made a version; a type may also come back with its former nodes."""
     if change.move is Move.CHANGE:
         return "nodes" in change.fields
     made = connection.execute(sa.select(model.graph.c.created_at).where(model.graph.c.id == graph_id)).scalar_one()
@@ -121,7 +123,7 @@ def _is_edited(connection: sa.Connection, change: Change, graph_id: int, at: dat
 
 
 def _newest_graph(connection: sa.Connection, type_name: str) -> int:
-    """The id of the newest version of a type's graph."""
+    """Read the id of the newest version of a type's graph."""
     versions = sa.select(model.graph.c.id).join(model.event_type).where(model.event_type.c.name == type_name)
     found: int = connection.execute(versions.order_by(model.graph.c.number.desc()).limit(1)).scalar_one()
     return found
@@ -146,7 +148,7 @@ def _store(
     until: int,
     **subject: int | None,
 ) -> None:
-    """Note a decision, which begins where the first of some roles stands."""
+    """Store a decision, which begins at the lowest cursor of some roles."""
     cursor, delivery = model.cursor.c, model.delivery.c
     stand = sa.select(sa.func.min(cursor.position)).where(cursor.role_id.in_(role_ids))
     row = sa.select(sa.func.min(delivery.position) - 1).where(delivery.role_id.in_(role_ids))

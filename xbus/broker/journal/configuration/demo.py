@@ -25,7 +25,7 @@ DEMO_LOGINS = frozenset({"test_emitter", "consumer_role", "worker_role"})
 
 
 def demo_bus() -> BusSpec:
-    """One event type that reaches one consumer by two ways: as emitted, and through a worker."""
+    """Make one event type that reaches one consumer by two ways: as emitted, and through a worker."""
     nodes = (
         NodeSpec("consumer", "consumer_service"),
         NodeSpec("worker", "worker_service", ("worker_consumer",)),
@@ -47,7 +47,7 @@ def demo_bus() -> BusSpec:
 
 
 def add_demo_rows(connection: Connection, passwords: Passwords | None = None, clock: Clock | None = None) -> None:
-    """Add the demo rows, or bring them back to what they were, in the caller's transaction; it may be repeated.
+    """Add the demo rows, or restore them, in the caller's transaction; repeats are harmless.
 
     A password that was set meanwhile stays.
 

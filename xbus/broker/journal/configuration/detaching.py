@@ -17,12 +17,12 @@ from xbus.errors import Refused
 from xbus.states import ItemState, PresenceState
 
 SUBJECT = "role"
-"""What moves of a role are called in the history."""
+"""The name of moves of a role in the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a role would miss if it was detached now.
+    """The envelopes that a role would miss if it was detached now.
 
     Args:
         envelopes: how many it has not got, up to ``MOST_COUNTED``; those in rows of their own are among them.
@@ -50,10 +50,10 @@ class _Role:
 
 
 def outlook(connection: sa.Connection, login: str) -> Outlook:
-    """What a role would miss.
+    """Preview what a role would miss.
 
     Raises:
-        Refused: there is no such consumer role, it is detached already, or a recipient serves it now.
+        Refused: no consumer role has this login, it is detached already, or a recipient serves it now.
     """
     role = _attached(connection, login)
     rows = connection.execute(
@@ -72,7 +72,7 @@ def outlook(connection: sa.Connection, login: str) -> Outlook:
 
 
 def detach(connection: sa.Connection, login: str, reason: str, at: datetime) -> None:
-    """Have a role be owed nothing from now on; what it has not got by now it never gets.
+    """Have a role be owed nothing from now on; it never gets the envelopes that it lacks now.
 
     Args:
         connection: with a transaction open.
@@ -90,7 +90,7 @@ def detach(connection: sa.Connection, login: str, reason: str, at: datetime) -> 
 
 
 def attach(connection: sa.Connection, login: str, at: datetime) -> int:
-    """Have a role be owed again all that is received from now on.
+    """Have a role be owed again everything that is received from now on.
 
     Args:
         connection: with a transaction open.
@@ -99,7 +99,7 @@ def attach(connection: sa.Connection, login: str, at: datetime) -> int:
         The first position that it is owed.
 
     Raises:
-        Refused: there is no such consumer role, or it is not detached.
+        Refused: no consumer role has this login, or it is not detached.
     """
     role = _role(connection, login)
     if not role.detached:
@@ -120,7 +120,7 @@ def _role(connection: sa.Connection, login: str) -> _Role:
     cursor = None if row is None else read_cursors(connection).get(row.id)
     if row is None or cursor is None:
         raise Refused(
-            f'there is no consumer role "{login}"', "xbus recipient list shows which there are", code="unknown_login"
+            f'there is no consumer role "{login}"', "xbus recipient list shows the roles", code="unknown_login"
         )
     return _Role(row.id, login, row.service_id, row.detached_at is not None, cursor)
 
@@ -141,7 +141,7 @@ def _attached(connection: sa.Connection, login: str) -> _Role:
 
 
 def _is_served(connection: sa.Connection, role: _Role) -> bool:
-    """Whether a recipient is registered that the broker has not seen go since."""
+    """Check whether a recipient is registered, and the broker has not seen it go since."""
     registered_at = connection.execute(
         sa.select(model.registration.c.registered_at).where(
             model.registration.c.role_id == role.id, model.registration.c["metadata"].is_not(None)

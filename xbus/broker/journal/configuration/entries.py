@@ -7,11 +7,10 @@ from enum import StrEnum
 from typing import Literal, TypeAlias
 
 MAX_ISOLATED = 100
-"""How many items of an event are parked alone where its type does not say it."""
+"""The most items of an event that are parked alone, unless its type sets a number."""
 
 Start: TypeAlias = Literal["head", "oldest"] | int | datetime
-"""Where a role begins: the end of the log, the oldest envelope that there is still, the one at a position, or the first
-that was sealed at that moment or later."""
+"""The begin of a role: the end of the log, the oldest existing envelope, a position, or a moment."""
 
 
 class Section(StrEnum):
@@ -60,7 +59,7 @@ class EventTypeSpec:
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """What nodes ask for and roles provide; the last five fields are for consumers.
+    """A service, which nodes ask for and roles provide; the last five fields are for consumers.
 
     Args:
         name: of the service.
@@ -86,7 +85,7 @@ class RoleSpec:
     """A program that provides a service.
 
     Args:
-        login: what it logs in with.
+        login: the login of its recipient.
         service: for good.
         ordered: whether a consumer gets one envelope at a time, those of one ordering key in position order.
         start: where a consumer begins, when it is new; nothing that is kept of it, and so no difference to others. None
@@ -134,7 +133,7 @@ class BusSpec:
     emitters: Mapping[str, EmitterSpec] = field(default_factory=dict)
 
     def section(self, section: Section) -> Mapping[str, Entry]:
-        """The entries of one section by name."""
+        """Give the entries of one section by name."""
         sections: dict[Section, Mapping[str, Entry]] = {
             Section.EVENT_TYPE: self.event_types,
             Section.SERVICE: self.services,
@@ -145,11 +144,11 @@ class BusSpec:
         return sections[section]
 
     def names(self) -> Iterator[tuple[Section, str]]:
-        """Every entry's section and name."""
+        """Iterate over every entry's section and name."""
         return ((section, name) for section in Section for name in self.section(section))
 
     def with_all(self, other: "BusSpec") -> "BusSpec":
-        """This bus with the entries of ``other`` added; where both name one, that of ``other`` stands."""
+        """Add the entries of ``other`` to this bus; if both have an entry, that of ``other`` wins."""
         return BusSpec(
             {**self.event_types, **other.event_types},
             {**self.services, **other.services},

@@ -1,4 +1,4 @@
-"""Every change of the configuration is a new version with a row in the history that says what was done."""
+"""Every change of the configuration is a new version, with a row in the history that describes it."""
 
 from datetime import datetime
 
@@ -10,11 +10,11 @@ from xbus.model import configuration
 
 
 def new_version(connection: Connection, move: str, reason: str, at: datetime, *, expected: int | None = None) -> None:
-    """Count the version up, so that a running broker notices, and note what was done.
+    """Count the version up, so that a running broker notices, and note the change.
 
     Args:
         connection: with the transaction of the change itself.
-        move: what was done, in a word.
+        move: the change, in a word.
         reason: what exactly, in a sentence.
         at: the moment of the change.
         expected: the version that the change was worked out for; None where it fits any.
@@ -26,7 +26,7 @@ def new_version(connection: Connection, move: str, reason: str, at: datetime, *,
     counted = connection.execute(update(configuration).where(fits).values(version=configuration.c.version + 1))
     if counted.rowcount != 1:
         raise ConfigurationError(
-            "the configuration was changed by someone else in the meantime",
+            "someone else has changed the configuration in the meantime",
             "look at the changes again",
             code="stale_plan",
         )

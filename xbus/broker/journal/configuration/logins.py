@@ -30,14 +30,12 @@ def set_password(
     in_use = (table.c.login == login) & table.c.removed_at.is_(None)
     found = connection.execute(update(table).where(in_use).values(password_hash=password_hash))
     if found.rowcount == 0:
-        raise ConfigurationError(
-            f'there is no {kind} "{login}"', "xbus export shows which there are", code="unknown_login"
-        )
+        raise ConfigurationError(f'there is no {kind} "{login}"', "xbus export shows all logins", code="unknown_login")
     new_version(connection, "password set", f'password of {kind} "{login}"', at)
 
 
 def logins_without_password(connection: Connection) -> Iterator[tuple[Literal["emitter", "role"], str]]:
-    """Kind and login of those in use who can't log in as nobody set them a password yet."""
+    """List kind and login of those in use who can't log in because nobody has set a password."""
     kinds: tuple[Literal["emitter", "role"], ...] = ("emitter", "role")
     for kind, table in zip(kinds, (emitter, role), strict=True):
         missing = select(table.c.login).where(table.c.removed_at.is_(None), table.c.password_hash.is_(None))

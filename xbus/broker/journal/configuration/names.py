@@ -7,5 +7,5 @@ LONGEST_NAME = 255
 
 
 def is_name(value: object) -> TypeGuard[str]:
-    """Whether ``value`` can name an entry: one that people can tell from others, and that fits into the database."""
+    """Check whether ``value`` can name an entry: people can tell it from others, and it fits into the database."""
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable() and value == value.strip()

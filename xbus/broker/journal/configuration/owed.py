@@ -15,19 +15,19 @@ from xbus.broker.journal.log.role_progress import MOST_COUNTED, is_for
 
 
 class Owed(StrEnum):
-    """What becomes of what is owed by what goes."""
+    """The decision about a backlog of removed entries."""
 
     KEEP = "keep"
-    """It is delivered as it was to be: by the graph that events were started with, and to a role that comes back."""
+    """Deliver it as before: by the graph with which events were started, and to a role that comes back."""
     DROP = "drop"
-    """It is given up, with a row in the history for each delivery."""
+    """Drop it, with a row in the history for each delivery."""
     REROUTE = "reroute"
     """Events take the new graph; what a role is owed goes to another role of its service."""
 
 
 @dataclass(frozen=True)
 class Arrears:
-    """What a role is owed by what goes.
+    """The backlog of a role that removed entries put in question.
 
     Args:
         change: what makes it go: a role that is removed, or an event type whose graph leads to its service no longer.
@@ -56,7 +56,7 @@ class Arrears:
 
 
 def read_arrears(connection: sa.Connection, plan: Plan) -> list[Arrears]:
-    """All that roles would still get and that ``plan`` puts in question."""
+    """Read every backlog that ``plan`` puts in question."""
     return [*_of_roles(connection, plan), *_of_edits(connection, plan)]
 
 
@@ -84,12 +84,12 @@ def _of_edits(connection: sa.Connection, plan: Plan) -> Iterator[Arrears]:
 
 
 def removed_roles(plan: Plan) -> list[Change]:
-    """The roles that a plan removes."""
+    """List the roles that a plan removes."""
     return [change for change in plan.removals if isinstance(change.entry, RoleSpec)]
 
 
 def edits(plan: Plan) -> list[tuple[Change, EventTypeSpec]]:
-    """The event types that a plan adds or changes."""
+    """List the event types that a plan adds or changes."""
     return [
         (change, change.entry)
         for change in plan.changes
@@ -98,8 +98,10 @@ def edits(plan: Plan) -> list[tuple[Change, EventTypeSpec]]:
 
 
 def _services_of_type(connection: sa.Connection, entry: EventTypeSpec) -> Iterator[tuple[int, str, list[int]]]:
-    """Of each consumer service to which a type's newest graph leads, and ``entry`` does not: id, name, and all versions
-    that lead there."""
+    """Find the consumer services that a type's newest graph reaches and ``entry`` does not.
+
+    Yield id, name, and all versions that lead there.
+    """
     versions = connection.execute(
         sa.select(model.graph.c.id)
         .join(model.event_type)
@@ -126,7 +128,7 @@ def _services_of_type(connection: sa.Connection, entry: EventTypeSpec) -> Iterat
 
 
 def read_role(connection: sa.Connection, login: str) -> "sa.Row[tuple[object, ...]]":
-    """The row of a role, with the name of its service."""
+    """Read the row of a role, with the name of its service."""
     statement = sa.select(model.role, model.service.c.name.label("service"))
     return connection.execute(statement.join(model.service).where(model.role.c.login == login)).one()
 
@@ -158,7 +160,7 @@ def _count(
 def _count_without_role(
     connection: sa.Connection, change: Change, service_id: int, name: str, graphs: Collection[int]
 ) -> Iterator[Arrears]:
-    """Of a service that never had a role: all that waits for its first one."""
+    """Count what waits for the first role of a service that never had one."""
     ever = sa.select(model.role.c.id).where(model.role.c.service_id == service_id).limit(1)
     if connection.execute(ever).first() is None:
         position = model.envelope.c.position

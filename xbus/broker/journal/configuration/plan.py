@@ -15,7 +15,7 @@ __all__ = ["Change", "ConfigurationProblem", "Move", "Place", "Plan", "make_plan
 
 
 class Move(StrEnum):
-    """What becomes of an entry."""
+    """The kind of a change of an entry."""
 
     ADD = "add"
     RESTORE = "restore"
@@ -49,12 +49,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """What ``apply`` would do.
+    """The changes that ``apply`` would make.
 
     Args:
         version: the version of the configuration that the plan starts from; it can be applied to no other.
-        changes: what will be done, in order; empty if the configuration is as wished already.
-        problems: why it can't be done; where there is one, the plan can't be applied.
+        changes: the changes, in order; empty if the configuration is as wished already.
+        problems: the reasons that forbid it; with any, nobody can apply the plan.
     """
 
     version: int
@@ -68,7 +68,7 @@ class Plan:
 
 
 def make_plan(stored: Stored, bus: BusSpec, *, prune: bool = False, unreadable: Collection[Name] = ()) -> Plan:
-    """Compare ``bus`` with what is stored.
+    """Compare ``bus`` with the stored configuration.
 
     Args:
         stored: the present configuration.

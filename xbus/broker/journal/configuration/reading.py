@@ -25,8 +25,8 @@ class Stored:
 
     Args:
         version: its number.
-        in_use: what there is.
-        removed: what there was; naming it again brings it back.
+        in_use: the present entries.
+        removed: the former entries; naming one again brings it back.
     """
 
     version: int
@@ -35,17 +35,17 @@ class Stored:
 
     @cached_property
     def ever(self) -> BusSpec:
-        """What there is or was."""
+        """The present and former entries."""
         return self.removed.with_all(self.in_use)
 
 
 def read_stored(connection: Connection) -> Stored:
-    """The present configuration, entries sorted by name, nodes in the order in which they were declared."""
+    """Read the present configuration, entries sorted by name, nodes in the order of their declaration."""
     return Stored(read_version(connection), _read_bus(connection, removed=False), _read_bus(connection, removed=True))
 
 
 def read_current_nodes(connection: Connection, event_type_id: int) -> dict[str, NodeSpec] | None:
-    """The nodes of the newest graph of an event type by name; None where it never had a graph."""
+    """Read the nodes of the newest graph of an event type by name; None if it never had a graph."""
     newest = select(func.max(graph.c.number)).where(graph.c.event_type_id == event_type_id).scalar_subquery()
     graph_id = connection.execute(
         select(graph.c.id).where(graph.c.event_type_id == event_type_id, graph.c.number == newest)

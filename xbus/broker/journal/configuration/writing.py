@@ -36,7 +36,7 @@ ORDER = (Section.SERVICE, Section.EVENT_TYPE, Section.ROLE, Section.EMITTER_PROF
 
 
 def apply(connection: Connection, plan: Plan, at: datetime) -> None:
-    """Do what ``plan`` says, in the caller's transaction, and keep what was done in the history.
+    """Make the changes of ``plan`` in the caller's transaction, and keep them in the history.
 
     Nothing that the journal refers to is deleted: what goes out of use keeps its row and gets ``removed_at``.
 
@@ -132,7 +132,7 @@ def _write_profile(connection: Connection, entry: ProfileSpec) -> None:
 
 
 def _columns(entry: EventTypeSpec | ServiceSpec, *without: str) -> dict[str, object]:
-    """An entry's fields, which are called as its table's columns are."""
+    """Give an entry's fields, which have the names of its table's columns."""
     return {field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in without}
 
 

@@ -29,12 +29,12 @@ _NULL = _LENGTH.pack(-1)
 
 
 def pack_field(field: Field) -> tuple[bytes, ...]:
-    """A field in pieces, to be joined with those of others: so a large one is copied only once."""
+    """Pack a field in pieces, to be joined with those of others: so a large one is copied only once."""
     return (_NULL,) if field is None else (_LENGTH.pack(len(field)), field)
 
 
 def pack_row(fields: Sequence[Field]) -> list[bytes]:
-    """A row in pieces."""
+    """Pack a row in pieces."""
     pieces = [_COUNT.pack(len(fields))]
     for field in fields:
         pieces += pack_field(field)
@@ -53,13 +53,13 @@ def copy_in(cursor: Any, table: str, columns: Sequence[str], rows: Iterable[byte
 
 
 def unpack_rows(messages: Iterable[bytes]) -> Iterator[list[Field]]:
-    """The rows of a whole COPY, each as its fields.
+    """Unpack the rows of a whole COPY, each into its fields.
 
     Args:
-        messages: as PostgreSQL sends them ("Message Flow", "COPY Operations"): none holds a part of a row only.
+        messages: as PostgreSQL sends them ("Message Flow", "COPY Operations"): each has whole rows only.
 
     Raises:
-        JournalError: it is broken off, or none.
+        JournalError: the COPY is broken off, or invalid.
     """
     start = len(HEADER)
     for message in messages:
@@ -75,7 +75,7 @@ def unpack_rows(messages: Iterable[bytes]) -> Iterator[list[Field]]:
 
 
 def _rows(message: bytes, place: int) -> Generator[list[Field], None, bool]:
-    """The rows of a message from a place on; returns whether they were the last ones."""
+    """Unpack the rows of a message from a place on; return whether they were the last ones."""
     while place < len(message):
         count = _COUNT.unpack_from(message, place)[0]
         place += 2
@@ -98,10 +98,10 @@ def _rows(message: bytes, place: int) -> Generator[list[Field], None, bool]:
 
 
 def read_row(file: BinaryIO) -> list[Field] | None:
-    """The next row of a file that stands behind its header or behind a row; None at the end.
+    """Read the next row of a file, positioned behind its header or a row; None at the end.
 
     Raises:
-        JournalError: it is broken off.
+        JournalError: the file is broken off.
     """
     (count,) = _COUNT.unpack(_read(file, 2))
     if count == -1:
@@ -121,5 +121,5 @@ def _read(file: BinaryIO, size: int) -> bytes:
 
 
 def broken_off() -> JournalError:
-    """The error of data that ends where it must not."""
+    """Make the error of data that ends too early."""
     return JournalError("rows in PostgreSQL's binary format are broken off", "read them again")

@@ -11,7 +11,7 @@ from xbus.broker.journal.database.engine import READ_ONLY, create_engine, journa
 from xbus.errors import JournalError, JournalUnavailable
 
 Connection: TypeAlias = sa.Connection
-"""For those who hand a connection on and need not know what it is."""
+"""The type of a connection, for modules that only hand it on."""
 
 
 NO_DATABASE = "no_database"
@@ -20,14 +20,14 @@ NO_DATABASE = "no_database"
 
 @contextmanager
 def writing(url: str) -> Iterator[sa.Connection]:
-    """A connection in a transaction, which is committed at the end unless an exception comes out.
+    """Open a connection in a transaction, and commit it at the end unless an exception comes out.
 
     Args:
         url: the database's SQLAlchemy URL.
 
     Raises:
         JournalUnavailable: the database can't be reached or written.
-        ConfigurationError: the URL is none of SQLite or PostgreSQL.
+        ConfigurationError: the URL names neither SQLite nor PostgreSQL.
     """
     with _connected(create_engine(url)) as connection, connection.begin():
         yield connection
@@ -35,10 +35,10 @@ def writing(url: str) -> Iterator[sa.Connection]:
 
 @contextmanager
 def reading(url: str) -> Iterator[sa.Connection]:
-    """As :func:`writing`, for reading only: nobody who writes is kept waiting.
+    """Open a connection as :func:`writing` does, for reading only: it keeps no writer waiting.
 
     Raises:
-        JournalError: there is no such SQLite file (``no_database``).
+        JournalError: the SQLite file does not exist (``no_database``).
     """
     check_there(url)
     with _connected(create_engine(url).execution_options(**READ_ONLY)) as connection, connection.begin():
@@ -47,7 +47,7 @@ def reading(url: str) -> Iterator[sa.Connection]:
 
 @contextmanager
 def connected(url: str) -> Iterator[sa.Connection]:
-    """A connection for many short reads, each in a transaction of its own: ``with connection.begin(): ...``.
+    """Open a connection for many short reads, each in a transaction: ``with connection.begin(): ...``.
 
     Raises:
         JournalError: as of ``reading``.
@@ -59,7 +59,7 @@ def connected(url: str) -> Iterator[sa.Connection]:
 
 @contextmanager
 def connected_to_write(url: str) -> Iterator[sa.Connection]:
-    """As :func:`connected`, for many short transactions that also write.
+    """Open a connection as :func:`connected` does, for many short transactions that also write.
 
     Raises:
         JournalError: as of ``reading``.
@@ -81,7 +81,7 @@ def check_there(url: str) -> None:
 
 
 def is_missing_file(url: str) -> bool:
-    """Whether the URL is of an SQLite file that is not there: connecting would leave an empty one behind."""
+    """Check whether the URL names an SQLite file that does not exist: connecting would leave an empty one."""
     parsed = sa.make_url(url)
     path = parsed.database or ":memory:"
     return parsed.get_backend_name() == "sqlite" and not path.startswith((":", "file:")) and not Path(path).exists()

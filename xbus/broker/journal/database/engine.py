@@ -15,15 +15,15 @@ from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
 from xbus.errors import ConfigurationError, JournalError, JournalUnavailable
 
 BUSY_TIMEOUT_MS = 10_000
-"""How long SQLite waits for another process's write, such as an ``xbus apply``, before it gives up."""
+"""Milliseconds that SQLite waits for the write of another process, such as an ``xbus apply``."""
 
 SWITCH_AGAIN_SECONDS = 0.01
 
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
-"""What SQLite's write-ahead log is cut back to after a checkpoint."""
+"""Bytes to which SQLite cuts its write-ahead log back after a checkpoint."""
 
 CHECKPOINT_PAGES = 8_000
-"""How many pages of 4 KiB SQLite's log grows by before they are carried over, which costs two waits for the disk."""
+"""Pages of 4 KiB by which SQLite's log grows before a checkpoint, which costs two waits for the disk."""
 
 SIGNS_OF_LIFE = {
     "connect_timeout": 5,
@@ -32,20 +32,20 @@ SIGNS_OF_LIFE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-"""How long PostgreSQL may be silent, in seconds and milliseconds: a cable that was pulled sends no goodbye."""
+"""Seconds and milliseconds that PostgreSQL may be silent: a cable that was pulled sends no goodbye."""
 
 READ_ONLY = {"xbus_read_only": True}
 """Execution options of a connection that only reads: on SQLite it then doesn't ask for the write lock."""
 
 
 def create_engine(url: str) -> sa.Engine:
-    """An engine whose commits are durable.
+    """Create an engine whose commits are durable.
 
     Args:
         url: an SQLAlchemy URL, ``sqlite:///file``, ``sqlite://`` (in memory) or ``postgresql://...``.
 
     Raises:
-        ConfigurationError: the URL is none, or of another database.
+        ConfigurationError: the URL is invalid, or of another database.
     """
     try:
         parsed = sa.make_url(url)
@@ -65,7 +65,7 @@ def create_engine(url: str) -> sa.Engine:
 
 
 def is_memory(engine: sa.Engine) -> bool:
-    """Whether the database lives in this process's memory, on one connection."""
+    """Check whether the database lives in this process's memory, on one connection."""
     return isinstance(engine.pool, StaticPool)
 
 

@@ -14,23 +14,23 @@ PAGE_ROWS = 10_000
 
 
 def read_foreign(url: str, table: str) -> Iterator[tuple[Sequence[str], list[Sequence[object]]]]:
-    """The rows of a table, page by page, each with the names of the columns.
+    """Read the rows of a table, page by page, each with the names of the columns.
 
     Args:
         url: an SQLAlchemy URL of SQLite or PostgreSQL.
         table: its name, with the schema's before it if need be, or a query in brackets.
 
     Returns:
-        At least one page, of no rows where there are none.
+        At least one page, of no rows if the table has none.
 
     Raises:
-        JournalUnavailable: the database can't be reached; of SQLite also where it has no such table.
+        JournalUnavailable: the database can't be reached; for SQLite also if it has no such table.
         JournalError: it has no such table, or the query is wrong.
         ConfigurationError: the URL is of another database.
     """
     query = f"{table} AS wanted" if table.startswith("(") else _quoted(table)
     with _reading(url) as connection, connection.begin():
-        # As it stands: a colon or a per cent sign in a query is no parameter.
+        # Unchanged: a colon or a per cent sign in a query is no parameter.
         plain = connection.execution_options(stream_results=True, no_parameters=True)
         result = plain.exec_driver_sql(f"SELECT * FROM {query}")
         names = tuple(result.keys())

@@ -11,7 +11,7 @@ Row = TypeVar("Row", bound=Sequence[Any])
 
 
 def pages(rows: Sequence[Row], max_bytes: int) -> Iterator[Sequence[Row]]:
-    """Rows that follow each other, cut into pages.
+    """Read rows that follow each other, in pages.
 
     Args:
         rows: each with its size in bytes as the last column.
@@ -29,5 +29,5 @@ def pages(rows: Sequence[Row], max_bytes: int) -> Iterator[Sequence[Row]]:
 
 
 def first_page(rows: Sequence[Row], max_bytes: int) -> Sequence[Row]:
-    """The first of :func:`pages`, without rows where there are none."""
+    """Read the first of :func:`pages`, with no rows if the query finds none."""
     return next(pages(rows, max_bytes), ())

@@ -17,7 +17,7 @@ from xbus.errors import JournalUnavailable
 
 MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 MACHINE_CHARACTERS = 12
-"""How much is kept of a machine's hashed id: enough to tell machines apart, and short enough to be compared by eye."""
+"""Characters of a machine's hashed id: enough to tell machines apart, and short enough to compare by eye."""
 
 LOCAL_HOST = re.compile(r"localhost|127\.[\d.]+|::1|/.*|@.*|")
 """A host that means another server on another machine; also a folder of sockets, and none at all."""
@@ -30,7 +30,7 @@ _DATABASE = "SELECT oid FROM pg_database WHERE datname = current_database()"
 
 
 def read_place(connection: sa.Connection) -> str:
-    """Where the journal is, in words that an operator can compare.
+    """Describe the place of the journal, in words that an operator can compare.
 
     Raises:
         JournalUnavailable: the file of the database is gone.
@@ -64,7 +64,7 @@ def _place_on_server(connection: sa.Connection) -> str:
 
 
 def _address(parameters: Mapping[str, str]) -> str:
-    """How the server is reached: a base backup of a server is the same system with the same databases."""
+    """Describe the way to the server: a base backup of a server is the same system with the same databases."""
     hosts = parameters.get("host") or parameters.get("hostaddr") or ""
     # The driver fills the port in only where one is given or set around it.
     address = f"{hosts or 'local socket'}:{parameters.get('port') or 5432}/{parameters.get('dbname', '')}"
@@ -73,7 +73,7 @@ def _address(parameters: Mapping[str, str]) -> str:
 
 
 def _machine(files: Sequence[Path] = MACHINE_ID_FILES) -> str:
-    """A machine's id, hashed as it is meant to stay on the machine; containers often have none."""
+    """Read a machine's id, hashed because it should not leave the machine; containers often have none."""
     for path in files:
         try:
             found = path.read_text().strip()

@@ -40,7 +40,7 @@ class Fetcher(Protocol):
     """A connection that reads."""
 
     def fetch(self, query: Query[R], **values: QueryValue) -> list[R]:
-        """All rows that a query finds.
+        """Fetch all rows that a query finds.
 
         Raises:
             JournalUnavailable: the database can't be read now.
@@ -49,7 +49,7 @@ class Fetcher(Protocol):
 
 @contextmanager
 def fetching(url: str) -> Iterator[Fetcher]:
-    """A connection that reads, until it is left.
+    """Open a connection for reading.
 
     Args:
         url: the database's SQLAlchemy URL.

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
 PLACES = (HERE.parent / "migrations", HERE.parents[3] / "alembic")
-"""Where the migrations are: in the package above this one in an installed package, at the top of a checkout."""
+"""The folders of the migrations: above this package if it is installed, at the top of a checkout."""
 
 ONE_AT_A_TIME = 0x58627573
 """The key of PostgreSQL's advisory lock under which the schema is changed; any number that nobody else takes."""
@@ -31,19 +31,19 @@ def upgrade(url: str, migrations: Path | None = None) -> None:
         migrations: the folder of the migrations; None for this program's.
 
     Raises:
-        SchemaError: the schema is newer than this program, or the database holds something else.
+        SchemaError: the schema is newer than this program, or the database has other tables.
         JournalUnavailable: the database can't be reached or written.
-        ConfigurationError: the URL is none of SQLite or PostgreSQL.
+        ConfigurationError: the URL names neither SQLite nor PostgreSQL.
     """
     with writing(url) as connection:
         upgrade_connection(connection, migrations)
 
 
 def upgrade_connection(connection: sa.Connection, migrations: Path | None = None) -> None:
-    """As :func:`upgrade`, in the transaction that the connection is in, for a database that has only this connection.
+    """Upgrade as :func:`upgrade` does, in the transaction of the only connection of a database.
 
     Raises:
-        SchemaError: the schema is newer than this program, or the database holds something else.
+        SchemaError: the schema is newer than this program, or the database has other tables.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ONE_AT_A_TIME)))
@@ -60,16 +60,16 @@ def upgrade_connection(connection: sa.Connection, migrations: Path | None = None
 
 
 def check(url: str, migrations: Path | None = None) -> None:
-    """Make sure that the database holds the schema of this program.
+    """Make sure that the database has the schema of this program.
 
     Args:
         url: the database's SQLAlchemy URL.
         migrations: the folder of the migrations; None for this program's.
 
     Raises:
-        SchemaError: there is no schema, an older or a newer one.
+        SchemaError: the schema is missing, older or newer.
         JournalUnavailable: the database can't be reached.
-        ConfigurationError: the URL is none of SQLite or PostgreSQL.
+        ConfigurationError: the URL names neither SQLite nor PostgreSQL.
     """
     if is_missing_file(url):
         raise _not_set_up()
@@ -78,10 +78,10 @@ def check(url: str, migrations: Path | None = None) -> None:
 
 
 def check_connection(connection: sa.Connection, migrations: Path | None = None) -> None:
-    """As :func:`check`, over a connection that is open already.
+    """Check as :func:`check` does, over an open connection.
 
     Raises:
-        SchemaError: there is no schema, an older or a newer one.
+        SchemaError: the schema is missing, older or newer.
     """
     scripts = ScriptDirectory.from_config(_alembic(migrations or _migrations()))
     version, wanted = _version(connection), scripts.get_current_head()
@@ -103,7 +103,7 @@ def _refuse_foreign_tables(connection: sa.Connection) -> None:
     foreign = sorted(metadata.tables.keys() & set(sa.inspect(connection).get_table_names()))
     if foreign:
         raise SchemaError(
-            f"the database already holds tables of something else ({', '.join(foreign)})",
+            f"the database already has tables of another program ({', '.join(foreign)})",
             "give the bus a database of its own in sqlalchemy.dburi",
         )
 

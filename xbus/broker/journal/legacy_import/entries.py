@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Owner: TypeAlias = tuple[Literal["emitter", "role", "person"], str]
-"""Whose password it is: what they are, and their login."""
+"""The owner of a password: the kind, and the login."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Belongings:
     emission_profiles: Mapping[str, EmissionProfile] = field(default_factory=dict)
 
     def kinds(self) -> Mapping[str, Mapping[str, Person | LegacyDescriptor | EmissionProfile]]:
-        """The entries by what they are called where a change is shown; each kind may refer to those before it."""
+        """Give the entries by the name of their kind; each kind may refer to those before it."""
         return {
             "person": self.people,
             "input_descriptor": self.descriptors,
@@ -60,7 +60,7 @@ class Belongings:
 
 @dataclass(frozen=True)
 class Remark:
-    """What did not go over as it was.
+    """A note about an entry that was not taken over as it was.
 
     Args:
         sentence: what, with names, without a final full stop.

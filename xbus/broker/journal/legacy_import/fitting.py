@@ -13,7 +13,7 @@ Entry = TypeVar("Entry")
 
 
 def fit(stored: Stored, bus: BusSpec, refused: Mapping[str, tuple[str, ...]]) -> tuple[BusSpec, tuple[Remark, ...]]:
-    """What of ``bus`` can be applied, and what is to be said of the rest.
+    """Select the part of ``bus`` that can be applied, and make remarks about the rest.
 
     Args:
         stored: the present configuration.
@@ -34,7 +34,7 @@ def fit(stored: Stored, bus: BusSpec, refused: Mapping[str, tuple[str, ...]]) ->
 
 
 def _reasons(stored: Stored, bus: BusSpec, refused: Mapping[str, tuple[str, ...]]) -> dict[Name, list[str]]:
-    """Why entries can't be taken: what is wrong with them, or with the service that they are of."""
+    """List why entries can't be taken: their own faults, or those of their service."""
     reasons: dict[Name, list[str]] = {(Section.EVENT_TYPE, name): [*why] for name, why in refused.items()}
     # A profile may name a refused event type; that is no problem of its own.
     unreadable = {(Section.EVENT_TYPE, name) for name in refused}
@@ -60,7 +60,7 @@ def _left_out(stored: Stored, reasons: Mapping[Name, list[str]]) -> Iterator[Rem
         if section is not Section.EVENT_TYPE:
             yield Remark(f'{section} "{name}" is left out ({why})', is_loss=True)
         elif name in stored.in_use.event_types:
-            # Somebody has described it anew, as they were told to.
+            # Somebody has described it anew, as the remark asks.
             yield Remark(f'event_type "{name}" stays as it is here; the old one can\'t be taken ({why})')
         else:
             yield Remark(

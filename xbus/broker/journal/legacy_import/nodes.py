@@ -1,6 +1,6 @@
 """Makes a graph as the bus has it out of the nodes of an event type of xbus.broker 0.2.0; pure.
 
-There a node had no name, and what it got was told twice: by the edges, and by its mark as a start node. The old broker
+There a node had no name, and two things defined its items: the edges, and its mark as a start node. The old broker
 went by both, so a graph means here what it did there:
 
 - A node that is not marked and that no marked one leads to got nothing. It is left out.
@@ -32,7 +32,7 @@ class LegacyGraph:
 
 
 def translate_nodes(nodes: Sequence[OldNode], services: Mapping[str, str]) -> LegacyGraph:
-    """The graph of one event type.
+    """Translate the graph of one event type.
 
     Args:
         nodes: all nodes of the type, whose children are among them.
@@ -61,7 +61,7 @@ def translate_nodes(nodes: Sequence[OldNode], services: Mapping[str, str]) -> Le
 
 
 def _names(nodes: Sequence[OldNode], services: Mapping[str, str]) -> dict[str, str]:
-    """A name for each node: that of its service, with a number where several nodes are of it.
+    """Name each node after its service, with a number if several nodes are of it.
 
     The numbers go by the old ids, so that the next import gives the same names.
     """
@@ -80,7 +80,7 @@ def _names(nodes: Sequence[OldNode], services: Mapping[str, str]) -> dict[str, s
 
 
 def _numbered(name: str, first: int | None = None) -> Iterator[str]:
-    """``name_1``, ``name_2`` and so on; before them the bare name, unless they begin with a number."""
+    """Iterate over ``name_1``, ``name_2`` and so on; before them the bare name, unless they begin with a number."""
     if first is None:
         yield name
     number = first or 2
@@ -90,7 +90,7 @@ def _numbered(name: str, first: int | None = None) -> Iterator[str]:
 
 
 def _reached(nodes: Iterable[OldNode]) -> set[str]:
-    """The ids of the nodes that got items: those marked, and all that these lead to."""
+    """Collect the ids of the nodes that got items: those marked, and all that these lead to."""
     children = {node.id: node.children for node in nodes}
     reached: set[str] = set()
     ahead = [node.id for node in nodes if node.is_start]

@@ -21,13 +21,13 @@ from xbus.passwords import is_legacy_hash
 
 @dataclass(frozen=True)
 class BelongingChange:
-    """A change of what there is beside the bus.
+    """A change of an entry beside the bus.
 
     Args:
-        move: what becomes of it; it is never removed.
-        kind: what it is called.
-        entry: how it will be.
-        fields: the names of what differs, for a change.
+        move: the kind of the change; never a removal.
+        kind: the name of the entry's kind.
+        entry: the entry after the change.
+        fields: the names of the differing fields, for a change.
     """
 
     move: Move
@@ -62,13 +62,13 @@ class PasswordChange:
 
 @dataclass(frozen=True)
 class ImportPlan:
-    """What an import would do.
+    """The changes that an import would make.
 
     Args:
         bus: to the bus; without problems and removals.
-        belongings: to what there is beside it, those that others refer to first.
+        belongings: to entries beside the bus, those that others refer to first.
         passwords: to passwords.
-        remarks: what is left out, or not as it was.
+        remarks: about what is left out, or changed its form.
     """
 
     bus: Plan
@@ -83,7 +83,7 @@ class ImportPlan:
 
 
 def plan_import(present: Present, wished: Translation) -> ImportPlan:
-    """Compare what the old bus had with what there is. Nothing is ever removed."""
+    """Compare the old bus with the present one. An import never removes anything."""
     bus, misfits = fit(present.stored, wished.bus, wished.refused)
     wanted = {
         owner: password_hash
@@ -99,7 +99,7 @@ def plan_import(present: Present, wished: Translation) -> ImportPlan:
 
 
 def _as_it_is_here(ever: BusSpec, bus: BusSpec) -> BusSpec:
-    """What an xbus.broker 0.2.0 knew nothing of is no wish of its: it stays as it was set here."""
+    """Keep the settings that xbus.broker 0.2.0 did not know as they are here."""
     return replace(
         bus,
         event_types={
@@ -139,5 +139,5 @@ def _kept(present: Mapping[Owner, str | None], wanted: Mapping[Owner, str]) -> I
 
 
 def _is_our_own(password_hash: str | None) -> bool:
-    """Whether a password was set or hashed anew here; else it is still as an earlier import brought it."""
+    """Check whether a password was set or hashed anew here, and not brought by an earlier import."""
     return password_hash is not None and not is_legacy_hash(password_hash)

@@ -16,9 +16,9 @@ class Present:
 
     Args:
         stored: its configuration.
-        belongings: what there is beside it, in use.
-        removed_people: logins of people that there were.
-        passwords: the hash of each login that there is or was; None where none was set.
+        belongings: the entries beside it, in use.
+        removed_people: logins of former people.
+        passwords: the hash of each present or former login; None if it never had a password.
     """
 
     stored: Stored
@@ -28,7 +28,7 @@ class Present:
 
 
 def read_present(connection: Connection) -> Present:
-    """What there is now."""
+    """Read the bus before the import."""
     return Present(
         stored=read_stored(connection),
         belongings=Belongings(_people(connection), _descriptors(connection), _emission_profiles(connection)),

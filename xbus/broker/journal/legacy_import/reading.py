@@ -40,13 +40,13 @@ UNDELIVERED = ("wait", "exec")
 
 
 def read_legacy(address: str) -> OldBus:
-    """The configuration in the old database; nothing is written there.
+    """Read the configuration in the old database; write nothing there.
 
     Args:
         address: as for :func:`reading_legacy`.
 
     Raises:
-        ConfigurationError: the address is none, or the database is none of xbus.broker 0.2.0.
+        ConfigurationError: the address is invalid, or the database is not one of xbus.broker 0.2.0.
         JournalUnavailable: the database can't be reached.
     """
     with reading_legacy(address) as connection:

@@ -98,11 +98,11 @@ class OldEmissionProfile:
 
 @dataclass(frozen=True)
 class OldBus:
-    """All of it, each kind in the order of names.
+    """The rows of the old bus, each kind in the order of names.
 
     Args:
-        without_counterpart: how many there are of what the bus has no place for, by what it is called.
-        undelivered: how many events the old broker has not delivered, or not to all of their consumers.
+        without_counterpart: the number of rows without a place here, by the name of their kind.
+        undelivered: the number of events that the old broker has not delivered to all of their consumers.
     """
 
     services: tuple[OldService, ...] = ()

@@ -19,21 +19,21 @@ from xbus.errors import ConfigurationError, JournalUnavailable
 CONNECT_SECONDS = 5
 
 MOST_NAMED = 3
-"""How many missing tables and columns are told by name."""
+"""The most missing tables and columns that an error names."""
 
 _FORMS = "write it as postgresql://user:password@host/name or as host=... dbname=... user=..."
 
 
 @contextmanager
 def reading_legacy(address: str) -> Iterator[sa.Connection]:
-    """A connection to the old database in a transaction that only reads, and sees one moment of it.
+    """Connect to the old database in a transaction that only reads, and sees one moment of it.
 
     Args:
         address: a URL, ``postgresql://user:password@host:port/name`` with or without a driver's name, or the keywords
             of PostgreSQL, ``host=... dbname=...``. What it does not say comes from PostgreSQL's variables and files.
 
     Raises:
-        ConfigurationError: the address is no such thing, or the database is none of xbus.broker 0.2.0.
+        ConfigurationError: the address is invalid, or the database is not one of xbus.broker 0.2.0.
         JournalUnavailable: the database can't be reached.
     """
     parameters = _parameters(address)
@@ -67,9 +67,7 @@ def _of_keywords(address: str) -> dict[str, object]:
 
 def _of_url(rest: str) -> dict[str, object]:
     if rest.partition("?")[0].count("@") > 1:
-        raise ConfigurationError(
-            "the old database's address holds more than one @", "write an @ of the password as %40"
-        )
+        raise ConfigurationError("the old database's address has more than one @", "write an @ of the password as %40")
     if any(map(str.isspace, rest)):
         raise ConfigurationError("the old database's address can't be read", _FORMS)
     try:
@@ -103,7 +101,7 @@ def _check(connection: sa.Connection) -> None:
         others = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
         raise ConfigurationError(
             f"this is not a database of xbus.broker 0.2.0 (it has no {', '.join(missing[:MOST_NAMED])}{others})",
-            "give the address that stands in the old broker's configuration; bring an older one to 0.2.0 first",
+            "give the address in the old broker's configuration; bring an older one to 0.2.0 first",
             code="not_legacy",
         )
 
@@ -123,9 +121,7 @@ def _told_as_errors_of_ours() -> Iterator[None]:
             "see that the address is right and that its user may read all tables",
         ) from None
     except UnicodeDecodeError:
-        raise ConfigurationError(
-            "the old database holds text that is not in its encoding", "correct it there"
-        ) from None
+        raise ConfigurationError("the old database has text that is not in its encoding", "correct it there") from None
 
 
 def _first_line(error: exc.DBAPIError) -> str:

@@ -31,14 +31,14 @@ LONGEST_ENCODING = 64
 
 @dataclass(frozen=True)
 class Translation:
-    """What the old configuration comes to.
+    """The old configuration in the form of this bus.
 
     Args:
-        bus: event types and all that belongs to them. A profile may name event types that are refused.
+        bus: event types and all their entries. A profile may name event types that are refused.
         refused: why an event type is not in ``bus``, by its name.
-        belongings: what there is beside the bus.
+        belongings: the entries beside the bus.
         passwords: the hashes as they are.
-        remarks: what else is not among all this, or not as it was.
+        remarks: about what else is left out, or changed its form.
     """
 
     bus: BusSpec
@@ -49,12 +49,12 @@ class Translation:
 
 
 def translate(old: OldBus) -> Translation:
-    """What ``old`` is here. What can't be is left out, with all that needs it, and told."""
+    """Translate ``old``; leave out what has no place here, with all that needs it, and make a remark."""
     return _Translator(old).translate()
 
 
 class _Translator:
-    """Goes through the old rows, those that others refer to first, and notes what there is to remark."""
+    """Goes through the old rows, those that others refer to first, and collects remarks."""
 
     def __init__(self, old: OldBus) -> None:
         self._old = old
@@ -230,6 +230,6 @@ def _counted(number: int, what: str) -> str:
 
 
 def _quoted(what: str, names: tuple[str, ...]) -> str:
-    """``node "a"``, or ``nodes "a", "b"``."""
+    """Write ``node "a"``, or ``nodes "a", "b"``."""
     quoted = ", ".join(f'"{name}"' for name in names)
     return f"{what} {quoted}" if len(names) == 1 else f"{what}s {quoted}"

@@ -13,7 +13,7 @@ from xbus.model import emission_profile, emitter, input_descriptor, person, role
 
 
 def carry_out(connection: Connection, plan: ImportPlan, at: datetime) -> None:
-    """Do what ``plan`` says, in the caller's transaction, and keep what was done in the history.
+    """Make the changes of ``plan`` in the caller's transaction, and keep them in the history.
 
     Args:
         connection: with a transaction open; it must be rolled back when this raises.
@@ -72,14 +72,14 @@ def _key(table: Table) -> str:
 def _set_password(connection: Connection, change: PasswordChange) -> None:
     kind, login = change.owner
     table = _logins_of(change.owner)
-    # Who logged in just now has a hash of our own already, which must not be undone.
+    # A login of a moment ago has made a hash of our own already, which must not be undone.
     untouched = table.c.password_hash.is_not_distinct_from(change.before)
     found = connection.execute(
         update(table).where(table.c.login == login, untouched).values(password_hash=change.after)
     )
     if found.rowcount == 0:
         raise ConfigurationError(
-            f'the password of {kind} "{login}" was set by someone else in the meantime',
+            f'the password of {kind} "{login}" has been set by someone else in the meantime',
             "import again",
             code="stale_plan",
         )

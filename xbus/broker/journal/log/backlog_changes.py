@@ -20,7 +20,7 @@ FIRST_GRAPH = "first_graph"
 """Events of a type that led nowhere take its first graph."""
 
 MOST_ENVELOPES = 500
-"""How many envelopes a step is about at the most."""
+"""The most envelopes that a step concerns."""
 
 SPAN = 5_000
 """How many positions are looked at in one step, where the log is not listed; most of them hold nothing of interest."""
@@ -68,13 +68,13 @@ class OwedRole:
 
 @dataclass(frozen=True, slots=True)
 class Concerned:
-    """What a decision is about in a part of the log.
+    """The envelopes and rows in a part of the log that a decision concerns.
 
     Args:
         upto: the last position of the part.
         envelopes: with events of its graphs, in position order.
         rows: their delivery rows, by role and envelope.
-        roles: all consumer roles that there are or were, by id.
+        roles: all present and former consumer roles, by id.
     """
 
     upto: int
@@ -84,7 +84,7 @@ class Concerned:
 
 
 def read_decisions(connection: sa.Connection) -> list[BacklogChange]:
-    """Those that are not carried out yet, the oldest first."""
+    """Read the decisions that are not carried out yet, the oldest first."""
     decisions = []
     for row in connection.execute(sa.select(model.decision).order_by(model.decision.c.id)).all():
         graphs, services = _subject(connection, row)
@@ -110,12 +110,12 @@ def _subject(connection: sa.Connection, decision: NamedRow) -> tuple[frozenset[i
 
 
 def empty_versions(connection: sa.Connection, graph_id: int) -> frozenset[int]:
-    """The versions of a type's graph before one of them that led nowhere."""
+    """Collect the versions of a type's graph before one of them that led nowhere."""
     return frozenset(found for found, services in _older(connection, graph_id).values() if not services)
 
 
 def lost_services(connection: sa.Connection, graph_id: int) -> tuple[frozenset[int], frozenset[str]]:
-    """The consumer services to which a version of a graph leads no longer, and the older versions that do."""
+    """Collect the consumer services to which a version of a graph leads no longer, and the older versions that do."""
     older = _older(connection, graph_id)
     if not older:
         return frozenset(), frozenset()
@@ -124,7 +124,7 @@ def lost_services(connection: sa.Connection, graph_id: int) -> tuple[frozenset[i
 
 
 def _older(connection: sa.Connection, graph_id: int) -> dict[int, tuple[int, frozenset[str]]]:
-    """By their numbers the versions before one: their ids, and the consumer services that they lead to."""
+    """Read the versions before one, by number: their ids, and the consumer services to which they lead."""
     version = connection.execute(sa.select(model.graph).where(model.graph.c.id == graph_id)).one()
     of_type = sa.and_(model.graph.c.event_type_id == version.event_type_id, model.graph.c.number < version.number)
     consumers = _consumers(connection, of_type)
@@ -133,7 +133,7 @@ def _older(connection: sa.Connection, graph_id: int) -> dict[int, tuple[int, fro
 
 
 def _consumers(connection: sa.Connection, which: sa.ColumnElement[bool]) -> dict[int, frozenset[str]]:
-    """The consumer services that some versions of graphs lead to, by the id of the version."""
+    """Read the consumer services to which some versions of graphs lead, by the id of the version."""
     services: dict[int, set[str]] = {}
     for graph_id, name in connection.execute(
         sa.select(model.graph.c.id, model.service.c.name)
@@ -148,7 +148,7 @@ def _consumers(connection: sa.Connection, which: sa.ColumnElement[bool]) -> dict
 
 
 def read_concerned(connection: sa.Connection, graphs: Collection[int], after: int, upto: int) -> Concerned:
-    """What a decision about events of some graphs is about above a position, and up to another at the most."""
+    """Read what a decision about some graphs concerns above a position, and up to another at the most."""
     listed = find_listed(connection, graphs, after, MOST_ENVELOPES, until=upto)
     if listed.upto > after:
         named = read_at(connection, listed.positions)
@@ -158,7 +158,7 @@ def read_concerned(connection: sa.Connection, graphs: Collection[int], after: in
 
 
 def _read_span(connection: sa.Connection, graphs: Collection[int], after: int, upto: int) -> Concerned:
-    """Where the log is not listed yet, all of a span is looked at."""
+    """Look at all of a span that is not listed yet."""
     position, event = model.envelope.c.position, model.event.c
     positions = connection.execute(
         sa.select(position)
@@ -193,7 +193,7 @@ def _read_roles(connection: sa.Connection) -> dict[int, OwedRole]:
 
 
 def is_open(connection: sa.Connection, graphs: Collection[int]) -> bool:
-    """Whether an envelope that is still open holds events of some graphs."""
+    """Check whether an open envelope has events of some graphs."""
     envelope, event = model.envelope.c, model.event.c
     statement = (
         sa.select(envelope.id)

@@ -49,7 +49,7 @@ class EmitterEntry:
 
 @dataclass(frozen=True)
 class RetrySettings:
-    """How a service wants failed envelopes to be tried again; None for what the configuration of the back says.
+    """The retry settings of a service; None means that of the back's configuration.
 
     Args:
         attempts: how often an envelope is tried before it is parked.
@@ -91,7 +91,7 @@ class RoleEntry:
     parked_minutes: float | None = None
 
     def is_served_like(self, other: "RoleEntry") -> bool:
-        """Whether a recipient that serves the role as it was may go on: all but these fields takes effect at once."""
+        """Check whether the recipient of the former role may go on: only these fields need a new one."""
         return (self.login, self.service, self.worker, self.ordered, self.detached) == (
             other.login,
             other.service,
@@ -119,18 +119,18 @@ class Catalog:
 
     @property
     def expects_replies(self) -> bool:
-        """Whether there are event types with immediate replies."""
+        """True if any event type has immediate replies."""
         return any(event_type.immediate_reply for event_type in self.event_types.values())
 
 
 def read_version(connection: Connection) -> int:
-    """The version of the configuration; cheap, for those who wait for a change."""
+    """Read the version of the configuration; cheap, for those who wait for a change."""
     version: int = connection.execute(select(configuration.c.version)).scalar_one()
     return version
 
 
 def read_catalog(connection: Connection) -> Catalog:
-    """The whole configuration that is in use.
+    """Read the whole configuration that is in use.
 
     The version is read first: where a change slips in between, the next look at the version finds another one.
     """
@@ -144,7 +144,7 @@ def read_catalog(connection: Connection) -> Catalog:
 
 
 def read_graph(connection: Connection, graph_id: int) -> Graph:
-    """The version ``graph_id`` of an event type's graph; nodes and children as they were declared."""
+    """Read the version ``graph_id`` of an event type's graph; nodes and children as they were declared."""
     children: dict[int, list[str]] = {}
     for parent_id, name in connection.execute(
         select(edge.c.parent_id, node.c.name)
@@ -168,7 +168,7 @@ def read_graph(connection: Connection, graph_id: int) -> Graph:
 
 
 def read_credentials(connection: Connection, kind: Literal["emitter", "role"], login: str) -> tuple[int, str] | None:
-    """The id and the password hash of ``login``; None where it does not exist, is removed, or has no password."""
+    """Read id and password hash of ``login``; None if it does not exist, is removed, or has no password."""
     table = emitter if kind == "emitter" else role
     row = connection.execute(
         select(table.c.id, table.c.password_hash).where(

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from xbus.errors import JournalError
 BLOCK_POSITIONS = 1024
 """Positions of a block. More make the table smaller, and leave more at the head of the log to be read."""
 
-WINDOW_BLOCKS = 16
+WINDOW_BLOCKS = 4
 """Blocks whose rows are read at once. More serve a frequent type in fewer statements, and read more for a rare one."""
 
 
@@ -84,11 +85,11 @@ def find_listed(
         block = _next_block(connection, graphs, low)
         if block is None or block > block_of(end):
             return Listed(found, end)
-        window = {"graphs": list(graphs), "low": block, "high": block + WINDOW_BLOCKS - 1}
-        rows = connection.execute(_WINDOW, window)
-        found += [position for position in _positions(rows) if after < position <= end]
+        rows = connection.execute(_WINDOW, {"graphs": list(graphs), "low": block, "high": block + WINDOW_BLOCKS - 1})
+        ahead = (position for position in _positions(rows) if after < position <= end)
+        found += islice(ahead, limit - len(found))
         low = block + WINDOW_BLOCKS
-    return Listed(found[:limit], found[limit - 1])
+    return Listed(found, found[-1])
 
 
 def _next_block(connection: sa.Connection, graphs: Collection[int], block: int) -> int | None:

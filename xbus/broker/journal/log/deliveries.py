@@ -34,13 +34,13 @@ SELECT_DELIVERIES: NamedRows = sa.select(
 
 
 def as_delivery(row: NamedRow) -> DeliveryRow:
-    """A row of ``SELECT_DELIVERIES``."""
+    """Make a delivery of a row of ``SELECT_DELIVERIES``."""
     values = row._asdict()
     return DeliveryRow(**values | {"state": DeliveryState(values["state"])})
 
 
 def read_cursors(connection: sa.Connection) -> dict[int, Cursor]:
-    """Where each consumer role stands, by role id."""
+    """Read the cursor of each consumer role, by role id."""
     return {
         row.role_id: Cursor(
             row.role_id,
@@ -55,7 +55,7 @@ def read_cursors(connection: sa.Connection) -> dict[int, Cursor]:
 
 
 def read_role_services(connection: sa.Connection) -> dict[int, str]:
-    """The service of each role by role id, removed roles included."""
+    """Read the service of each role by role id, removed roles included."""
     statement = sa.select(model.role.c.id, model.service.c.name).join(model.service)
     return {row.id: row.name for row in connection.execute(statement)}
 
@@ -69,7 +69,7 @@ def read_due_deliveries(
     arrived_at: datetime | None = None,
     among: Sequence[int] | None = None,
 ) -> list[DeliveryRow]:
-    """Delivery rows of a role that could be handed over now, lowest position first.
+    """Read the delivery rows of a role that could be handed over now, lowest position first.
 
     Args:
         services: the worker services that are there.
@@ -95,7 +95,7 @@ def read_due_deliveries(
 def read_next_due(
     connection: sa.Connection, role_id: int, now: datetime, among: Sequence[int] | None = None
 ) -> datetime | None:
-    """When the next of a role's rows that are to be tried again becomes due; None where none will.
+    """Read when the next retry of a role becomes due; None without any.
 
     Args:
         among: the positions of the rows that are asked about; None for all.

@@ -58,7 +58,7 @@ class StoredEnvelope:
 
 
 def read_envelope(connection: sa.Connection, envelope_id: UUID) -> StoredEnvelope | None:
-    """One envelope, whatever became of it; None where there is none of that id."""
+    """Read one envelope, whatever became of it; None if no envelope has this id."""
     row = connection.execute(_ENVELOPE, {"of_id": envelope_id}).one_or_none()
     return None if row is None else _stored_envelope(connection, row)
 
@@ -123,7 +123,7 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
 
 
 def _reason(connection: sa.Connection, envelope_id: UUID) -> str | None:
-    """Why an envelope was cancelled."""
+    """Read why an envelope was cancelled."""
     history = model.history.c
     told = sa.select(history.reason).where(
         history.subject == "envelope",
@@ -135,16 +135,18 @@ def _reason(connection: sa.Connection, envelope_id: UUID) -> str | None:
 
 
 def read_open_envelopes(connection: sa.Connection) -> list[UUID]:
-    """The envelopes whose emitters still send, or have left them so."""
+    """Read the envelopes whose emitters still send, or have left them open."""
     return list(connection.execute(sa.select(model.envelope.c.id).where(is_in(EnvelopeState.OPEN))).scalars())
 
 
 def is_in(state: EnvelopeState) -> sa.ColumnElement[bool]:
-    """Whether an envelope is in a state, written out: SQLite uses an index of some rows only where it can see that all
-    it looks for are among them."""
+    """Build the condition that an envelope is in a state, written out.
+
+    SQLite uses a partial index only if it can see that the statement looks for nothing else.
+    """
     return model.envelope.c.state == sa.literal_column(f"'{state.value}'")
 
 
 def is_archived() -> sa.ColumnElement[bool]:
-    """Whether an envelope is in an archive, be it that it was restored from there."""
+    """Build the condition that an envelope is in an archive, also if it was restored from there."""
     return sa.exists().where(model.archived_envelope.c.envelope_id == model.envelope.c.id)

@@ -8,10 +8,10 @@ from xbus.states import DeliveryState, EnvelopeState
 
 
 class EventState(StrEnum):
-    """What became of an event at the consumer roles that its graph leads to; the names are those of 0.2.0."""
+    """The state of an event at the consumer roles of its graph, by the names of 0.2.0."""
 
     WAIT = "wait"
-    """Nobody has it yet, and nothing keeps it from coming by itself; also where there is no consumer at all."""
+    """Nobody has it yet, and nothing keeps it from coming by itself. Also without any consumer."""
     EXEC = "exec"
     """It is being handed over for the first time, as far as the journal can tell."""
     DONE = "done"
@@ -19,7 +19,7 @@ class EventState(StrEnum):
     PART = "part"
     """Some have it, others don't have it yet."""
     STOP = "stop"
-    """Nobody has it, and for at least one it won't come by itself."""
+    """Nobody has it, and at least one role won't get it by itself."""
     CANC = "canc"
     """Its envelope was cancelled."""
 
@@ -40,11 +40,11 @@ REROUTED = "rerouted"
 """An envelope that goes another way, or to another role, instead; likewise."""
 
 _STOPPED = frozenset({DeliveryState.PARKED, RETRIED, DROPPED, REROUTED})
-"""An envelope that won't come by itself: parked, given up, or let go as it came again in another way."""
+"""An envelope that won't come by itself: parked, cancelled, or replaced by a repeat."""
 
 
 class RoleDelivery(Protocol):
-    """Where an envelope stands with one consumer role."""
+    """The state of an envelope at one consumer role."""
 
     @property
     def state(self) -> str:
@@ -52,11 +52,11 @@ class RoleDelivery(Protocol):
 
     @property
     def under_way(self) -> bool:
-        """Whether it may just be in the role's hands."""
+        """True if the role may have it in its hands now."""
 
 
 def event_state(envelope: EnvelopeState, standings: Collection[RoleDelivery]) -> EventState:
-    """The state of an event, where several fit the one that needs a person most.
+    """Choose the state of an event; if several fit, the one that needs a person most.
 
     Args:
         envelope: the state of its envelope.

@@ -22,12 +22,12 @@ class HeldKey:
 
 
 def read_held_keys(connection: sa.Connection, role_ids: Collection[int]) -> list[HeldKey]:
-    """All keys of which ordered roles have rows."""
+    """Read all keys of which ordered roles have rows."""
     return [HeldKey(*row) for row in connection.execute(_held_keys(role_ids))]
 
 
 def read_free_keys(connection: sa.Connection, role_ids: Collection[int]) -> list[HeldKey]:
-    """Those of them whose lowest row is held, though nothing holds it any more."""
+    """Read those whose lowest row is marked as blocked, though nothing blocks it any more."""
     keys = _held_keys(role_ids).subquery()
     delivery = model.delivery.c
     is_lowest = sa.and_(delivery.role_id == keys.c.role_id, delivery.position == keys.c.lowest)
@@ -50,7 +50,7 @@ def _held_keys(role_ids: Collection[int]) -> "sa.Select[int, str, int, int]":
 
 
 def read_key_rows(connection: sa.Connection, role_id: int, ordering_key: str, limit: int) -> list[DeliveryRow]:
-    """The rows of one key, lowest position first.
+    """Read the rows of one key, lowest position first.
 
     Args:
         limit: how many at the most.
@@ -65,7 +65,7 @@ def read_key_rows(connection: sa.Connection, role_id: int, ordering_key: str, li
 
 
 def read_states(connection: sa.Connection, role_id: int, positions: Sequence[int]) -> dict[int, DeliveryState]:
-    """The states of a role's rows at some positions, by position; one that has no row is not among them."""
+    """Read the states of a role's rows at some positions, by position; positions without a row are left out."""
     delivery = model.delivery.c
     statement = sa.select(delivery.position, delivery.state).where(
         delivery.role_id == role_id, delivery.position.in_(positions)

@@ -17,12 +17,12 @@ CONCERNS_EVENT = sa.or_(
         model.correction.c.event_id == sa.func.coalesce(model.event.c.origin_id, model.event.c.id),
     ),
 )
-"""Whether a correction is of an item of an event. Those for all are carried by all events over the same segments."""
+"""Joins corrections and the events of their items. A correction for all concerns each event over its segments."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventOverlay:
-    """How an event differs, for one role or for all, from what its emitter sent.
+    """The differences of an event, for one role or for all, from what its emitter sent.
 
     Args:
         corrected: items that it gets instead, by index.
@@ -77,7 +77,7 @@ def list_overlaid(connection: sa.Connection, envelope_id: UUID, limit: int) -> l
 
 CORRECTED = "corrected"
 AS_SENT = "as_sent"
-"""What the states of corrected items are called."""
+"""The names of the states of corrected items."""
 
 
 def _overlaid(
@@ -131,7 +131,7 @@ def _corrected(connection: sa.Connection, role_id: int | None, envelope_id: UUID
 
 
 def _left_out(connection: sa.Connection, role_id: int, envelope_id: UUID) -> dict[UUID, set[int]]:
-    """Whatever became of them: those that were resumed go as an envelope of their own."""
+    """Read the items to leave out, whatever became of them: resumed ones go as an envelope of their own."""
     parked = model.parked_item.c
     statement = sa.select(parked.event_id, parked.item_index).where(
         parked.envelope_id == envelope_id, parked.role_id == role_id

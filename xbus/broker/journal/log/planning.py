@@ -32,7 +32,7 @@ __all__ = [
 PAGE_EVENTS = 5_000
 
 LARGE_ITEMS = 10_000
-"""An event of so many items is cut between its segments where it is more than the share of one part."""
+"""Items from which on an event is cut between its segments if it exceeds the share of one part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class LogRange:
     """A part of the log of one event type, for one reader; picklable.
 
     Args:
-        after: a position; the range lies above it.
+        after: a position; the range begins above it.
         until: its last position.
-        items: how many it holds.
-        number: where it is only a part of an event: which of its envelope's, whose position is ``until``.
+        items: the number of its items.
+        number: for a part of an event: the event's number in its envelope, whose position is ``until``.
         first: the index of the first item of that part.
         end: the index behind its last one.
     """
@@ -58,7 +58,7 @@ class LogRange:
 
 
 def read_type_id(connection: sa.Connection, name: str) -> int | None:
-    """The id of the event type of this name; None where there is none."""
+    """Read the id of the event type of this name; None if no type has it."""
     found: int | None = connection.execute(
         sa.select(model.event_type.c.id).where(model.event_type.c.name == name)
     ).scalar_one_or_none()
@@ -66,7 +66,7 @@ def read_type_id(connection: sa.Connection, name: str) -> int | None:
 
 
 def read_first(connection: sa.Connection) -> int | None:
-    """The lowest position whose envelope is still there with its items; None where there is none."""
+    """Read the lowest position whose envelope still has its items; None if no envelope has."""
     envelope = model.envelope.c
     first: int | None = connection.execute(
         sa.select(envelope.position)
@@ -78,7 +78,7 @@ def read_first(connection: sa.Connection) -> int | None:
 
 
 def count_missing(connection: sa.Connection, after: int, until: int) -> int:
-    """How many envelopes above ``after`` and up to ``until`` are not there any more with their items.
+    """Count the envelopes above ``after`` and up to ``until`` that no longer have their items.
 
     Whether they held events of some type is no longer known.
     """
@@ -91,7 +91,7 @@ def count_missing(connection: sa.Connection, after: int, until: int) -> int:
 
 
 def position_before(connection: sa.Connection, moment: datetime) -> int:
-    """The position behind which lies what was sealed at a moment or later; 0 where that is all that is there.
+    """Find the position before the first envelope sealed at a moment or later; 0 if none comes before.
 
     Positions are given in the order of commits, and moments a little before: near each other the two may differ.
     """
@@ -115,13 +115,13 @@ def position_before(connection: sa.Connection, moment: datetime) -> int:
 
 
 def has_events(connection: sa.Connection, type_id: int, after: int, until: int) -> bool:
-    """Whether there is an event of a type above ``after`` and up to ``until``."""
+    """Check whether an event of a type is above ``after`` and up to ``until``."""
     wanted = {"type_id": type_id, "after": after, "number": _LAST, "until": until}
     return connection.execute(_EVENTS.limit(1), wanted).first() is not None
 
 
 def count_items(connection: sa.Connection, type_id: int, after: int, until: int) -> int:
-    """How many items the events of a type hold above ``after`` and up to ``until``."""
+    """Count the items of the events of a type above ``after`` and up to ``until``."""
     wanted = {"type_id": type_id, "after": after, "until": until}
     return int(connection.execute(_ITEMS, wanted).scalar_one())
 
@@ -129,11 +129,11 @@ def count_items(connection: sa.Connection, type_id: int, after: int, until: int)
 def read_end(
     connection: sa.Connection, type_id: int, after: int, until: int, max_items: int, page_events: int = PAGE_EVENTS
 ) -> int:
-    """How far to read for so many items of a type: envelopes are never cut.
+    """Find how far to read for so many items of a type, without cutting envelopes.
 
     Returns:
-        The highest position up to which there are no more than ``max_items`` above ``after``, or the first one that has
-        any; ``until`` where all up to there are no more.
+        The highest position up to which at most ``max_items`` are above ``after``, or the first one with any; ``until``
+        if all up to it have fewer.
     """
     total = 0
     end = after
@@ -149,11 +149,12 @@ def read_end(
 def cut_log(
     connection: sa.Connection, type_id: int, after: int, until: int, parts: int, large_items: int = LARGE_ITEMS
 ) -> list[LogRange]:
-    """Share a part of the log out: ranges of about the same number of items, in order, large events cut between their
-    segments.
+    """Share a part of the log out into ranges of about the same number of items, in order.
+
+    It cuts large events between their segments.
 
     Args:
-        parts: how many ranges are wished for; about so many come, none where there are no items.
+        parts: the wished number of ranges; about so many come, none without items.
     """
     envelopes = [list(of_one) for _, of_one in groupby(_events(connection, type_id, after, until), _position)]
     sizes = [sum(event.items for event in events) for events in envelopes]
@@ -171,7 +172,7 @@ def cut_log(
 
 
 def _of_small(type_id: int, envelopes: Sequence[tuple[int, int]], share: int) -> Iterator[LogRange]:
-    """Ranges of whole envelopes, given with their positions and items."""
+    """Make ranges of whole envelopes from their positions and items."""
     sizes = [size for _, size in envelopes]
     for start, end in cut(sizes, max(1, round(sum(sizes) / share))):
         items = sum(sizes[start:end])
@@ -180,7 +181,7 @@ def _of_small(type_id: int, envelopes: Sequence[tuple[int, int]], share: int) ->
 
 
 def _of_large(connection: sa.Connection, type_id: int, event: "_Event", share: int) -> Iterator[LogRange]:
-    """Ranges of a single event."""
+    """Make ranges of a single event."""
     for part in cut_event(connection, event.event_id, max(1, round(event.items / share))):
         end = part.first + part.items
         yield LogRange(type_id, event.position - 1, event.position, part.items, event.number, part.first, end)

@@ -33,7 +33,7 @@ class SegmentRange:
 
 
 def read_items(connection: sa.Connection, event_id: UUID) -> int:
-    """How many items an event has.
+    """Read the number of an event's items.
 
     Raises:
         JournalError: it is not there, or still open.
@@ -60,7 +60,7 @@ def cut_event(connection: sa.Connection, event_id: UUID, parts: int) -> list[Seg
     if row is None or row[1] is None:
         raise JournalError(f"event {event_id} is not there to be read", "see xbus envelope show", code=GONE)
     source, items = row
-    # Its segments follow each other without a gap, so that the index alone tells how many items each holds.
+    # Its segments follow each other without a gap, so the index alone says how many items each has.
     starts = sa.select(segment.first_index).where(segment.event_id == source).order_by(segment.first_index)
     firsts = list(connection.execute(starts).scalars())
     if not items:
@@ -100,7 +100,7 @@ def cut(sizes: Sequence[int], parts: int) -> Iterator[tuple[int, int]]:
     """Cut a row of things into runs, each of about the same size.
 
     Args:
-        parts: how many runs are wished for; there are never more.
+        parts: the wished number of runs; never more come.
 
     Yields:
         Of each run the place of its first thing, and the place behind its last.

@@ -15,7 +15,7 @@ from xbus.broker.journal.log.segments import Segment
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """An event as the back delivers it: of a received envelope, or ahead of that where an immediate reply is wanted."""
+    """An event as the back delivers it, in a received envelope or ahead of it for an immediate reply."""
 
     event_id: UUID
     type_name: str
@@ -45,23 +45,23 @@ class LogEnvelope:
     ordering_key: str | None = None
 
     def is_for(self, role_id: int) -> bool:
-        """Whether a role may be owed it at all."""
+        """Check whether a role may be owed it at all."""
         return self.only_roles is None or role_id in self.only_roles
 
 
 def read_head(connection: sa.Connection) -> int:
-    """The position of the envelope sealed last; 0 before the first."""
+    """Read the position of the envelope sealed last; 0 before the first."""
     head: int = connection.execute(sa.select(model.head.c.position)).scalar_one()
     return head
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Where the log ends, and the corrections that are for all.
+    """The end of the log, and of the corrections for all roles.
 
     Args:
         position: of the envelope sealed last; 0 before the first.
-        correction: the id of the newest correction that is for all; 0 where there is none.
+        correction: the id of the newest correction for all roles; 0 if none exists.
     """
 
     position: int
@@ -84,14 +84,14 @@ _ENDS = sa.select(model.head.c.position, sa.func.coalesce(_NEWEST_CORRECTION, 0)
 
 
 def read_log(connection: sa.Connection, after: int, limit: int) -> list[LogEnvelope]:
-    """The next received envelopes in position order; those that were removed are left out, and cost nothing.
+    """Read the next received envelopes in position order; removed ones are left out, and cost nothing.
 
     Args:
-        after: a position; what is returned lies above it.
-        limit: how many envelopes at the most.
+        after: a position; the results are above it.
+        limit: the most envelopes to read.
 
     Returns:
-        At least one, where there is one above ``after``.
+        At least one envelope, if one is above ``after``.
     """
     position = model.envelope.c.position
     found = _log_envelopes(connection, sa.and_(position > after, position <= after + limit))
@@ -104,12 +104,12 @@ def read_log(connection: sa.Connection, after: int, limit: int) -> list[LogEnvel
 
 
 def read_at(connection: sa.Connection, positions: Sequence[int]) -> list[LogEnvelope]:
-    """The received envelopes at some positions, in position order."""
+    """Read the received envelopes at some positions, in position order."""
     return _log_envelopes(connection, model.envelope.c.position.in_(positions))
 
 
 def read_sealed(connection: sa.Connection, envelope_ids: Sequence[UUID]) -> list[LogEnvelope]:
-    """Those of some envelopes that are received, in position order."""
+    """Read those of some envelopes that are received, in position order."""
     return _log_envelopes(
         connection, sa.and_(model.envelope.c.id.in_(envelope_ids), model.envelope.c.position.is_not(None))
     )
@@ -155,10 +155,10 @@ def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> 
 
 
 def read_only_roles(connection: sa.Connection, repeats: Collection[UUID]) -> dict[UUID, frozenset[int]]:
-    """The roles that envelopes are for, where they are for some roles only.
+    """Read the roles that envelopes are for, if they are for some roles only.
 
     Args:
-        repeats: envelopes that repeat others; no other is for some roles only, so usually there are none to ask for.
+        repeats: envelopes that repeat others; no others are for some roles only, so usually the list is empty.
     """
     if not repeats:
         return {}
@@ -171,10 +171,10 @@ def read_only_roles(connection: sa.Connection, repeats: Collection[UUID]) -> dic
 
 
 def read_segments(connection: sa.Connection, event_id: UUID, from_index: int, max_bytes: int) -> list[Segment]:
-    """The next segments of an event, in index order.
+    """Read the next segments of an event, in index order.
 
     Args:
-        from_index: the first index that is wanted; the segment that holds it comes first, also where it begins before.
+        from_index: the first wanted index; its segment comes first, also if it begins before.
         max_bytes: segments are added until their data would exceed this; the first one always comes.
 
     Returns:

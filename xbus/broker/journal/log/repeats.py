@@ -1,4 +1,4 @@
-"""Envelopes that may come again, and those that did. Each function is one short read."""
+"""Envelopes that may be repeated, and those that were. Each function is one short read."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from xbus.states import DeliveryState, EnvelopeState
 
 @dataclass(frozen=True, slots=True)
 class PastEvent:
-    """An event of an envelope that may come again.
+    """An event of an envelope that may be repeated.
 
     Args:
-        graph_id: the way that it took.
+        graph_id: the graph that it took.
         segments_id: the event under whose id its items are stored: itself, or the one that it repeats.
-        items: how many it holds; None while it is open.
+        items: the number of its items; None while it is open.
     """
 
     event_id: UUID
@@ -32,11 +32,11 @@ class PastEvent:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """An envelope that may come again.
+    """An envelope that may be repeated.
 
     Args:
         origin_id: the envelope that it repeats itself, if any.
-        archived: whether its items must be put back first, as they are in an archive only.
+        archived: whether only an archive has its items, which must be restored first.
     """
 
     envelope_id: UUID
@@ -59,11 +59,11 @@ class ParkedRole:
 
 @dataclass(frozen=True, slots=True)
 class RepeatStatus:
-    """Where an envelope stands as to coming again.
+    """The parked deliveries and the retries of an envelope.
 
     Args:
-        parked: the roles that it is parked for, by id.
-        retries: for each role for whose sake it came again, the envelope as which it did, the latest last.
+        parked: the roles for which it is parked, by id.
+        retries: for each role with a retry the envelope that repeats it, the latest last.
     """
 
     past: Past
@@ -72,7 +72,7 @@ class RepeatStatus:
 
 
 def read_past(connection: sa.Connection, envelope_id: UUID) -> Past | None:
-    """An envelope as it may come again; None where there is none of that id, or its items were removed for good."""
+    """Read an envelope that may be repeated; None if it does not exist or lost its items for good."""
     envelope, archived = model.envelope.c, model.archived_envelope.c
     is_gone = envelope.pruned_at.is_not(None)
     wanted = (
@@ -109,7 +109,7 @@ def _past_events(connection: sa.Connection, envelope_id: UUID) -> tuple[PastEven
 
 
 def read_standing(connection: sa.Connection, event_id: UUID) -> RepeatStatus | None:
-    """Where the envelope of an event stands; None where there is no such event."""
+    """Read the repeat status of an event's envelope; None if the event does not exist."""
     wanted = sa.select(model.event.c.envelope_id).where(model.event.c.id == event_id)
     envelope_id = connection.execute(wanted).scalar_one_or_none()
     past = None if envelope_id is None else read_past(connection, envelope_id)
@@ -121,7 +121,7 @@ def read_standing(connection: sa.Connection, event_id: UUID) -> RepeatStatus | N
 
 
 def read_parked(connection: sa.Connection, envelope_id: UUID) -> tuple[ParkedRole, ...]:
-    """The roles that an envelope is parked for, by id."""
+    """Read the roles for which an envelope is parked, by id."""
     statement = (
         sa.select(model.role.c.id, model.role.c.login, model.role.c.service_id, model.role.c.removed_at.is_not(None))
         .join(model.delivery, model.delivery.c.role_id == model.role.c.id)
@@ -132,7 +132,7 @@ def read_parked(connection: sa.Connection, envelope_id: UUID) -> tuple[ParkedRol
 
 
 def read_retries(connection: sa.Connection, envelope_id: UUID) -> dict[int, UUID]:
-    """For each role for which an envelope was retried, the envelope as which it came again last; the latest last.
+    """Read for each role with a retry the latest envelope that repeats this one; the latest last.
 
     A replay is left out: its role may have got the envelope itself, too.
     """
@@ -162,7 +162,7 @@ def read_retries(connection: sa.Connection, envelope_id: UUID) -> dict[int, UUID
 
 
 def read_event_id(connection: sa.Connection, envelope_id: UUID, number: int) -> UUID:
-    """The id of the event of this number in an envelope that holds it."""
+    """Read the id of the event of this number in an envelope that has it."""
     event = model.event.c
     wanted = sa.select(event.id).where(event.envelope_id == envelope_id, event.number == number)
     event_id: UUID = connection.execute(wanted).scalar_one()
@@ -170,7 +170,7 @@ def read_event_id(connection: sa.Connection, envelope_id: UUID, number: int) -> 
 
 
 def read_consumer_services(connection: sa.Connection, graph_ids: Collection[int]) -> dict[int, frozenset[int]]:
-    """For each of these graphs the ids of the consumer services that it leads to."""
+    """Read for each of these graphs the ids of the consumer services to which it leads."""
     statement = (
         sa.select(model.node.c.graph_id, model.node.c.service_id)
         .join(model.service, model.service.c.id == model.node.c.service_id)

@@ -31,9 +31,9 @@ class Ask:
     """An event whose emitter waits for the reply.
 
     Args:
-        event: with the items that it holds so far; its emitter adds none while it waits.
-        until: when the emitter waits no longer.
-        cancelled: whether its envelope was given up.
+        event: with the items that it has now; its emitter adds none while it waits.
+        until: the end of the emitter's wait.
+        cancelled: whether its envelope was cancelled.
     """
 
     envelope_id: UUID
@@ -43,12 +43,12 @@ class Ask:
 
 
 def read_replies(connection: sa.Connection, event_ids: Collection[UUID]) -> dict[UUID, StoredReply]:
-    """What there is of the replies to some events, by event id."""
+    """Read the existing replies to some events, by event id."""
     return {reply.event_id: reply for reply in _replies(connection, model.reply.c.event_id.in_(event_ids))}
 
 
 def read_held_replies(connection: sa.Connection) -> list[StoredReply]:
-    """The replies whose envelopes are held open at the recipients that gave them."""
+    """Read the replies whose envelopes are still open at the recipients that gave them."""
     return _replies(connection, model.reply.c.state == ReplyState.HELD.value)
 
 
@@ -69,7 +69,7 @@ def _replies(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[S
 
 
 def read_asks(connection: sa.Connection) -> list[Ask]:
-    """The events whose emitters wait now."""
+    """Read the events whose emitters wait now."""
     items = (
         sa.select(sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0))
         .where(model.segment.c.event_id == model.event.c.id)
@@ -102,7 +102,7 @@ def read_asks(connection: sa.Connection) -> list[Ask]:
 
 
 def read_cancelled(connection: sa.Connection, envelope_ids: Collection[UUID]) -> set[UUID]:
-    """Which of some envelopes were given up."""
+    """Select the cancelled ones of some envelopes."""
     cancelled = model.envelope.c.state == EnvelopeState.CANCELLED.value
     statement = sa.select(model.envelope.c.id).where(model.envelope.c.id.in_(envelope_ids), cancelled)
     return set(connection.execute(statement).scalars())

@@ -16,7 +16,7 @@ from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState
 
 MOST_COUNTED = 1000
-"""Up to here what is owed is counted; beyond it the number tells nobody more."""
+"""The most owed envelopes that are counted; a larger number helps nobody."""
 
 PAGE_POSITIONS = 500
 """So many positions that the table of contents names are looked at in one statement."""
@@ -24,7 +24,7 @@ PAGE_POSITIONS = 500
 
 @dataclass(frozen=True, slots=True)
 class RoleProgress:
-    """What became of an envelope at one consumer role.
+    """The progress of an envelope at one consumer role.
 
     Args:
         role: the role's login; None for a service that never had a role.
@@ -56,7 +56,7 @@ def role_progress(
     cursors: dict[int, Cursor],
     only_roles: tuple[str, ...] | None,
 ) -> Iterator[RoleProgress]:
-    """Where a received envelope stands with each consumer role that is or was owed it, sorted by service and login.
+    """Describe a received envelope's progress at each role that is or was owed it, by service and login.
 
     Args:
         position: the envelope's.
@@ -94,7 +94,7 @@ def role_progress(
 
 
 def _read_let_go(connection: sa.Connection, envelope_id: UUID, role_ids: Collection[int]) -> dict[int, tuple[str, str]]:
-    """For each role that is to do without an envelope, or whose envelope went another way: which of these, and why."""
+    """Read which roles do without an envelope, or got it by a repeat, and why."""
     subjects = {f"{role_id} {envelope_id}": role_id for role_id in role_ids}
     history = model.history.c
     rows = connection.execute(
@@ -106,7 +106,7 @@ def _read_let_go(connection: sa.Connection, envelope_id: UUID, role_ids: Collect
 
 
 def _roles_of(envelope_id: UUID) -> "sa.Select[str, int | None, str | None, datetime | None, bool]":
-    """Service, role, its removal and whether it is registered, for each consumer service that the graphs lead to."""
+    """Read service, role, its removal and registration for each consumer service to which the graphs lead."""
     return (
         sa.select(
             model.service.c.name,
@@ -127,7 +127,7 @@ def _roles_of(envelope_id: UUID) -> "sa.Select[str, int | None, str | None, date
 
 
 def count_owed(connection: sa.Connection, login: str) -> int:
-    """How many envelopes a consumer role has not got yet, :data:`MOST_COUNTED` at the most; 0 for a worker role."""
+    """Count the envelopes that a consumer role has not got, :data:`MOST_COUNTED` at the most; 0 for a worker."""
     row = connection.execute(
         sa.select(model.role.c.id, model.role.c.service_id).where(model.role.c.login == login)
     ).one()
@@ -175,7 +175,7 @@ def read_owed_ahead(
 
 
 def asks_for(service_id: int) -> sa.ColumnElement[bool]:
-    """Whether a graph of an envelope's events has a node of the service."""
+    """Build the condition that a graph of an envelope's events has a node of the service."""
     return sa.exists().where(
         model.event.c.envelope_id == model.envelope.c.id,
         model.node.c.graph_id == model.event.c.graph_id,
@@ -184,7 +184,7 @@ def asks_for(service_id: int) -> sa.ColumnElement[bool]:
 
 
 def is_for(role_id: int) -> sa.ColumnElement[bool]:
-    """Whether an envelope is for a role, where it is for some roles only."""
+    """Build the condition that an envelope is for a role, if it is for some roles only."""
     named = model.envelope_role.c
     of_envelope = named.envelope_id == model.envelope.c.id
     return sa.or_(

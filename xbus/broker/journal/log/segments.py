@@ -34,8 +34,7 @@ class SegmentRow(NamedTuple):
 
 
 def gather(appends: Sequence[Append], max_bytes: int) -> list[SegmentRow]:
-    """Make segments of appends: what follows each other in one event is joined, so that a thousand calls with an item
-    each become one row.
+    """Make segments of appends: join neighbours, so that a thousand calls of one item become one row.
 
     Args:
         appends: in the order in which they came; each event's indices follow each other.
@@ -87,7 +86,7 @@ class Content(NamedTuple):
 
 
 def content_hash(events: Iterable[EventContent]) -> bytes:
-    """The hash of an envelope, as ``model.envelope`` defines it."""
+    """Hash an envelope as ``model.envelope`` defines it."""
     whole = hashlib.sha256()
     for event in events:
         whole.update(event.type_name.encode() + b"\0" + event.items.to_bytes(8, "big"))
@@ -103,7 +102,7 @@ _COPY_START = struct.Struct("!hi16siqiii")
 
 
 def copy_rows(rows: Iterable[SegmentRow]) -> list[bytes]:
-    """Rows of ``COPY_COLUMNS`` in pieces, for ``binary_copy.copy_in``."""
+    """Pack rows of ``COPY_COLUMNS`` in pieces, for ``binary_copy.copy_in``."""
     pieces: list[bytes] = []
     for row in rows:
         start = _COPY_START.pack(6, 16, row.event_id.bytes, 8, row.first_index, 4, row.items, len(row.data))

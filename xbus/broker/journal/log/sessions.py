@@ -33,28 +33,28 @@ class StoredRegistration:
 
 @dataclass(frozen=True, slots=True)
 class StoredIntroduction:
-    """What a registered consumer said of itself, as in ``model.registration``."""
+    """The introduction of a registered consumer, as in ``model.registration``."""
 
     metadata: Mapping[str, Any]
     features: Mapping[str, Any]
 
 
 def read_sessions(connection: sa.Connection, *, of_roles: bool) -> list[StoredSession]:
-    """All sessions of emitters, or of roles, expired ones included."""
+    """Read all sessions of emitters, or of roles, expired ones included."""
     owner = model.session.c.role_id if of_roles else model.session.c.emitter_id
     statement = sa.select(model.session.c.token_hash, owner, model.session.c.expires_at).where(owner.is_not(None))
     return [StoredSession(*row) for row in connection.execute(statement)]
 
 
 def read_registrations(connection: sa.Connection) -> list[StoredRegistration]:
-    """The recipients that were registered when the broker last ran."""
+    """Read the recipients that were registered when the broker last ran."""
     row = model.registration.c
     statement = sa.select(row.role_id, row.token_hash, row.uri, row.place)
     return [StoredRegistration(*row) for row in connection.execute(statement)]
 
 
 def read_consumers(connection: sa.Connection) -> list[StoredIntroduction]:
-    """The consumers that are registered, by the login of their role."""
+    """Read the registered consumers, by the login of their role."""
     statement = (
         sa.select(model.registration.c["metadata"], model.registration.c.features)
         .join(model.role, model.role.c.id == model.registration.c.role_id)

@@ -10,10 +10,10 @@ from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.database.place import read_place
 
 SUBJECT = "journal"
-"""What moves of the journal are called in the history."""
+"""The name of moves of the journal in the history."""
 
 SUBJECT_ID = "registrations"
-"""What of the journal is moved. A place would be too long for this column, so the reason holds it."""
+"""The moved part of the journal. A place would be too long for this column, so the reason has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +69,5 @@ def _is_foreign(connection: sa.Connection) -> sa.ColumnElement[bool]:
 
 
 def _told(found: list[ForeignRegistration], reason: str, place: str) -> str:
-    """What the history says of a decision: about whom, why, and where the journal was."""
+    """Word a decision for the history: the role, the reason, and the journal's place."""
     return f"{', '.join(registration.role for registration in found)}: {reason}; the journal is at {place}"

@@ -66,10 +66,10 @@ def read_corrections(connection: sa.Connection, envelope_id: UUID) -> list[Corre
 
 
 def read_corrected_item(connection: sa.Connection, event_id: UUID, index: int) -> dict[int | None, bytes]:
-    """Read how an item of an event is handed over now, where that is not as it was sent.
+    """Read how an item of an event is handed over now, if it is not as it was sent.
 
     Returns:
-        By the id of the role that gets it so; None stands for all others.
+        By the id of the role that gets it so; None means all others.
     """
     correction = model.correction.c
     statement = (
@@ -88,7 +88,7 @@ def read_corrected_item(connection: sa.Connection, event_id: UUID, index: int) -
 
 
 def read_corrected_events(connection: sa.Connection, after: int) -> list[tuple[int, UUID]]:
-    """Read which events hold items that are corrected for all: of each correction its id and the event of the segments.
+    """Read which events have items that are corrected for all roles: correction id and event of the segments.
 
     Args:
         after: the id of a correction; only newer ones are read.

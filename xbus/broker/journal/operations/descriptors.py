@@ -17,7 +17,7 @@ class DescriptorSummary:
 
 
 def list_descriptors(connection: Connection) -> list[DescriptorSummary]:
-    """All of them, by name."""
+    """List all descriptors, by name."""
     columns = input_descriptor.c
     rows = connection.execute(
         select(columns.name, columns.mimetype, func.length(columns.content).label("size")).order_by(columns.name)
@@ -26,7 +26,7 @@ def list_descriptors(connection: Connection) -> list[DescriptorSummary]:
 
 
 def read_descriptor(connection: Connection, name: str) -> bytes | None:
-    """The content of one of them; None where there is none of that name."""
+    """Read the content of a descriptor; None if no descriptor has this name."""
     content = select(input_descriptor.c.content).where(input_descriptor.c.name == name)
     found = connection.execute(content).scalar_one_or_none()
     return None if found is None else bytes(found)

@@ -25,7 +25,7 @@ MOST_EVENTS = 100
 MOST_FAILURES = 100
 MOST_ITEMS = 100
 MOST_OUTPUTS = 100
-"""How many events, failures, items that some role gets otherwise, and attempts of bulk workers are shown of one."""
+"""The most events, failures, overlays and attempts of bulk workers that the details show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class EventSummary:
 
     Args:
         items: None until it is ended.
-        estimate: what its emitter expected.
-        reply: how far its immediate reply has come; None where its emitter never waited for one.
-        reply_cause: why there is no reply, where it failed.
+        estimate: the number of items that its emitter expected.
+        reply: the state of its immediate reply; None if its emitter never waited for one.
+        reply_cause: why the reply failed; None otherwise.
     """
 
     id: UUID
@@ -96,15 +96,15 @@ class EnvelopeDetail:
 def list_envelopes(
     connection: sa.Connection, *, state: EnvelopeState | None = None, before: UUID | None = None, limit: int = 20
 ) -> list[EnvelopeSummary]:
-    """Envelopes, those that were opened last first.
+    """List envelopes, the last opened ones first.
 
     Args:
         state: only those in this state.
-        before: only those behind this one: the last one of the page before.
-        limit: how many at the most.
+        before: only those after this one: the last one of the page before.
+        limit: the most envelopes of a page.
 
     Raises:
-        Refused: there is no envelope of the id ``before`` (``envelope_unknown``).
+        Refused: no envelope has the id ``before`` (``envelope_unknown``).
     """
     envelope = model.envelope.c
     statement = _summaries().order_by(envelope.opened_at.desc(), envelope.id.desc()).limit(limit)
@@ -120,12 +120,12 @@ def list_envelopes(
 
 
 def envelope_unknown(envelope_id: UUID) -> Refused:
-    """The error of who names an envelope that is not there."""
+    """Make the error for an envelope that does not exist."""
     return Refused(f"there is no envelope {envelope_id}", "see xbus envelope list", code="envelope_unknown")
 
 
 def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetail | None:
-    """All about one envelope; None where there is none of that id."""
+    """Read all details of one envelope; None if no envelope has this id."""
     row = connection.execute(_summaries().where(model.envelope.c.id == envelope_id)).one_or_none()
     if row is None:
         return None
@@ -142,7 +142,7 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
 
 
 def _place(opened_at: datetime, envelope_id: UUID) -> sa.Tuple:
-    """Where an envelope stands in the list."""
+    """Give the place of an envelope in the list."""
     envelope = model.envelope.c
     return sa.tuple_(sa.literal(opened_at, envelope.opened_at.type), sa.literal(envelope_id, envelope.id.type))
 
@@ -224,7 +224,7 @@ def _events(connection: sa.Connection, envelope: EnvelopeSummary) -> Iterator[Ev
 
 
 def _consumer_services(connection: sa.Connection, envelope_id: UUID) -> dict[int, set[str]]:
-    """For each graph of the envelope's events the consumer services that it leads to."""
+    """Read for each graph of the envelope's events the consumer services to which it leads."""
     statement = (
         sa.select(model.event.c.graph_id, model.service.c.name)
         .join(model.node, model.node.c.graph_id == model.event.c.graph_id)

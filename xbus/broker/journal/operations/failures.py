@@ -14,7 +14,7 @@ from xbus.errors import Refused
 from xbus.states import TRACKING_MOVES, TrackingState, predecessors
 
 SUBJECT = "failure"
-"""What moves of a failure are called in the history."""
+"""The name of moves of a failure in the history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class FailureSummary:
 
 @dataclass(frozen=True, slots=True)
 class TrackingMove:
-    """What a person did about a failure."""
+    """A person's move on a failure."""
 
     at: datetime
     state: TrackingState
@@ -54,7 +54,7 @@ class TrackingMove:
 
 @dataclass(frozen=True, slots=True)
 class FailureDetail:
-    """A failure with what was done about it, oldest first."""
+    """A failure with its history, oldest first."""
 
     summary: FailureSummary
     history: tuple[TrackingMove, ...]
@@ -69,17 +69,17 @@ def list_failures(
     before: int | None = None,
     limit: int = 20,
 ) -> list[FailureSummary]:
-    """Failures, the newest first.
+    """List failures, the newest first.
 
     Args:
         state: only those in this tracking state.
         role: only those of the role with this login.
         envelope_id: only those of this envelope.
         before: only those below this id: the last one of the page before.
-        limit: how many at the most.
+        limit: the most failures of a page.
 
     Raises:
-        Refused: there is no role of that login, and never was one (``unknown_login``).
+        Refused: no role has or had this login (``unknown_login``).
     """
     statement = _summaries().order_by(model.failure.c.id.desc()).limit(limit)
     if state is not None:
@@ -94,22 +94,22 @@ def list_failures(
 
 
 def show_failure(connection: sa.Connection, failure_id: int) -> FailureDetail | None:
-    """All about one failure; None where there is none of that id."""
+    """Read all details of one failure; None if no failure has this id."""
     row = connection.execute(_summaries().where(model.failure.c.id == failure_id)).one_or_none()
     return None if row is None else FailureDetail(_summary(row), tuple(_moves(connection, failure_id)))
 
 
 def track_failure(connection: sa.Connection, failure_id: int, state: TrackingState, comment: str, at: datetime) -> None:
-    """Note how far a person has come with a failure, and keep it in the history.
+    """Note a person's progress with a failure, and keep it in the history.
 
     Args:
         connection: with a transaction open.
         state: the new state.
-        comment: what there is to be said about it; may be empty.
+        comment: a remark; may be empty.
         at: the moment of the move.
 
     Raises:
-        Refused: there is no such failure (``failure_unknown``), or ``state`` does not follow the one that it is in
+        Refused: no failure has this id (``failure_unknown``), or ``state`` does not follow its present one
             (``tracking_refused``).
     """
     failure = model.failure.c
@@ -120,7 +120,7 @@ def track_failure(connection: sa.Connection, failure_id: int, state: TrackingSta
 
 
 def unknown_failure(failure_id: int) -> Refused:
-    """What is to be said of an id that no failure has."""
+    """Make the error for an id that no failure has."""
     return Refused(f"there is no failure {failure_id}", "see xbus failure list", code="failure_unknown")
 
 
@@ -157,14 +157,14 @@ def _summary(row: NamedRow) -> FailureSummary:
 
 
 def known_role_id(connection: sa.Connection, login: str) -> int:
-    """The id of a role, also of one that is removed.
+    """Find the id of a role, also of a removed one.
 
     Raises:
-        Refused: there is no role of that login, and never was one (``unknown_login``).
+        Refused: no role has or had this login (``unknown_login``).
     """
     found = connection.execute(sa.select(model.role.c.id).where(model.role.c.login == login)).scalar_one_or_none()
     if found is None:
-        raise Refused(f'there is no role "{login}"', "xbus export shows which there are", code="unknown_login")
+        raise Refused(f'there is no role "{login}"', "xbus export shows the roles", code="unknown_login")
     role_id: int = found
     return role_id
 

@@ -18,7 +18,7 @@ from xbus.states import DeliveryState, ItemState
 
 @dataclass(frozen=True, slots=True)
 class ParkedDelivery:
-    """Why a whole envelope is parked; see ``model.delivery``."""
+    """The cause for which a whole envelope is parked; see ``model.delivery``."""
 
     attempts: int
     code: str
@@ -45,7 +45,7 @@ class ParkedItem:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """What is parked of an envelope for one role: the whole of it, some items alone, or both.
+    """The parked part of an envelope for one role: the whole of it, some items alone, or both.
 
     Args:
         removed: whether the role is not in use any more.
@@ -61,10 +61,10 @@ class Parked:
 
 
 def find_parked(connection: sa.Connection, envelope_id: UUID, role: str | None = None) -> tuple[Past, list[Parked]]:
-    """An envelope, and what is parked of it for each role, or for one role.
+    """Find an envelope and its parked parts, for each role or for one.
 
     Raises:
-        Refused: there is no such envelope (``envelope_unknown``) or role (``unknown_login``), or nothing of the
+        Refused: the envelope (``envelope_unknown``) or the role (``unknown_login``) does not exist, or nothing of the
             envelope is parked (``not_parked``).
     """
     past = find_past(connection, envelope_id)
@@ -76,10 +76,10 @@ def find_parked(connection: sa.Connection, envelope_id: UUID, role: str | None =
 
 
 def find_past(connection: sa.Connection, envelope_id: UUID) -> Past:
-    """An envelope, whatever is parked of it.
+    """Find an envelope, whether parts of it are parked or not.
 
     Raises:
-        Refused: there is no such envelope, or it was removed for good (``envelope_unknown``).
+        Refused: the envelope does not exist, or was removed for good (``envelope_unknown``).
     """
     past = read_past(connection, envelope_id)
     if past is None:
@@ -88,7 +88,7 @@ def find_past(connection: sa.Connection, envelope_id: UUID) -> Past:
 
 
 def not_parked(connection: sa.Connection, envelope_id: UUID, role: str | None = None) -> Refused:
-    """What is to be said where nothing is parked: what became of it instead."""
+    """Make the error for an envelope without parked parts; it says what became of it."""
     detail = show_envelope(connection, envelope_id)
     states = [
         f"{progress.state} for {progress.role}"
@@ -103,7 +103,7 @@ def not_parked(connection: sa.Connection, envelope_id: UUID, role: str | None = 
 
 
 def parked_of(connection: sa.Connection, past: Past, role_id: int | None = None) -> list[Parked]:
-    """What is parked of an envelope, for each role or for one, by login; empty where nothing is."""
+    """List the parked parts of an envelope, for each role or for one, by login; empty without any."""
     delivery, item = model.delivery.c, model.parked_item.c
     whole = sa.and_(delivery.envelope_id == past.envelope_id, delivery.state == DeliveryState.PARKED.value)
     single = sa.and_(item.envelope_id == past.envelope_id, item.state == ItemState.PARKED.value)

@@ -24,13 +24,13 @@ from xbus.states import ITEM_MOVES, EnvelopeState, ItemState, check_move
 
 @dataclass(frozen=True, slots=True)
 class ResumedEvent:
-    """An event of the envelope by which items are sent again.
+    """An event of the envelope that sends items again.
 
     Args:
         event_id: its new id.
-        origin_id: the event whose items they are.
-        items: those that it holds, in order.
-        runs: the same as they are stored: how many, and their bytes as in ``model.segment``.
+        origin_id: the event of the items.
+        items: its items, in order.
+        runs: the same in the form of the database: numbers, and bytes as in ``model.segment``.
     """
 
     event_id: UUID
@@ -39,7 +39,7 @@ class ResumedEvent:
     runs: Sequence[tuple[int, bytes]]
 
     def segments(self) -> list[SegmentRow]:
-        """Its rows of ``model.segment``."""
+        """Make its rows of ``model.segment``."""
         rows: list[SegmentRow] = []
         index = 0
         for items, data in self.runs:
@@ -56,18 +56,18 @@ def resume_items(
     events: Sequence[ResumedEvent],
     decision: RepairDecision,
 ) -> SealReceipt:
-    """Send items again, to the role that they are parked for and to nobody else: as an envelope that is received.
+    """Send parked items again, as a received envelope for their role alone.
 
     Args:
         connection: with a transaction open.
         envelope_id: of the new envelope.
-        past: the envelope that they are of.
-        parked: says for which role.
-        events: what the new envelope holds.
+        past: the envelope of the items.
+        parked: names the role.
+        events: the events of the new envelope.
 
     Raises:
-        Refused: one of them is no longer parked (``not_parked``), or the role is not owed anything or not reached by
-            an event's type any more (``role_not_reached``).
+        Refused: one of them is no longer parked (``not_parked``), or the role is not owed anything, or a type no longer
+            leads to it (``role_not_reached``).
     """
     types = {event.event_id: (event.type_name, event.event_type_id) for event in past.events}
     graphs = _graphs(connection, parked, [types[event.origin_id] for event in events])
@@ -170,7 +170,7 @@ def _open(connection: sa.Connection, envelope_id: UUID, past: Past, decision: Re
 
 
 def _graphs(connection: sa.Connection, parked: Parked, types: Sequence[tuple[str, int]]) -> dict[int, int]:
-    """For each of these event types the graph that it has now, which must lead to the role."""
+    """Read for each of these event types its present graph, which must lead to the role."""
     graph = model.graph.c
     statement = (
         sa.select(graph.event_type_id, graph.id)
@@ -188,7 +188,7 @@ def _graphs(connection: sa.Connection, parked: Parked, types: Sequence[tuple[str
 
 
 def _account(connection: sa.Connection, data_bytes: int) -> None:
-    """Have what was stored counted, as the broker counts what it stores; before its first start there is no count."""
+    """Add the stored bytes to the broker's count; before its first start no count exists."""
     writer = model.writer.c
     first = sa.select(sa.func.min(writer.name)).scalar_subquery()
     grown = sa.update(model.writer).where(writer.name == first).values(stored_bytes=writer.stored_bytes + data_bytes)

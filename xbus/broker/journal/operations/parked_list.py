@@ -15,7 +15,7 @@ from xbus.states import DeliveryState, ItemState
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which of what is parked is meant; None stands for all.
+    """Selects parked parts; None selects all.
 
     Args:
         role: of the role with this login.
@@ -34,7 +34,7 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class ParkedSummary:
-    """What is parked of an envelope for one role, in a list.
+    """The parked part of an envelope for one role, in a list.
 
     Args:
         types: of its events, or of those whose items are parked.
@@ -57,10 +57,10 @@ class ParkedSummary:
 
 
 def list_parked(connection: sa.Connection, filters: Filters, limit: int) -> list[ParkedSummary]:
-    """What is parked, the newest first.
+    """List the parked parts, the newest first.
 
     Raises:
-        Refused: there is no role of that login, and never was one (``unknown_login``).
+        Refused: no role has or had this login (``unknown_login``).
     """
     if filters.role is not None:
         known_role_id(connection, filters.role)
@@ -69,7 +69,7 @@ def list_parked(connection: sa.Connection, filters: Filters, limit: int) -> list
 
 
 def read_parked_roles(connection: sa.Connection, filters: Filters) -> list[int]:
-    """The roles for which envelopes are parked as a whole."""
+    """Read the roles for which whole envelopes are parked."""
     role_id = model.delivery.c.role_id
     statement = sa.select(role_id).select_from(_joined_deliveries()).where(*_meant_whole(filters)).distinct()
     return sorted(connection.execute(statement).scalars())
@@ -78,7 +78,7 @@ def read_parked_roles(connection: sa.Connection, filters: Filters) -> list[int]:
 def read_parked_page(
     connection: sa.Connection, role_id: int, filters: Filters, after: int, limit: int
 ) -> list[tuple[int, UUID]]:
-    """Envelopes that are parked as a whole for a role, in position order: position and id.
+    """Read whole envelopes that are parked for a role, in position order: position and id.
 
     Args:
         after: a position; what is returned lies above it.
@@ -123,13 +123,13 @@ def _whole_envelopes(connection: sa.Connection, filters: Filters, limit: int) ->
 
 
 def _joined_deliveries() -> sa.FromClause:
-    """Deliveries, with all that :func:`_meant_whole` asks about."""
+    """Join deliveries with all that the conditions of :func:`_meant_whole` need."""
     with_role = model.delivery.join(model.role, model.role.c.id == model.delivery.c.role_id)
     return with_role.join(model.service, model.service.c.id == model.role.c.service_id)
 
 
 def _meant_whole(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
-    """Which deliveries are meant, in a statement over :func:`_joined_deliveries`."""
+    """Build the conditions that select deliveries, in a statement over :func:`_joined_deliveries`."""
     has_type = sa.exists().where(
         model.event.c.envelope_id == model.delivery.c.envelope_id,
         model.event.c.event_type_id == model.event_type.c.id,
@@ -139,7 +139,10 @@ def _meant_whole(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def list_parked_items(connection: sa.Connection, filters: Filters, limit: int) -> Iterator[ParkedSummary]:
-    """Items that are parked alone, the newest first; those of one envelope, role, type and code are one entry."""
+    """Iterate over items that are parked alone, the newest first.
+
+    Items of one envelope, role, type and code are one entry.
+    """
     parked = model.parked_item.c
     since = sa.func.max(parked.changed_at, type_=parked.changed_at.type)
     statement = (
@@ -175,7 +178,7 @@ def list_parked_items(connection: sa.Connection, filters: Filters, limit: int) -
 
 
 def _joined_items() -> sa.FromClause:
-    """Items that were parked alone, with all that :func:`_meant_items` asks about."""
+    """Join items that were parked alone with all that the conditions of :func:`_meant_items` need."""
     parked = model.parked_item.c
     return (
         model.parked_item.join(model.role, model.role.c.id == parked.role_id)
@@ -187,7 +190,7 @@ def _joined_items() -> sa.FromClause:
 
 
 def _meant_items(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
-    """Which items are meant, in a statement over :func:`_joined_items`."""
+    """Build the conditions that select items, in a statement over :func:`_joined_items`."""
     return _meant(filters, model.parked_item, ItemState.PARKED, model.event_type.c.name == filters.event_type)
 
 

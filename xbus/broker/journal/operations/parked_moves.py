@@ -18,7 +18,7 @@ from xbus.states import DELIVERY_MOVES, DeliveryState, check_move
 
 @dataclass(frozen=True, slots=True)
 class RepairDecision:
-    """Who does something about what is parked, why, and when.
+    """A person's decision about parked parts: the person, the reason, and the moment.
 
     Args:
         reason: may be empty.

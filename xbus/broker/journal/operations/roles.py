@@ -1,4 +1,4 @@
-"""The roles as those see them who operate the bus: who is there, what they work on, how far they lag behind."""
+"""The roles for operators: the recipients, their work, and how far they lag behind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,13 +51,13 @@ class RoleStatus:
     parked_items: int
 
     def owes_too_long(self, owed_days: float, now: datetime) -> bool:
-        """Whether it is away, and has been owed something for longer than so many days; 0 for never."""
+        """Check whether the role is away, and was owed an envelope for more than so many days; 0 for never."""
         is_away = self.state is PresenceState.ABSENT and self.owed_since is not None
         return bool(owed_days and is_away and now - self.owed_since > timedelta(days=owed_days))  # type: ignore[operator]
 
 
 def read_presence(connection: sa.Connection) -> dict[int, PresenceRow]:
-    """What the broker wrote down last, by role id."""
+    """Read what the broker wrote down last, by role id."""
     found = connection.execute(sa.select(model.presence))
     return {
         row.role_id: PresenceRow(row.role_id, PresenceState(row.state), row.since, row.seen_at, row.work)
@@ -66,7 +66,7 @@ def read_presence(connection: sa.Connection) -> dict[int, PresenceRow]:
 
 
 def list_roles(connection: sa.Connection) -> list[RoleStatus]:
-    """All roles in use, by login."""
+    """List all roles in use, by login."""
     cursors = read_cursors(connection)
     head = read_head(connection)
     parked = _count_by_role(connection, model.delivery, DeliveryState.PARKED)
@@ -91,7 +91,7 @@ def list_roles(connection: sa.Connection) -> list[RoleStatus]:
 
 
 def oldest_owed(connection: sa.Connection, cursor: Cursor | None, service_id: int) -> datetime | None:
-    """When the oldest envelope was received that a role is owed and has not got; parked ones are left out."""
+    """Find when the oldest envelope was received that a role still lacks; parked ones don't count."""
     if cursor is None:
         return None
     envelope, delivery = model.envelope.c, model.delivery.c
@@ -144,7 +144,7 @@ def _lag(cursor: Cursor | None, head: int) -> int | None:
 
 
 def _count_by_role(connection: sa.Connection, table: sa.Table, state: DeliveryState | ItemState) -> dict[int, int]:
-    """For each role how many rows of a table are in a state; one that has none is not among them."""
+    """Count for each role its rows of a table in a state; roles without any are left out."""
     role_id = table.c.role_id
     statement = sa.select(role_id, sa.func.count()).where(table.c.state == state.value).group_by(role_id)
     return dict(connection.execute(statement).all())

@@ -28,7 +28,7 @@ MOST_ROWS = 10_000
 """So many of a role's rows are looked at where not all of them count."""
 
 PAGE_POSITIONS = 10_000
-"""How much of the log is read at once. More finds the next envelope of a rare type sooner, and reads longer."""
+"""Positions of one read. More finds the next envelope of a rare type sooner, and reads longer."""
 
 
 _IS_PARKED = model.delivery.c.state == sa.literal_column(f"'{DeliveryState.PARKED.value}'")
@@ -37,12 +37,12 @@ _IS_PARKED = model.delivery.c.state == sa.literal_column(f"'{DeliveryState.PARKE
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """Some of what does not get on.
+    """A number of stalled envelopes or items.
 
     Args:
-        number: how many there are; a larger one than :data:`MOST_COUNTED` is not told.
-        since: since when the oldest of them does not.
-        at_least: whether there may be more.
+        number: their number, :data:`MOST_COUNTED` at the most.
+        since: since when the oldest of them makes no progress.
+        at_least: whether more may exist.
     """
 
     number: int
@@ -50,7 +50,7 @@ class Stalled:
     at_least: bool = False
 
     def told(self, what: str) -> str:
-        """``1 envelope``, ``at least 1,000 envelopes``."""
+        """Word the number: ``1 envelope``, ``at least 1,000 envelopes``."""
         return f"{'at least ' if self.at_least else ''}{self.number:,} {what}{'s' * (self.number != 1)}"
 
 
@@ -59,11 +59,11 @@ class RoleOutline:
     """A role that is in use and on the bus.
 
     Args:
-        absent_since: when its recipient went, as the broker wrote it down; None where it is there, or was never seen.
+        absent_since: when its recipient went, as the broker wrote it down; None if it is registered, or was never seen.
         was_seen: whether the broker ever heard of a recipient of it.
-        parked_since: when the oldest envelope was parked that still is; None where none is.
+        parked_since: when the oldest parked envelope was parked; None without any.
         items_since: the same of items that are parked alone.
-        cursor: where it stands in the log; None for a worker.
+        cursor: its cursor; None for a worker.
     """
 
     role_id: int
@@ -77,7 +77,7 @@ class RoleOutline:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What may not get on, by the oldest of each kind.
+    """The roles and services that may be stalled, by the oldest delivery of each kind.
 
     Args:
         roles: by id.
@@ -91,7 +91,7 @@ class Outline:
 
 
 def read_outline(connection: sa.Connection) -> Outline:
-    """All roles, and the worker services that something waits for.
+    """Read all roles, and the worker services for which something waits.
 
     It costs a few index look-ups for each role and each worker service.
     """
@@ -103,19 +103,19 @@ def read_outline(connection: sa.Connection) -> Outline:
 
 
 def count_parked(connection: sa.Connection, role_id: int, most: int = MOST_COUNTED) -> Stalled | None:
-    """The envelopes that are parked for a role; None where there is none."""
+    """Count the envelopes that are parked for a role; None without any."""
     delivery = model.delivery.c
     return _count(connection, most, delivery.changed_at, delivery.role_id == role_id, _IS_PARKED)
 
 
 def count_parked_items(connection: sa.Connection, role_id: int, most: int = MOST_COUNTED) -> Stalled | None:
-    """The items that are parked alone for a role; None where there is none."""
+    """Count the items that are parked alone for a role; None without any."""
     item = model.parked_item.c
     return _count(connection, most, item.changed_at, item.role_id == role_id, item.state == ItemState.PARKED.value)
 
 
 def count_waiting(connection: sa.Connection, service: str, most: int = MOST_COUNTED) -> Stalled | None:
-    """The envelopes that wait for a worker service; None where there is none."""
+    """Count the envelopes that wait for a worker service; None without any."""
     delivery = model.delivery.c
     service_id = sa.select(model.service.c.id).where(model.service.c.name == service).scalar_subquery()
     oldest = (
@@ -134,7 +134,7 @@ def count_waiting(connection: sa.Connection, service: str, most: int = MOST_COUN
 
 
 def count_open(connection: sa.Connection, before: datetime, most: int = MOST_COUNTED) -> Mapping[str, Stalled]:
-    """The envelopes that have been open since ``before`` or longer, by the login of their emitter."""
+    """Count the envelopes that have been open since ``before`` or longer, by the login of their emitter."""
     envelope = model.envelope.c
     oldest = (
         sa.select(envelope.emitter_id, envelope.opened_at)
@@ -156,7 +156,7 @@ def count_open(connection: sa.Connection, before: datetime, most: int = MOST_COU
 def count_owed_rows(
     connection: sa.Connection, role_id: int, most: int = MOST_COUNTED, most_rows: int = MOST_ROWS
 ) -> Stalled | None:
-    """The envelopes that have a row of their own for a role and come by themselves; None where there is none.
+    """Count the envelopes with a row for a role that are redelivered by themselves; None without any.
 
     They are looked for among the first ``most_rows`` of the role's rows, as others of them may be parked.
     """
@@ -182,7 +182,7 @@ def find_owed_ahead(
     page_positions: int = PAGE_POSITIONS,
     most: int = MOST_COUNTED,
 ) -> tuple[Stalled | None, int]:
-    """Envelopes that a role is owed in their turn, in the next ``page_positions`` of the log.
+    """Find envelopes that a role is owed in their turn, in the next ``page_positions`` of the log.
 
     Args:
         after: the page begins behind this position; nothing before it is owed.
@@ -209,7 +209,7 @@ def find_owed_ahead(
 
 
 def add_up(found: Collection[Stalled | None]) -> Stalled | None:
-    """Several as one; None where there is none."""
+    """Add several up; None without any."""
     some = [stalled for stalled in found if stalled is not None]
     if not some:
         return None

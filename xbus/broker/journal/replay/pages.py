@@ -11,7 +11,7 @@ from xbus import model
 from xbus.broker.journal.log.envelopes import is_archived
 
 PAGE_ENVELOPES = 200
-"""How many envelopes a page holds. More cost fewer commits, and keep the broker's own commits waiting for longer."""
+"""Envelopes of a page. More cost fewer commits, and keep the broker's own commits waiting for longer."""
 
 PAGE_EVENTS = 2_000
 """A page ends before its envelopes hold more events than this. The first envelope always comes, as it is never cut."""
@@ -49,8 +49,8 @@ class FoundEnvelope:
 
     Args:
         here: whether its items are in the journal.
-        archived: whether they are in an archive instead. What is neither is just being removed.
-        total: how many events it holds, wanted or not.
+        archived: whether an archive has its items instead. If neither has, the bus is removing them.
+        total: the number of its events, wanted or not.
         data_bytes: of all of them.
         hash: of all of them.
     """
@@ -69,12 +69,12 @@ class FoundEnvelope:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of its events are wanted."""
+        """True if all of its events are wanted."""
         return len(self.events) == self.total
 
     @property
     def items(self) -> int:
-        """How many items the wanted events hold."""
+        """The number of items of the wanted events."""
         return sum(event.items for event in self.events)
 
 
@@ -114,7 +114,7 @@ def read_page(connection: sa.Connection, part: Part, after: int) -> Page:
 
 
 def count_removed(connection: sa.Connection, after: int, until: int) -> int:
-    """How many envelopes of a part of the log retention has removed; their types are no longer known."""
+    """Count the envelopes of a part of the log that retention has removed; their types are no longer known."""
     envelope = model.envelope.c
     is_gone = sa.and_(envelope.pruned_at.is_not(None), ~_is_only_archived())
     there = sa.select(sa.func.count()).where(envelope.position > after, envelope.position <= until, ~is_gone)
@@ -143,7 +143,7 @@ def _is_only_archived() -> sa.ColumnElement[bool]:
 
 
 def _within(rows: "Sequence[sa.Row[tuple[object, ...]]]") -> "Sequence[sa.Row[tuple[object, ...]]]":
-    """The first rows that together hold no more events than a page may."""
+    """Cut rows to those that together have no more events than a page may."""
     events = 0
     for number, row in enumerate(rows):
         events += row.events

@@ -1,4 +1,4 @@
-"""Sends what was found to a role once more: new envelopes for it alone, over the items that are there."""
+"""Sends the found envelopes to a role once more: as new envelopes for it alone, over the same items."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from xbus.ids import numbered_event_id, replayed_envelope_id
 from xbus.states import EnvelopeState
 
 REPLAYED = "replayed"
-"""What it is called in the history that an operator sent something again."""
+"""The name of an operator's replay in the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What became of some envelopes.
+    """The result of sending some envelopes.
 
     Args:
         envelopes: how many were sent; the others were sent before, or their items are not here.
@@ -48,7 +48,7 @@ class Sent:
 def read_sent(
     connection: sa.Connection, target: ReplayTarget, replay: str, envelopes: Sequence[FoundEnvelope]
 ) -> frozenset[UUID]:
-    """Those of some envelopes, by their ids, that a replay of this name has sent to the role already."""
+    """Read, by id, which of some envelopes a replay of this name has already sent to the role."""
     ids = _new_ids(target, replay, envelopes)
     there = sa.select(model.envelope.c.id).where(model.envelope.c.id.in_(list(ids)))
     return frozenset(ids[new_id] for new_id in connection.execute(there).scalars())
@@ -66,7 +66,7 @@ def send(
         at: the moment at which the new ones are received.
     """
     here = _lock_here(connection, [envelope.envelope_id for envelope in envelopes])
-    # From here on no other replay looks what there is, and so none makes the same.
+    # From here on no other replay looks for envelopes, and so none makes the same.
     connection.execute(_LOCK_HEAD)
     sent = read_sent(connection, target, replay, envelopes)
     left = [each for each in envelopes if each.envelope_id in here and each.envelope_id not in sent]
@@ -94,7 +94,7 @@ _LOCK_HEAD = sa.select(model.head.c.position).with_for_update()
 
 
 def _new_ids(target: ReplayTarget, replay: str, envelopes: Sequence[FoundEnvelope]) -> dict[UUID, UUID]:
-    """By the ids that they have in a replay, the ids of envelopes."""
+    """Map the ids that envelopes have in a replay to their own ids."""
     return {
         replayed_envelope_id(envelope.envelope_id, target.role_id, target.type_id, replay): envelope.envelope_id
         for envelope in envelopes
@@ -102,7 +102,7 @@ def _new_ids(target: ReplayTarget, replay: str, envelopes: Sequence[FoundEnvelop
 
 
 def _lock_here(connection: sa.Connection, envelope_ids: Collection[UUID]) -> frozenset[UUID]:
-    """Those of some envelopes whose items are here, and stay here until the end of the transaction."""
+    """Lock those of some envelopes whose items are here, so that they stay until the end of the transaction."""
     envelope = model.envelope.c
     here = (
         sa.select(envelope.id)
@@ -167,7 +167,7 @@ def _event_rows(target: ReplayTarget, new_id: UUID, envelope: FoundEnvelope) -> 
 def _content(
     target: ReplayTarget, envelope: FoundEnvelope, stored: dict[UUID, tuple[list[bytes], int]]
 ) -> dict[str, object]:
-    """Bytes and hash of the new envelope: those of the whole one, or worked out anew for a part of it."""
+    """Give bytes and hash of the new envelope: those of the whole one, or computed anew for a part."""
     if envelope.is_whole:
         return {"bytes": envelope.data_bytes, "hash": envelope.hash}
     of_events = [(event, *stored.get(event.event_id, ([], 0))) for event in envelope.events]
@@ -178,7 +178,7 @@ def _content(
 def _read_stored(
     connection: sa.Connection, target: ReplayTarget, envelopes: Sequence[FoundEnvelope]
 ) -> dict[UUID, tuple[list[bytes], int]]:
-    """The hashes of the segments, and their bytes together, of each event of the type in some envelopes."""
+    """Read the hashes and the total bytes of the segments of each event of the type in some envelopes."""
     segment, event = model.segment.c, model.event.c
     stored: dict[UUID, tuple[list[bytes], int]] = {}
     for envelope in envelopes:

@@ -32,9 +32,9 @@ def find_target(connection: sa.Connection, type_name: str, login: str) -> Replay
     """Find a role and the way by which events of a type reach it now.
 
     Raises:
-        Refused: there is no such type (``unknown_type``) or consumer role (``unknown_login``), the role is detached
-            (``role_detached``), the type's events are answered by an immediate reply (``reply_wanted``), or its
-            present graph does not lead to the role (``role_not_reached``).
+        Refused: the type (``unknown_type``) or the consumer role (``unknown_login``) does not exist, the role is
+            detached (``role_detached``), the type has immediate replies (``reply_wanted``), or its present graph does
+            not lead to the role (``role_not_reached``).
     """
     event_type = model.event_type.c
     of_type = connection.execute(
@@ -43,14 +43,12 @@ def find_target(connection: sa.Connection, type_name: str, login: str) -> Replay
         )
     ).one_or_none()
     if of_type is None:
-        raise Refused(
-            f'there is no event type "{type_name}"', "see xbus export for those there are", code="unknown_type"
-        )
+        raise Refused(f'there is no event type "{type_name}"', "xbus export shows the event types", code="unknown_type")
     role = _role(connection, login)
     if of_type.immediate_reply:
         raise Refused(
-            f'events of type "{type_name}" are answered by an immediate reply',
-            "have their emitter send them anew, so that there is somebody who gets the reply",
+            f'events of type "{type_name}" have an immediate reply',
+            "have their emitter send them anew, so that it gets the reply",
             code="reply_wanted",
         )
     graph_id = present_graph(connection, of_type.id)
@@ -72,7 +70,7 @@ def _role(connection: sa.Connection, login: str) -> "sa.Row[int, int, str, datet
     ).one_or_none()
     if found is None:
         raise Refused(
-            f'there is no consumer role "{login}"', "xbus recipient list shows which there are", code="unknown_login"
+            f'there is no consumer role "{login}"', "xbus recipient list shows the roles", code="unknown_login"
         )
     if found.detached_at is not None:
         raise Refused(
@@ -84,7 +82,7 @@ def _role(connection: sa.Connection, login: str) -> "sa.Row[int, int, str, datet
 
 
 def present_graph(connection: sa.Connection, type_id: int) -> int:
-    """The id of the version of a type's graph that events take which start now."""
+    """Read the id of the version of a type's graph that new events take."""
     graph = model.graph.c
     newest = sa.select(graph.id).where(graph.event_type_id == type_id).order_by(graph.number.desc()).limit(1)
     graph_id: int = connection.execute(newest).scalar_one()
@@ -92,7 +90,7 @@ def present_graph(connection: sa.Connection, type_id: int) -> int:
 
 
 def unreached_graphs(connection: sa.Connection, type_id: int, service_id: int) -> frozenset[int]:
-    """The versions of a type's graph by which its events never reach a service.
+    """Collect the versions of a type's graph by which its events never reach a service.
 
     Events of a version that leads nowhere take the next one that leads somewhere, so they count as events of that.
     """
@@ -112,7 +110,7 @@ def unreached_graphs(connection: sa.Connection, type_id: int, service_id: int) -
 
 
 def is_rerouting(connection: sa.Connection, type_id: int) -> bool:
-    """Whether somebody decided that events of a type take a newer graph, and the back has not carried that out yet."""
+    """Check whether events of a type are to take a newer graph, and the back has not carried that out."""
     decision, graph = model.decision.c, model.graph.c
     pending = (
         sa.select(decision.id)

@@ -14,7 +14,7 @@ from xbus.broker.journal.replay.target import is_rerouting, present_graph, unrea
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """Events of a type that a new role asked for by its ``start`` and that only a replay brings to it, if any.
+    """Events of a type that a new role wants by its ``start``, and that only a replay brings.
 
     Args:
         after: a position; they lie above it.
@@ -46,7 +46,7 @@ class NoWay:
 
 
 def find_unreached(connection: sa.Connection, plan: Plan) -> list[Unreached | NoWay]:
-    """The history that the new roles of a plan asked for and don't get by themselves.
+    """Find the history that the new roles of a plan want and don't get by themselves.
 
     Args:
         connection: in the transaction in which the plan was applied.

@@ -36,8 +36,7 @@ class Candidate:
 
 
 def owed_ranges(connection: sa.Connection) -> list[tuple[int, int]]:
-    """The parts of the log that some role is still owed, from its first position to its last, in order, and those for
-    which a person decided on something that the back has not carried out yet.
+    """Find the parts of the log that a role is still owed, or that an unfinished decision concerns.
 
     A role that was detached is owed nothing, nor is one whose service no graph ever asked for.
     """
@@ -61,7 +60,7 @@ def owed_ranges(connection: sa.Connection) -> list[tuple[int, int]]:
 
 
 def behind_owed(owed: Sequence[tuple[int, int]], after: int) -> int:
-    """The end of what somebody is owed from ``after`` on; ``after`` itself where nobody is owed what comes next.
+    """Find the end of the owed part from ``after`` on; ``after`` itself if nobody is owed what follows.
 
     Args:
         owed: as of ``owed_ranges``.
@@ -75,7 +74,7 @@ def behind_owed(owed: Sequence[tuple[int, int]], after: int) -> int:
 def settled_among(
     connection: sa.Connection, found: Sequence[Candidate], needed_by: "Sequence[sa.Select[UUID]] | None" = None
 ) -> list[Candidate]:
-    """Those of some candidates that nobody needs any more.
+    """Select those of some candidates that nobody needs any more.
 
     Args:
         needed_by: what finds envelopes that are needed: ``FOR_GOOD`` where they are to go for good, as they are to
@@ -105,8 +104,7 @@ _OTHERWISE: tuple[sa.Select[UUID], ...] = (
         model.reply.c.envelope_id.in_(IDS), model.reply.c.state.in_(OPEN_REPLIES)
     ),
 )
-"""Find envelopes that are needed: by a delivery that goes its own way, by an item that a person decides on, by a reply
-for whose sake a recipient holds them open."""
+"""Find envelopes that something else needs: a delivery row, a parked item, or an open reply."""
 _REPEATED = (
     sa.select(model.event.c.envelope_id)
     .join(_AGAIN, _AGAIN.c.origin_id == model.event.c.id)
@@ -125,7 +123,7 @@ FOR_ARCHIVE = (
 
 
 def _without_recipient(connection: sa.Connection, ids: Sequence[UUID]) -> set[UUID]:
-    """Envelopes that wait for the first consumer of a type, or for the first role of a service."""
+    """Collect envelopes that wait for the first consumer of a type, or for the first role of a service."""
     event, node, service = model.event.c, model.node.c, model.service.c
     graphs: dict[int, set[UUID]] = {}
     for envelope_id, graph_id in connection.execute(

@@ -1,4 +1,4 @@
-"""Removal of envelopes that nobody needs any more, step by step, and how much there is.
+"""Removal of envelopes that nobody needs any more, step by step, and the bytes of those that are left.
 
 What is needed (``needed.py``) is decided in the transaction that removes.
 """
@@ -19,20 +19,20 @@ from xbus.broker.journal.retention.needed import IDS, OPEN_REPLIES, Candidate, b
 from xbus.states import EnvelopeState
 
 PAGE_ENVELOPES = 100
-"""How many envelopes one step looks at."""
+"""Envelopes that one step looks at."""
 
 SCANNED_POSITIONS = 5_000
-"""So much of the log one step looks through for them: much of it may hold nothing but rows that are kept for good."""
+"""Positions that one step searches for them. A large part of the log may consist of rows that are kept for good."""
 
 STEP_BYTES = 4 * 1024 * 1024
-"""One step removes segments until they hold this much, so that it holds up nobody for long."""
+"""Bytes of segments that one step removes. More costs fewer commits and blocks other writes for longer."""
 
 SEGMENT_ROWS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class PruningStep:
-    """What a step did.
+    """The result of a step.
 
     Args:
         envelopes: how many are gone, or have nothing left but what their idempotency key needs.
@@ -46,7 +46,7 @@ class PruningStep:
 
 
 def read_stored_bytes(connection: sa.Connection) -> int:
-    """How many bytes the segments' data take together."""
+    """Sum the bytes of all segments' data."""
     total = connection.execute(sa.select(sa.func.coalesce(sa.func.sum(model.writer.c.stored_bytes), 0))).scalar_one()
     return max(0, int(total))
 
@@ -103,9 +103,9 @@ def prune_settled(
 def prune_cancelled(
     connection: sa.Connection, writer: str, until: datetime, now: datetime, *, step_bytes: int = STEP_BYTES
 ) -> PruningStep:
-    """Remove some of the envelopes that were cancelled before ``until``; ``after`` tells only whether there are more.
+    """Remove some envelopes that were cancelled before ``until``; ``after`` only says whether more are left.
 
-    One that a recipient may still hold open for an immediate reply stays until that has been told to forget it.
+    An envelope that a recipient may still have open for an immediate reply stays until the recipient has forgotten it.
     """
     envelope, reply = model.envelope.c, model.reply.c
     is_held = sa.exists().where(reply.envelope_id == envelope.id, reply.state.in_(OPEN_REPLIES))
@@ -127,7 +127,7 @@ def prune_cancelled(
 
 
 def _before_outputs(connection: sa.Connection, found: Sequence[Candidate]) -> Sequence[Candidate]:
-    """The first of some envelopes, up to one for whose events bulk workers made something: that goes before it."""
+    """Cut the list before the first envelope with bulk outputs, which go before it."""
     having = with_outputs(connection, [candidate.envelope_id for candidate in found])
     return list(takewhile(lambda candidate: candidate.envelope_id not in having, found))
 
@@ -165,7 +165,7 @@ def _candidates(connection: sa.Connection, after: int, last: int, keep_rows: boo
 
 
 def _has_events() -> sa.ColumnElement[bool]:
-    """Whether events of an envelope are left: its removal was begun and broken off."""
+    """Build the condition that events of an envelope are left: its removal began and was broken off."""
     return sa.exists().where(model.event.c.envelope_id == model.envelope.c.id)
 
 
@@ -194,7 +194,7 @@ def remove_segments(
 
 
 def _fitting(settled: Sequence[Candidate], step_bytes: int) -> Iterator[Candidate]:
-    """The first of some envelopes, as many as a step may remove at once."""
+    """Iterate over as many of the first envelopes as a step may remove at once."""
     total = 0
     for candidate in settled:
         total += step_bytes if candidate.data_bytes is None else candidate.data_bytes

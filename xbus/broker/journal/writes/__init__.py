@@ -41,7 +41,7 @@ from xbus.broker.journal.writes.write import Write
 
 
 def write_size(write: Write[object]) -> int:
-    """About how many bytes of memory a write holds on to until it is committed."""
+    """Estimate the bytes of memory that a write takes until its commit."""
     match write:
         case Append():
             return 200 + write.size

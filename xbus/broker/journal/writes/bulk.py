@@ -34,15 +34,15 @@ class RenewAttempt(Write[bool]):
 
 @dataclass(frozen=True, slots=True)
 class EndAttempt(Write[bool]):
-    """It is over. Answered whether it was building until now: else nothing is written.
+    """End an attempt. The answer says whether it was building until now: otherwise nothing is written.
 
     Args:
         state: READY, FAILED or ABANDONED.
-        code: why it came to nothing; None where it is ready.
+        code: the code of its failure; None if it is ready.
         cause: the same in a sentence.
-        items: how many its segments hold; None unless ready.
-        data_bytes: how many their data take, which is added to what the journal holds; None unless ready.
-        hash: over their hashes; None unless ready.
+        items: the number of its items; None unless ready.
+        data_bytes: the bytes of its data, which are added to the journal's total; None unless ready.
+        hash: over the hashes of its segments; None unless ready.
     """
 
     attempt_id: UUID

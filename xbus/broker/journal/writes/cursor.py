@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Cursor:
-    """How far one consumer role has come.
+    """The progress of one consumer role in the log.
 
     Args:
-        role_id: whose it is.
+        role_id: the role.
         from_position: the first position that the role is owed.
         until_position: the first that it is no longer owed; None for all to come.
-        position: all up to here is settled: done, not owed, or in a delivery row of its own.
-        above: what is settled above ``position``: bit 0 stands for ``position + 1``, and so on.
-        handed_to: nothing above this was ever handed over to the role.
+        position: every position up to here is settled: done, not owed, or in a delivery row of its own.
+        above: the settled positions above ``position``: bit 0 means ``position + 1``, and so on.
+        handed_to: an upper bound: no position above it was ever handed over to the role.
     """
 
     role_id: int
@@ -25,7 +25,7 @@ class Cursor:
     handed_to: int = 0
 
     def owes(self, position: int) -> bool:
-        """Whether ``position`` lies in the part of the log that the role is owed."""
+        """Check whether ``position`` lies in the part of the log that the role is owed."""
         return self.from_position <= position and (self.until_position is None or position < self.until_position)
 
     def is_settled(self, position: int) -> bool:
@@ -51,7 +51,7 @@ class Cursor:
             self.above |= (1 << length) - 1 << offset
 
     def begin_at(self, position: int) -> None:
-        """Be owed nothing below ``position``, which lies above all that it stood at: it was attached again."""
+        """Owe nothing below ``position``, which lies above all that was settled: the role was attached again."""
         self.from_position = position
         self.position, self.above = position - 1, 0
         self.handed_to = max(self.handed_to, position - 1)
@@ -62,7 +62,7 @@ class Cursor:
         self.position += settled
 
     def unsettled(self) -> list[int]:
-        """The positions up to ``handed_to`` that may have been handed over and are not settled, lowest first."""
+        """List the positions up to ``handed_to`` that may have been handed over and are not settled, lowest first."""
         length = self.handed_to - self.position
         if length <= 0:
             return []
@@ -71,12 +71,12 @@ class Cursor:
         return [self.position + 1 + place for place in _places(digits, "0")]
 
     def bitmap(self) -> bytes:
-        """``above`` as it is stored: little endian, no bytes where nothing is settled above."""
+        """Pack ``above`` for the database: little endian, no bytes if nothing is settled above."""
         return self.above.to_bytes((self.above.bit_length() + 7) // 8, "little")
 
     @staticmethod
     def from_bitmap(bitmap: bytes) -> int:
-        """``above`` of what ``bitmap`` gave."""
+        """Unpack ``above`` from a ``bitmap``."""
         return int.from_bytes(bitmap, "little")
 
 

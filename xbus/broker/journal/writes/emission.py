@@ -114,13 +114,13 @@ class Cancel(Write[None]):
 
 @dataclass(frozen=True, slots=True)
 class RepeatedEvent:
-    """An event of an envelope that comes again.
+    """An event of an envelope that repeats another.
 
     Args:
         event_id: its new id.
-        origin_id: the event whose segments hold its items, which is never itself a repeat.
-        number: as in the envelope that is repeated, and so are the type, the estimate and the number of items.
-        graph_id: the way that it takes now.
+        origin_id: the event whose segments have its items, which is never itself a repeat.
+        number: as in the repeated envelope, and so are the type, the estimate and the number of items.
+        graph_id: the graph that it takes now.
     """
 
     event_id: UUID
@@ -134,14 +134,14 @@ class RepeatedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Repeat(Write["SealReceipt"]):
-    """A received envelope comes again, as a new one that is received at once: answered with its ``SealReceipt``.
+    """Repeat a received envelope as a new one that is received at once; the answer is its ``SealReceipt``.
 
     Args:
         envelope_id: of the new envelope.
-        origin_id: of the one that comes again.
+        origin_id: of the repeated one.
         events: all of its events.
-        parked_for: the roles that it comes again for. Their deliveries of it must be parked, and are settled by this.
-            None where it is owed to everybody again.
+        parked_for: the roles that get the repeat. Their deliveries of the origin must be parked, and this settles them.
+            None if everybody gets the repeat.
     """
 
     envelope_id: UUID
@@ -152,7 +152,7 @@ class Repeat(Write["SealReceipt"]):
 
 
 class SealReceipt(NamedTuple):
-    """What the emitter of a received envelope is given.
+    """The receipt that the emitter of a received envelope gets.
 
     Args:
         position: its place in the log, from 1.

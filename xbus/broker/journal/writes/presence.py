@@ -28,7 +28,7 @@ class PresenceWork(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class PresenceRow:
-    """What operators see of a role's recipient: see ``model.presence``.
+    """The view of a role's recipient for operators: see ``model.presence``.
 
     Args:
         work: for each envelope that is being brought to it a map, to which its position is added; None for none.
@@ -43,7 +43,7 @@ class PresenceRow:
 
 @dataclass(frozen=True, slots=True)
 class NotePresence(Write[None]):
-    """What is known of recipients now, where it has changed."""
+    """Write down what has changed about recipients."""
 
     rows: Sequence[PresenceRow]
     at: datetime

@@ -99,7 +99,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class ProgressUpdate(Write[None]):
-    """What the back got done, all in one transaction: cursors move only together with the rows they pass."""
+    """Write the back's progress down in one transaction: cursors move only together with the rows they pass."""
 
     at: datetime
     cursors: Sequence[Cursor] = ()
@@ -110,8 +110,9 @@ class ProgressUpdate(Write[None]):
 
 @dataclass(frozen=True, slots=True)
 class FollowOrder(Write[None]):
-    """The deliveries that have rows are as the roles want them now: of ordered roles each has its ordering key, and for
-    others none is held.
+    """Adapt the rows to what their roles want now.
+
+    Each row of an ordered role gets its ordering key; no row of another role stays blocked.
 
     Args:
         ordered: the consumer roles that want order; all others don't.

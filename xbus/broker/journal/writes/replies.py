@@ -19,10 +19,10 @@ class AskReply(Write[None]):
 
 @dataclass(frozen=True, slots=True)
 class CallOffAsks(Write[None]):
-    """Nobody waits for any reply: the front that was asked has gone down, and emitters ask the next one anew.
+    """Cancel all requests for replies: the front that made them has gone down, and emitters ask the next one anew.
 
     Args:
-        code: why there are none.
+        code: the code of the lack of replies.
         cause: the same in a sentence.
     """
 
@@ -32,12 +32,12 @@ class CallOffAsks(Write[None]):
 
 @dataclass(frozen=True, slots=True)
 class MoveReply(Write[None]):
-    """What becomes of an immediate reply.
+    """Move an immediate reply to another state.
 
     Args:
-        role_id: who gave it, at ``HELD``.
+        role_id: the role that gave it, at ``HELD``.
         data: the reply in msgpack, at ``HELD``.
-        code: why there is none, at ``FAILED``.
+        code: the code of its failure, at ``FAILED``.
         cause: the same in a sentence.
     """
 

@@ -17,7 +17,7 @@ class StartSession(Write[None]):
 
 @dataclass(frozen=True, slots=True)
 class RenewSessions(Write[None]):
-    """When sessions expire from now on, by token hash."""
+    """Set new ends of sessions, by token hash."""
 
     expiries: Sequence[tuple[bytes, datetime]]
 
@@ -57,7 +57,7 @@ class Register(Write[None]):
 
 @dataclass(frozen=True, slots=True)
 class Introduce(Write[None]):
-    """What a recipient says of itself now, where it is still the one that is registered.
+    """Store the new introduction of a recipient, if it is still the registered one.
 
     Args:
         metadata: as in ``model.registration``; None before it has been asked, as after a restart of the broker.

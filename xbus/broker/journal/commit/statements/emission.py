@@ -79,7 +79,7 @@ def insert_segments(connection: sa.Connection, rows: Sequence[SegmentRow]) -> No
 
 
 def are_large(rows: Sequence[SegmentRow]) -> bool:
-    """Whether segments hold so much data that COPY pays."""
+    """Check whether segments hold so much data that COPY pays."""
     return sum([len(row.data) for row in rows]) >= COPY_FROM_BYTES
 
 

@@ -118,7 +118,7 @@ def update_rows(statement: str, table: sa.Table, names: Sequence[str], key: str,
 
 
 class _Kind(NamedTuple):
-    """How values of a column are handed over, None aside, as SQLAlchemy's types would.
+    """Hands values of a column over, None aside, as SQLAlchemy's types would.
 
     Attributes:
         postgresql: the type of an element.
