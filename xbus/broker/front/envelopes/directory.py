@@ -172,10 +172,10 @@ class EnvelopeDirectory:
         lookup = self._lookups[write.envelope_id] = _Lookup()
         call = _WaitingCall(act, self._loop.create_future())
         writing = self._journal.write(write)
-        writing.add_done_callback(functools.partial(self._put, write.envelope_id, lookup, call))
+        writing.add_done_callback(functools.partial(self._answer_put, write.envelope_id, lookup, call))
         return Deferred.of(call.answer)
 
-    def _put(
+    def _answer_put(
         self,
         envelope_id: UUID,
         lookup: _Lookup,

@@ -31,7 +31,7 @@ UNPROMISED_SECONDS = 0.1
 
 @dataclass(eq=False, slots=True)
 class _Pending(WriteJob):
-    """A write or errand on its way; not frozen, as each call has one."""
+    """A write or errand on its way."""
 
     size: int
     answer: "asyncio.Future[Any]"
