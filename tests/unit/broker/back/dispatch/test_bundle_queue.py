@@ -1,0 +1,149 @@
+"""How many envelopes go together, and what waits: without a back around it."""
+
+import asyncio
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xbus.broker.back.dispatch.bundle_queue import (
+    BUNDLE_SECONDS,
+    FIRST_ENVELOPES,
+    MAX_WAITING_BYTES,
+    MOST_ENVELOPES,
+    BundleQueue,
+    BundleSize,
+)
+from xbus.broker.back.log import SmallEnvelope
+from xbus.broker.journal.log.reading import LogEnvelope
+
+
+def small(position: int, size: int = 10) -> SmallEnvelope:
+    return SmallEnvelope(LogEnvelope(uuid.UUID(int=position), position, ()), [], size)
+
+
+def filled(*positions: int, size: int = 10) -> BundleQueue:
+    queue = BundleQueue()
+    for position in positions:
+        queue.add(small(position, size))
+    return queue
+
+
+def positions(bundle: list[SmallEnvelope]) -> list[int]:
+    return [each.position for each in bundle]
+
+
+# -- size ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fast_recipient_gets_twice_as_many_each_time_up_to_the_most() -> None:
+    size = BundleSize()
+    found = []
+    for _ in range(7):
+        found.append(size.envelopes)
+        size.learn(size.envelopes, 0.0, has_failed=False)
+    assert found == [FIRST_ENVELOPES, 16, 32, 64, MOST_ENVELOPES, MOST_ENVELOPES, MOST_ENVELOPES]
+
+
+def test_a_slow_one_gets_as_many_as_it_carries_out_in_time() -> None:
+    size = BundleSize()
+    size.learn(8, 4 * BUNDLE_SECONDS, has_failed=False)
+    assert size.envelopes == 2
+    size.learn(2, 10.0, has_failed=False)
+    assert size.envelopes == 1
+
+
+def test_after_a_failure_each_goes_alone_until_one_goes_well() -> None:
+    size = BundleSize()
+    size.learn(7, 0.0, has_failed=True)
+    assert size.envelopes == 1
+    size.learn(0, 0.0, has_failed=True)
+    assert size.envelopes == 1
+    size.learn(1, 0.0, has_failed=False)
+    assert size.envelopes == 2
+
+
+def test_where_none_was_committed_the_next_goes_alone() -> None:
+    size = BundleSize()
+    size.learn(0, 0.0, has_failed=False)
+    assert size.envelopes == 1
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, MOST_ENVELOPES), st.floats(0, 1e6, allow_nan=False, allow_infinity=False), st.booleans()
+        )
+    )
+)
+def test_a_size_stays_in_its_bounds(learned: list[tuple[int, float, bool]]) -> None:
+    size = BundleSize()
+    for committed, seconds, has_failed in learned:
+        before = size.envelopes
+        size.learn(committed, seconds, has_failed=has_failed)
+        assert 1 <= size.envelopes <= min(2 * before, MOST_ENVELOPES)
+        if has_failed:
+            assert size.envelopes == 1
+
+
+# -- queue -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_waits_is_taken_in_order_a_bundle_at_a_time() -> None:
+    queue = filled(*range(1, 12))
+    assert positions(queue.take()) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert positions(queue.take()) == [9, 10, 11]
+    assert queue.take() == []
+    assert not queue
+
+
+def test_what_was_not_begun_goes_next_and_in_order() -> None:
+    queue = filled(1, 2, 3, 4)
+    queue.size.envelopes = 3
+    taken = queue.take()
+    queue.put_back(taken[1:])
+    assert len(queue) == 3
+    assert positions(queue.take_all()) == [2, 3, 4]
+
+
+def test_nothing_put_back_changes_nothing() -> None:
+    queue = filled(1)
+    queue.put_back([])
+    assert positions(queue.take_all()) == [1]
+
+
+@pytest.mark.parametrize(
+    ("envelopes", "size"), [(2 * MOST_ENVELOPES, 1), (2, MAX_WAITING_BYTES)], ids=["many", "large"]
+)
+async def test_a_full_queue_lets_nobody_add_before_some_was_taken(envelopes: int, size: int) -> None:
+    queue = filled(*range(1, envelopes + 1), size=size)
+    waiting = asyncio.create_task(queue.room())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.take()
+    await waiting
+
+
+async def test_there_is_room_in_an_empty_one() -> None:
+    await BundleQueue().room()
+
+
+@given(st.data())
+def test_nothing_is_lost_or_turned_round(data: st.DataObject) -> None:
+    """Whatever is added, taken and put back: what was begun is in order, each once, and the bytes add up."""
+    queue, added, begun = BundleQueue(), 0, list[int]()
+    for _ in range(data.draw(st.integers(0, 40))):
+        if data.draw(st.booleans()):
+            added += 1
+            queue.add(small(added, added))
+        else:
+            queue.size.envelopes = data.draw(st.integers(1, 4))
+            taken = queue.take()
+            keep = data.draw(st.integers(0, len(taken)))
+            begun += positions(taken[:keep])
+            queue.put_back(taken[keep:])
+        assert queue._bytes == sum(range(len(begun) + 1, added + 1))
+    assert begun + positions(queue.take_all()) == list(range(1, added + 1))
+    assert queue._bytes == 0
