@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xbus.errors import CallError, Refused
+from xbus.errors import CallError, ProtocolError, Refused
 from xbus.recipient.calls import Calls
 from xbus.recipient.delivery import EnvelopeDelivery, log_rollback_failure
 from xbus.recipient.envelope import Event
 from xbus.recipient.item import Batch
-from xbus.rpc.codec import Value
+from xbus.rpc.codec import Value, pack
 
 BundleAnswer: TypeAlias = tuple[object, ...]
 """``(True,)`` of a commit; ``(False, errors, event_id)`` of a refusal; ``(None, (code, cause), event_id)`` of a
@@ -86,8 +86,12 @@ class BundleStep:
     def _attempt(self) -> BundleAnswer:
         try:
             taken, *errors = self._delivery.attempt(self._step)
-        except CallError as error:
+            # What the wire has no form for would hide from the broker what was committed before it.
+            pack(errors)
+        except (CallError, ProtocolError) as error:
             return (None, (error.code, error.cause), self._event_id)
+        except BaseException as error:  # as of sys.exit() in the author's code: the others have answers of their own
+            return (None, ("recipient_failed", f"the recipient's code raised {error!r}"), self._event_id)
         return (True,) if taken else (False, errors[0], self._event_id)
 
     def _step(self) -> tuple[()]:
