@@ -1,0 +1,402 @@
+"""Bundles at a recipient: one envelope after the other, each committed or rolled back before the next one begins."""
+
+import asyncio
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from xbus.clock import SystemClock
+from xbus.errors import Failed, Refused
+from xbus.recipient import BulkWorker, Consumer, Envelope, Event, Handover, Item, Made, Recipient, Refusal, Worker
+from xbus.recipient.api import RecipientApi
+from xbus.recipient.author_thread import AuthorThread
+from xbus.recipient.calls import Calls
+from xbus.rpc.codec import pack, pack_items
+
+FAILED = ("recipient_failed", "KeyError: 'client'")
+
+
+class Store(Consumer):
+    """Keeps what it was asked, and does with the items ``refuse``, ``fail`` and ``wait`` what they say."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.waits = threading.Event()
+        self.may_go_on = threading.Event()
+        self.commit_fails: set[str] = set()
+        self.rollback_fails: set[str] = set()
+        self.progress: list[Any] = []
+
+    def on_event_start(self, event: Event) -> None:
+        self.calls.append(f"start {event.envelope.id}")
+
+    def on_item(self, event: Event, item: Item) -> None:
+        self.calls.append(f"item {item.data.decode()}")
+        if item.data == b"refuse":
+            raise Refusal("too old")
+        if item.data == b"fail":
+            raise KeyError("client")
+        if item.data == b"exit":
+            raise SystemExit(1)
+        if item.data == b"wait":
+            self.waits.set()
+            assert self.may_go_on.wait(60)
+
+    def on_event_end(self, event: Event) -> None:
+        self.calls.append(f"end {event.envelope.id}")
+
+    def commit(self, envelope: Envelope) -> None:
+        self.calls.append(f"commit {envelope.id}")
+        if envelope.id in self.commit_fails:
+            raise KeyError("client")
+
+    def rollback(self, envelope: Envelope) -> None:
+        self.calls.append(f"rollback {envelope.id}")
+        if envelope.id in self.rollback_fails:
+            raise KeyError("rollback")
+
+
+class Bench:
+    """A recipient and its API, as they are behind a socket."""
+
+    def __init__(self, author: Recipient) -> None:
+        self.caller = b"\0one"
+        self.desk = AuthorThread("author")
+        self.api = RecipientApi(author, Calls(author, self.desk), self.desk, SystemClock(), lambda: None, self._caller)
+        self.api.get_metadata()
+
+    def _caller(self) -> bytes:
+        return self.caller
+
+    @property
+    def open(self) -> list[str]:
+        """The envelopes that heartbeats tell of."""
+        return [str(work.get("envelope_id")) for work in self.api.work()]
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+async def bench(store: Store) -> AsyncIterator[Bench]:
+    made = Bench(store)
+    yield made
+    store.may_go_on.set()
+    made.desk.close()
+
+
+def event_of(*items: bytes) -> list[Any]:
+    return [str(uuid.uuid4()), "notes", [[0, len(items), pack_items(list(items)), None]]]
+
+
+def whole(envelope_id: str, *items: bytes) -> list[Any]:
+    """An envelope of one event with these items, as the wire has it."""
+    return [envelope_id, [event_of(*items)]]
+
+
+def event_id(envelope: list[Any]) -> str:
+    found: str = envelope[1][0][0]
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def test_one_is_committed_before_the_next_begins(bench: Bench, store: Store) -> None:
+    several: list[Any] = ["B", [event_of(b"b1", b"b2"), [str(uuid.uuid4()), "notes", []], event_of(b"b3")]]
+    assert await bench.api.take_envelopes([whole("A", b"a"), several]) == [(True,), (True,)]
+    assert store.calls == [
+        *("start A", "item a", "end A", "commit A"),
+        *("start B", "item b1", "item b2", "end B", "start B", "end B", "start B", "item b3", "end B", "commit B"),
+    ]
+    assert bench.open == []
+    assert bench.api.idle.is_set()
+
+
+async def test_an_empty_bundle_is_no_work(bench: Bench, store: Store) -> None:
+    assert await bench.api.take_envelopes([]) == []
+    assert store.calls == []
+
+
+async def test_a_refused_one_is_rolled_back_and_the_others_are_committed(bench: Bench, store: Store) -> None:
+    bad = whole("B", b"good", b"refuse", b"unseen")
+    answers = await bench.api.take_envelopes([whole("A", b"a"), bad, whole("C", b"c")])
+    assert answers == [(True,), (False, [([1], "too old")], event_id(bad)), (True,)]
+    assert "item unseen" not in store.calls
+    assert store.calls[4:] == [
+        *("start B", "item good", "item refuse", "rollback B"),
+        *("start C", "item c", "end C", "commit C"),
+    ]
+    assert bench.open == []
+
+
+async def test_behind_a_failed_one_none_is_begun(bench: Bench, store: Store) -> None:
+    bad = whole("B", b"fail")
+    answers = await bench.api.take_envelopes([whole("A", b"a"), bad, whole("C", b"c"), whole("D", b"d")])
+    assert answers == [(True,), (None, FAILED, event_id(bad)), (), ()]
+    assert store.calls[4:] == ["start B", "item fail", "rollback B"]
+    assert bench.open == []
+    assert await bench.api.take_envelopes([whole("C", b"c"), whole("D", b"d")]) == [(True,), (True,)]
+
+
+async def test_one_that_would_exit_hides_nothing_of_the_others(bench: Bench, store: Store) -> None:
+    bad = whole("B", b"exit")
+    answers = await bench.api.take_envelopes([whole("A", b"a"), bad, whole("C", b"c")])
+    cause = "the recipient's code raised SystemExit(1)"
+    assert answers == [(True,), (None, ("recipient_failed", cause), event_id(bad)), ()]
+    assert store.calls[-1] == "rollback B"
+    assert bench.open == []
+
+
+async def test_a_commit_that_raises_is_rolled_back(bench: Bench, store: Store) -> None:
+    store.commit_fails = {"A"}
+    bad = whole("A", b"a")
+    assert await bench.api.take_envelopes([bad, whole("B", b"b")]) == [(None, FAILED, event_id(bad)), ()]
+    assert store.calls[-2:] == ["commit A", "rollback A"]
+    assert bench.open == []
+
+
+async def test_a_rollback_that_raises_is_told_to_the_operator_only(
+    bench: Bench, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.rollback_fails = {"A"}
+    bad = whole("A", b"refuse")
+    answers = await bench.api.take_envelopes([bad, whole("B", b"b")])
+    assert answers == [(False, [([0], "too old")], event_id(bad)), (True,)]
+    assert "rollback_failed" in [getattr(record, "action", "") for record in caplog.records]
+    assert bench.open == []
+
+
+async def test_answers_fit_the_wire(bench: Bench) -> None:
+    answers = await bench.api.take_envelopes([whole("A", b"a"), whole("B", b"refuse"), whole("C", b"fail")])
+    assert pack(answers)
+
+
+# -- stopped ---------------------------------------------------------------------------------------------------------
+
+
+async def test_one_that_waits_in_line_is_stopped_and_never_begun(bench: Bench, store: Store) -> None:
+    taking = bench.api.take_envelopes([whole("A", b"wait"), whole("B", b"b"), whole("C", b"c")])
+    await until(store.waits.is_set)
+    stopping = bench.api.stop_envelope("B")
+    assert not stopping.done()
+    store.may_go_on.set()
+    committed, stopped, behind = await taking
+    assert await stopping is True
+    assert committed == (True,)
+    assert stopped[:2] == (None, ("envelope_stopped", "the envelope was stopped"))
+    # It stays what it was for those behind it: not begun, so they come again.
+    assert behind == ()
+    assert store.calls.count("rollback B") == 1
+    assert "start B" not in store.calls
+    await until(lambda: bench.open == [])
+    assert bench.api.idle.is_set()
+
+
+async def test_the_one_under_way_is_rolled_back_behind_all_that_it_does(bench: Bench, store: Store) -> None:
+    taking = bench.api.take_envelopes([whole("A", b"wait", b"more"), whole("B", b"b")])
+    await until(store.waits.is_set)
+    stops = [bench.api.stop_envelope(envelope_id) for envelope_id in ("A", "B")]
+    store.may_go_on.set()
+    assert await asyncio.gather(*stops) == [True, True]
+    answers = await taking
+    assert answers[1][:1] != (True,)
+    assert store.calls[-2:] == ["rollback A", "rollback B"]
+    assert "start B" not in store.calls
+    await until(lambda: bench.open == [])
+
+
+async def test_what_was_stopped_may_come_again_while_the_bundle_is_under_way(bench: Bench, store: Store) -> None:
+    taking = bench.api.take_envelopes([whole("A", b"wait"), whole("B", b"b")])
+    await until(store.waits.is_set)
+    stopping = bench.api.stop_envelope("B")
+    again = bench.api.take_envelopes([whole("B", b"again")])
+    store.may_go_on.set()
+    await taking
+    assert await stopping is True
+    assert await again == [(True,)]
+    assert store.calls[-5:] == ["rollback B", "start B", "item again", "end B", "commit B"]
+    await until(lambda: bench.open == [])
+
+
+async def test_a_new_connection_rolls_all_of_it_back(bench: Bench, store: Store) -> None:
+    taking = bench.api.take_envelopes([whole("A", b"wait"), whole("B", b"b")])
+    await until(store.waits.is_set)
+    bench.caller = b"\0two"
+    bench.api.get_metadata()
+    again = bench.api.take_envelopes([whole("A", b"a"), whole("B", b"again")])
+    store.may_go_on.set()
+    await taking
+    assert await again == [(True,), (True,)]
+    before = store.calls[: store.calls.index("item again")]
+    assert "item b" not in before
+    assert before.index("rollback A") < before.index("item a")
+    await until(lambda: bench.open == [])
+
+
+async def test_a_recipient_that_closes_begins_no_other(bench: Bench, store: Store) -> None:
+    taking = bench.api.take_envelopes([whole("A", b"wait"), whole("B", b"b"), whole("C", b"c")])
+    await until(store.waits.is_set)
+    bench.api.is_closing = True
+    store.may_go_on.set()
+    assert await taking == [(True,), (), ()]
+    assert bench.open == []
+    with pytest.raises(Failed) as failed:
+        await bench.api.take_envelopes([whole("B", b"b")])
+    assert failed.value.code == "recipient_stopping"
+    assert bench.open == []
+    assert bench.api.idle.is_set()
+
+
+# -- refused calls leave nothing open --------------------------------------------------------------------------------
+
+TWICE = event_of(b"x")
+
+
+@pytest.mark.parametrize(
+    ("bundle", "code"),
+    [
+        ([whole("A", b"a"), whole("A", b"a")], "envelope_open"),
+        ([whole("A", b"a"), "B"], "wrong_arguments"),
+        ([whole("A", b"a"), None], "wrong_arguments"),
+        ([whole("A", b"a"), ["B"]], "wrong_arguments"),
+        ([whole("A", b"a"), ["B", None]], "wrong_arguments"),
+        ([whole("A", b"a"), [7, []]], "wrong_arguments"),
+        ([whole("A", b"a"), ["B", [[]]]], "wrong_arguments"),
+        ([whole("A", b"a"), ["B", [["E", "notes"]]]], "wrong_arguments"),
+        ([whole("A", b"a"), ["B", [["E", 7, []]]]], "wrong_arguments"),
+        ([whole("A", b"a"), ["B", [TWICE, TWICE]]], "wrong_arguments"),
+        ([whole("A", b"a"), ["B", [["E", "notes", [[0, 1]]]]]], "bad_items"),
+        ([whole("A", b"a"), ["B", [["E", "notes", [[0, 2, pack_items([b"x"]), None]]]]]], "bad_items"),
+        ([whole("A", b"a"), ["B", [["E", "notes", [[0, 1, pack_items([b"x"]), [["0"]]]]]]]], "bad_items"),
+    ],
+)
+async def test_a_malformed_bundle_is_refused_as_a_whole(
+    bench: Bench, store: Store, bundle: list[Any], code: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        await bench.api.take_envelopes(bundle)
+    assert refused.value.code == code
+    assert (bench.open, store.calls) == ([], [])
+    assert bench.api.idle.is_set()
+
+
+async def test_one_that_is_open_already_refuses_the_bundle_and_stays_open(bench: Bench, store: Store) -> None:
+    await bench.api.start_event("B", "E", "notes")
+    with pytest.raises(Refused) as refused:
+        await bench.api.take_envelopes([whole("A", b"a"), whole("B", b"b")])
+    assert refused.value.code == "envelope_open"
+    assert bench.open == ["B"]
+    assert store.calls == ["start B"]
+
+
+async def test_an_envelope_without_events_is_committed(bench: Bench, store: Store) -> None:
+    assert await bench.api.take_envelopes([["A", []]]) == [(True,)]
+    assert store.calls == ["commit A"]
+
+
+# -- heartbeats ------------------------------------------------------------------------------------------------------
+
+
+async def test_heartbeats_tell_of_all_and_show_progress(bench: Bench, store: Store) -> None:
+    taking = bench.api.take_envelopes([whole("A", b"a"), whole("B", b"b1", b"wait"), whole("C", b"c")])
+    before = bench.api.work()
+    await until(store.waits.is_set)
+    now = bench.api.work()
+    assert bench.open == ["A", "B", "C"]
+    assert all(later["progress"] > earlier["progress"] for earlier, later in zip(before, now, strict=True))
+    store.may_go_on.set()
+    await taking
+    assert bench.api.work() == []
+    assert bench.api._steps_of_old >= 4
+
+
+# -- asynchronous ----------------------------------------------------------------------------------------------------
+
+
+class Asynchronous(Consumer):
+    """Takes turns with the loop, and overlaps nothing."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def on_item(self, event: Event, item: Item) -> None:
+        await asyncio.sleep(0)
+        self.calls.append(item.data.decode())
+        if item.data == b"refuse":
+            raise Refusal("too old")
+
+    async def commit(self, envelope: Envelope) -> None:
+        await asyncio.sleep(0)
+        self.calls.append(f"commit {envelope.id}")
+
+    async def rollback(self, envelope: Envelope) -> None:
+        await asyncio.sleep(0)
+        self.calls.append(f"rollback {envelope.id}")
+
+
+async def test_asynchronous_methods_keep_the_same_order() -> None:
+    author = Asynchronous()
+    bench = Bench(author)
+    bad = whole("B", b"refuse")
+    answers = await bench.api.take_envelopes([whole("A", b"a1", b"a2"), bad, whole("C", b"c")])
+    assert answers == [(True,), (False, [([0], "too old")], event_id(bad)), (True,)]
+    assert author.calls == ["a1", "a2", "commit A", "refuse", "rollback B", "c", "commit C"]
+    bench.desk.close()
+
+
+# -- who takes bundles -----------------------------------------------------------------------------------------------
+
+
+class Bulk(BulkWorker):
+    min_bulk_items = 1
+
+    async def make_output(self, handover: Handover, progress: Callable[[float], None]) -> Made:
+        raise NotImplementedError
+
+
+@pytest.fixture(params=[Consumer, Worker, Bulk])
+def author(request: pytest.FixtureRequest) -> Recipient:
+    made: Recipient = request.param()
+    return made
+
+
+async def test_only_consumers_announce_bundles(author: Recipient) -> None:
+    bench = Bench(author)
+    abilities = bench.api.get_metadata()["xbus"]
+    assert abilities.get("bundles", False) is isinstance(author, Consumer)
+    bench.desk.close()
+
+
+class Strange(Consumer):
+    """Refuses with what msgpack can't pack."""
+
+    def __init__(self) -> None:
+        self.committed: list[str] = []
+
+    def on_item(self, event: Event, item: Item) -> None:
+        if item.data == b"refuse":
+            raise Refusal("too old", [object()])  # type: ignore[list-item]
+        if item.data == b"fail":
+            raise KeyError("\udcff")
+
+    def commit(self, envelope: Envelope) -> None:
+        self.committed.append(envelope.id)
+
+
+@pytest.mark.parametrize("how", [b"refuse", b"fail"])
+async def test_what_one_says_that_the_wire_has_no_form_for_does_not_hide_what_was_committed(how: bytes) -> None:
+    """Else all of the bundle would come again, and what was committed a second time."""
+    author = Strange()
+    bench = Bench(author)
+    answers = await bench.api.take_envelopes([whole("A", b"a"), whole("B", how)])
+    assert author.committed == ["A"]
+    assert pack(answers)
+    bench.desk.close()
