@@ -1,0 +1,183 @@
+"""Reserved hand-overs: nothing is handed over above what is durable, and few wait for that."""
+
+import asyncio
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.delivering import consumer_roles
+from xbus.broker.back.progress.consumer_role import Reservations
+from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
+from xbus.broker.back.recipients.role_events import RoleEvents
+from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.writes import ProgressUpdate
+from xbus.broker.journal.writes.cursor import Cursor
+from xbus.clock import SystemClock
+
+STORE, AUDIT = 1, 2
+
+
+class HeldJournal:
+    """Makes durable what it is told to."""
+
+    def __init__(self) -> None:
+        self.handed_to = {STORE: 0, AUDIT: 0}
+        self.waiting: list[tuple[ProgressUpdate, asyncio.Future[None]]] = []
+
+    def write(self, progress: ProgressUpdate) -> "asyncio.Future[None]":
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((progress, answer))
+        return answer
+
+    def answer(self) -> None:
+        """Make all of it durable that waits."""
+        for progress, answer in self.waiting:
+            for cursor in progress.cursors:
+                self.handed_to[cursor.role_id] = cursor.handed_to
+            answer.set_result(None)
+        self.waiting = []
+
+
+async def settle() -> None:
+    """Let all go on that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.journal = HeldJournal()
+        self.ledger = DeliveryLedger(
+            cast(Journal, self.journal), SystemClock(), consumer_roles(), RoleEvents(), retry_seconds=0
+        )
+        self.ledger.adopt({role_id: Cursor(role_id, 1, None, 0) for role_id in (STORE, AUDIT)})
+        self.keeping = asyncio.create_task(self.ledger.keep())
+
+    async def write(self) -> None:
+        await settle()
+        self.journal.answer()
+        await settle()
+
+    async def begin(self, position: int, *role_ids: int) -> "asyncio.Task[Any]":
+        task = asyncio.create_task(self.ledger.reserve(role_ids or [STORE], position))
+        await settle()
+        return task
+
+    async def end(self) -> None:
+        self.keeping.cancel()
+        await asyncio.gather(self.keeping, return_exceptions=True)
+
+
+# -- reservations ----------------------------------------------------------------------------------------------------
+
+
+def test_where_nothing_was_reserved_nothing_is_waited_for() -> None:
+    assert Reservations().noted_for(7) == 0
+
+
+def test_each_position_waits_for_the_first_reservation_that_covers_it() -> None:
+    reservations = Reservations()
+    reservations.add(10, 1)
+    reservations.add(20, 5)
+    assert [reservations.noted_for(position) for position in (3, 10, 11, 20)] == [1, 1, 5, 5]
+    assert reservations.noted_for(3) == 5  # too high, and so too late at the worst
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=20),
+    st.lists(st.integers(1, 200), max_size=30),
+)
+def test_no_number_is_too_low(steps: list[tuple[int, int]], asked: list[int]) -> None:
+    """However they are asked for: who waits for that many notes finds the position covered."""
+    reservations, added, position, noted = Reservations(), list[tuple[int, int]](), 0, 0
+    for further, more in steps:
+        position, noted = position + further, noted + more
+        reservations.add(position, noted)
+        added.append((position, noted))
+    for wanted in (each for each in asked if each <= position):
+        least = next(noted for position, noted in added if position >= wanted)
+        assert reservations.noted_for(wanted) >= least
+
+
+# -- in the ledger ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_waits_until_it_is_durable() -> None:
+    bench = Bench()
+    first = await bench.begin(1)
+    assert not first.done()
+    await bench.write()
+    assert first.done()
+    assert bench.journal.handed_to[STORE] == 1 + RESERVE_POSITIONS
+    await bench.end()
+
+
+async def test_none_waits_while_half_of_it_is_left() -> None:
+    bench = Bench()
+    first = await bench.begin(1)
+    await bench.write()
+    assert first.done()
+    handed_to = bench.journal.handed_to[STORE]
+    middle = handed_to - RESERVE_POSITIONS // 2
+    for position in (2, middle, middle + 1, handed_to):
+        # Past the half more is reserved, and nobody waits for that before the rest is used up.
+        assert (await bench.begin(position)).done()
+    beyond = await bench.begin(handed_to + 1)
+    assert not beyond.done()
+    await bench.write()
+    assert beyond.done()
+    await bench.end()
+
+
+async def test_another_that_reserved_for_this_one_too_is_waited_for() -> None:
+    bench = Bench()
+    first, second = await bench.begin(1), await bench.begin(2)
+    assert (first.done(), second.done()) == (False, False)
+    await bench.write()
+    assert (first.done(), second.done()) == (True, True)
+    await bench.end()
+
+
+async def test_each_of_several_roles_is_reserved_for() -> None:
+    bench = Bench()
+    first = await bench.begin(1, STORE)
+    await bench.write()
+    both = await bench.begin(2, STORE, AUDIT)
+    assert first.done()
+    assert not both.done()
+    await bench.write()
+    assert both.done()
+    assert bench.journal.handed_to[AUDIT] >= 2
+    await bench.end()
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([STORE, AUDIT]), st.integers(0, RESERVE_POSITIONS * 2), st.booleans()), max_size=25
+    )
+)
+def test_nothing_is_handed_over_above_what_is_durable(steps: list[tuple[int, int, bool]]) -> None:
+    async def carry_out() -> None:
+        bench = Bench()
+        at = {STORE: 0, AUDIT: 0}
+        under_way: list[tuple[int, int, asyncio.Task[Any]]] = []
+        for role_id, further, writes in steps:
+            at[role_id] += further
+            under_way.append((role_id, max(at[role_id], 1), await bench.begin(max(at[role_id], 1), role_id)))
+            check(bench, under_way)
+            if writes:
+                await bench.write()
+                check(bench, under_way)
+        for _ in range(3):
+            await bench.write()
+        check(bench, under_way)
+        assert all(task.done() for _, _, task in under_way)
+        await bench.end()
+
+    asyncio.run(carry_out())
+
+
+def check(bench: Bench, under_way: list[tuple[int, int, "asyncio.Task[Any]"]]) -> None:
+    for role_id, position, task in under_way:
+        assert not task.done() or position <= bench.journal.handed_to[role_id]
