@@ -14,6 +14,7 @@ from xbus.broker.back.recipients import (
     RecipientProxy,
     RoleEvents,
     fault_among_many,
+    is_nonsense,
     own_fault,
 )
 from xbus.broker.back.run import BackRunContext
@@ -73,7 +74,10 @@ class BundleRun:
     async def _bring(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> Sequence[BundleResult]:
         try:
             await self._ledger.reserve([recipient.role.id], bundle[-1].position)
-            return await recipient.take_envelopes(bundle)
+            results = await recipient.take_envelopes(bundle)
+            # Of these the recipient has not said that they are rolled back.
+            self._stop(recipient, [small for small, result in zip(bundle, results, strict=True) if is_nonsense(result)])
+            return results
         except RecipientFailed as failure:
             if failure.failure_class is FailureClass.ABSENT:
                 return [Committed.NOT_BEGUN] * len(bundle)

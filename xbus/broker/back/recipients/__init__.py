@@ -10,6 +10,7 @@ from xbus.broker.back.recipients.failures import (
     RecipientFailed,
     failure_of_report,
     fault_among_many,
+    is_nonsense,
     no_output,
     own_fault,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "failure_of_report",
     "fault_among_many",
     "introduce",
+    "is_nonsense",
     "no_output",
     "own_fault",
 ]

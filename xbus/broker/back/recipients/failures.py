@@ -26,6 +26,9 @@ CODE_CHARACTERS = 64
 NODE_CHARACTERS = 255
 
 
+NONSENSE = "nonsense"
+"""The code of an answer that makes no sense."""
+
 OUTPUT = "take_output"
 """The failed step of a bulk worker that did not make an output."""
 
@@ -204,7 +207,12 @@ def _no_such_items(wrong: Sequence[int]) -> str:
 def nonsense(role_id: int, verb: str, event_id: UUID | None, what: object) -> RecipientFailed:
     """Make a failure from an answer that the recipient API doesn't know."""
     error = ItemError(None, f"the answer makes no sense: {_shown(what)}")
-    return RecipientFailed(role_id, verb, event_id, FailureClass.PERMANENT, "nonsense", [error])
+    return RecipientFailed(role_id, verb, event_id, FailureClass.PERMANENT, NONSENSE, [error])
+
+
+def is_nonsense(result: object) -> bool:
+    """Check whether the recipient answered what its API doesn't know: nobody can tell then what it has done."""
+    return isinstance(result, RecipientFailed) and result.code == NONSENSE
 
 
 def _shown(value: object) -> str:

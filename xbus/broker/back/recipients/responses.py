@@ -107,7 +107,11 @@ class Responses:
         answer = await self.answered(verb, None, call)
         if not isinstance(answer, list) or len(answer) != envelopes:
             raise nonsense(self._role_id, verb, None, answer)
-        return [self._bundle_result(verb, of_one) for of_one in answer]
+        results = [self._bundle_result(verb, of_one) for of_one in answer]
+        if results and results[0] is Committed.NOT_BEGUN:
+            # Nothing is before it for which it could have been left: asked again it might be left for ever.
+            results[0] = nonsense(self._role_id, verb, None, answer)
+        return results
 
     def _bundle_result(self, verb: str, answer: Value) -> BundleResult:
         match answer:
