@@ -136,6 +136,11 @@ class SimulatedJournal:
     def write(self, write: Write[T], *, promises: bool = True) -> "asyncio.Future[T]":
         return self._enqueue(write, COMMIT_SECONDS if promises else (UNPROMISED_SECONDS,))
 
+    def hurry(self) -> None:
+        """Wait no longer with what promises nothing."""
+        if self._pending:
+            self._commit_soon(0.0)
+
     def _enqueue(self, what: Write[T] | Callable[[sa.Connection], T], seconds: Sequence[float]) -> "asyncio.Future[T]":
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if not self._is_dead:

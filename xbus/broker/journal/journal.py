@@ -112,6 +112,10 @@ class Journal:
         """
         return self._writer.submit(write, promises=promises)
 
+    def hurry(self) -> None:
+        """Wait no longer with what promises nothing."""
+        self._writer.hurry()
+
     async def read(
         self, statement: Callable[Concatenate[sa.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:

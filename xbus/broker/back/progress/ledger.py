@@ -84,6 +84,7 @@ class DeliveryLedger:
         self._watched: set[tuple[int, UUID]] | None = None
         self._noted = 0
         self._written = 0
+        self._awaited = 0
         self._page: _Page | None = None
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -221,6 +222,8 @@ class DeliveryLedger:
     async def _written_up_to(self, noted: int) -> None:
         if self._written >= noted:
             return
+        self._awaited = max(self._awaited, noted)
+        self._journal.hurry()
         async with self._changed:
             await self._changed.wait_for(lambda: self._written >= noted)
 
@@ -232,7 +235,7 @@ class DeliveryLedger:
                     await self._wake.wait()
             self._wake.clear()
             if self.has_news:
-                await self.write()
+                await self._write_next()
 
     @property
     def has_news(self) -> bool:
@@ -241,6 +244,11 @@ class DeliveryLedger:
 
     async def write(self) -> None:
         """Write down all that is noted now; an unreachable database only delays it."""
+        self._awaited = self._noted
+        self._journal.hurry()
+        await self._write_next()
+
+    async def _write_next(self) -> None:
         async with self._writing:
             if self._page is not None:
                 # Whoever began to write it was stopped in the midst of it.
@@ -257,7 +265,7 @@ class DeliveryLedger:
     async def _write(self, page: "_Page") -> None:
         while page.parts:
             if page.answer is None:
-                page.answer = self._journal.write(page.parts[0])
+                page.answer = self._journal.write(page.parts[0], promises=self._is_urgent(page.parts[0]))
             try:
                 await asyncio.shield(page.answer)
                 page.parts = page.parts[1:]
@@ -272,6 +280,11 @@ class DeliveryLedger:
             self._page = None
             self._written = page.noted
             self._changed.notify_all()
+
+    def _is_urgent(self, progress: ProgressUpdate) -> bool:
+        """Check whether somebody waits for it, or would read its rows; cursors alone wait for a commit that comes."""
+        has_rows = progress.deliveries or progress.failures or progress.decided
+        return bool(has_rows) or self._awaited > self._written
 
     def return_reserved(self) -> None:
         """Give back what was reserved and neither settled nor handed over, so that a clean stop leaves nothing in

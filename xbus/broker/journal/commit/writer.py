@@ -185,6 +185,11 @@ class Writer:
             self._unpromised = self._running_loop.call_later(UNPROMISED_SECONDS, self._hand_over)
         return answer
 
+    def hurry(self) -> None:
+        """Wait no longer with what promises nothing."""
+        if self._unpromised is not None:
+            self._hand_over_soon()
+
     def run(self, errand: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Do something else on the write connection, in its turn and in a transaction of its own."""
         answer = self._gather(errand, 0)
