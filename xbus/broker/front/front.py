@@ -190,12 +190,7 @@ class Front:
             Refused: as the single calls would; then nothing of it is kept.
         """
 
-        def put(known: "Known | None") -> "Answer[SealReceipt]":
-            if known is not None:
-                _check_owner(known, emitter_id, envelope_id)
-                return Deferred.of(self._envelopes.later(self._put_again(known, events)))
-            return self._envelopes.put(self._whole(emitter_id, envelope_id, events, options), put)
-
+        put = functools.partial(self._put, emitter_id, envelope_id, events, options)
         if self._envelopes.has_heard_of(envelope_id):
             return self._envelopes.with_envelope(envelope_id, put)
         try:
@@ -203,6 +198,23 @@ class Front:
         except CallError:
             # A repeat is answered as the first time, whatever is allowed by now.
             return self._envelopes.with_envelope(envelope_id, put)
+
+    # A method, as a closure that names itself would keep its items until the collector comes.
+    def _put(
+        self,
+        emitter_id: int,
+        envelope_id: UUID,
+        events: Sequence[NewEvent],
+        options: EnvelopeOptions,
+        known: Known | None,
+    ) -> Answer[SealReceipt]:
+        if known is not None:
+            _check_owner(known, emitter_id, envelope_id)
+            return Deferred.of(self._envelopes.later(self._put_again(known, events)))
+        puts = self._checks.whole(emitter_id, envelope_id, events)
+        self._space.check_new()
+        write = PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), options.ordering_key, options.key)
+        return self._envelopes.put(write, functools.partial(self._put, emitter_id, envelope_id, events, options))
 
     def put_keyed(
         self, emitter_id: int, session: bytes, events: Sequence[NewEvent], options: EnvelopeOptions
@@ -223,20 +235,11 @@ class Front:
                 event._replace(event_id=numbered_event_id(envelope_id, number))
                 for number, event in enumerate(events, start=1)
             ]
-            if known is None:
-                write = self._whole(emitter_id, envelope_id, numbered, options)
-                return self._envelopes.put(write, functools.partial(put, envelope_id))
-            known.hold(session)
-            return Deferred.of(self._envelopes.later(self._put_again(known, numbered)))
+            if known is not None:
+                known.hold(session)
+            return self._put(emitter_id, envelope_id, numbered, options, known)
 
         return self._envelopes.with_key(emitter_id, options, put)
-
-    def _whole(
-        self, emitter_id: int, envelope_id: UUID, events: Sequence[NewEvent], options: EnvelopeOptions
-    ) -> PutEnvelope:
-        puts = self._checks.whole(emitter_id, envelope_id, events)
-        self._space.check_new()
-        return PutEnvelope(envelope_id, emitter_id, puts, self._clock.now(), options.ordering_key, options.key)
 
     def _call(self, emitter_id: int, envelope_id: UUID, act: Callable[[Known], Answer[T]]) -> Answer[T]:
         # In quotes, as annotations of inner functions are worked out at each call.
