@@ -52,16 +52,23 @@ class BundleRun:
         self._events = events
 
     async def carry_out(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> Sequence[BundleResult]:
-        """Bring a bundle to a consumer, and note what came of it.
+        """Bring a bundle to a consumer, and note what was committed.
 
         Returns:
-            What became of each envelope; of those that were not begun nothing is noted.
+            What became of each envelope; of those that failed ``note_failed`` takes notice, and of those that were not
+            begun nothing is noted.
         """
         results = await self._bring(recipient, bundle)
         self._context.release_slot(recipient)
         committed = [small for small, result in zip(bundle, results, strict=True) if result is Committed.YES]
         self._results.settled_bundle([small.envelope for small in committed], recipient)
         self._end(recipient, committed)
+        return results
+
+    async def note_failed(
+        self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope], results: Sequence[BundleResult]
+    ) -> bool:
+        """Note what failed of a bundle, and what becomes of it; returns whether anything failed."""
         failed = [
             (small, result)
             for small, result in zip(bundle, results, strict=True)
@@ -69,9 +76,12 @@ class BundleRun:
         ]
         if failed:
             await self._note_failed(recipient, failed)
-        return results
+        return bool(failed)
 
     async def _bring(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> Sequence[BundleResult]:
+        if not bundle:
+            # What waited was left to others while the slot was waited for.
+            return []
         try:
             await self._ledger.reserve([recipient.role.id], bundle[-1].position)
             results = await recipient.take_envelopes(bundle)

@@ -8,7 +8,7 @@ from xbus.broker.back.dispatch.bundle_run import BundleRun
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, OpenReplies
-from xbus.broker.back.recipients import Committed, ConsumerGathering, RecipientFailed, RecipientProxy
+from xbus.broker.back.recipients import Committed, ConsumerGathering, RecipientProxy
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 
 
@@ -44,6 +44,7 @@ class Bundles:
         self._tasks = tasks
         self._queues: dict[RecipientProxy, BundleQueue] = {}
         self._sending: dict[RecipientProxy, asyncio.Task[None]] = {}
+        self._is_finishing = False
 
     def may_take(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
         """Check whether a consumer may get an envelope in a bundle, if it is small.
@@ -88,21 +89,35 @@ class Bundles:
     async def _send(self, queue: BundleQueue, recipient: RecipientProxy) -> None:
         now = asyncio.get_running_loop().time
         try:
-            while queue and await self._gathering.take([recipient], self._eligibility.is_served):
+            while (
+                queue
+                and not self._is_finishing
+                and await self._gathering.take([recipient], self._eligibility.is_served)
+            ):
                 bundle = queue.take()
                 began = now()
                 results = await self._run.carry_out(recipient, bundle)
-                not_begun = [
-                    small for small, result in zip(bundle, results, strict=True) if result is Committed.NOT_BEGUN
-                ]
-                queue.put_back(not_begun)
-                has_failed = any(isinstance(result, RecipientFailed) for result in results)
-                queue.size.learn(results.count(Committed.YES), now() - began, has_failed=has_failed)
+                seconds = now() - began
+                # Before the failures are noted, which may take long: another recipient may come in the meantime.
+                queue.put_back(
+                    [small for small, result in zip(bundle, results, strict=True) if result is Committed.NOT_BEGUN]
+                )
+                has_failed = await self._run.note_failed(recipient, bundle, results)
+                queue.size.learn(results.count(Committed.YES), seconds, has_failed=has_failed)
         finally:
             self._leave(recipient, queue.take_all())
             del self._sending[recipient]
             if not self._eligibility.is_served(recipient):
                 self._queues.pop(recipient, None)
+
+    def left(self, recipient: RecipientProxy) -> None:
+        """Leave what waits for a recipient that gets nothing more in its turn, before another one of its role comes.
+
+        Else: 1. The last bundle takes its time to be noted. 2. Another recipient comes, and its lane passes what waits
+        here, as that counts as being brought. 3. The bundle is noted, and nobody brings what waited.
+        """
+        if recipient in self._queues:
+            self._leave(recipient, self._queues[recipient].take_all())
 
     def _leave(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
         """Leave envelopes to the lane that reads on for the role when it is served again."""
@@ -112,6 +127,7 @@ class Bundles:
 
     async def finish(self, seconds: float) -> None:
         """Send no other bundle, and wait for those that are under way; those that take longer are broken off."""
+        self._is_finishing = True
         for recipient, queue in self._queues.items():
             self._leave(recipient, queue.take_all())
         if self._sending:
