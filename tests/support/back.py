@@ -66,6 +66,7 @@ class Broker:
         tasks: asyncio.TaskGroup,
         retry: RetryPolicy,
         trouble_after: int,
+        behind_after: float,
     ) -> None:
         self.journal = journal
         self.configuration = configuration
@@ -88,7 +89,7 @@ class Broker:
                 timeouts=TIMEOUTS,
                 register_timeout=PATIENCE_SECONDS,
                 window_bytes=100_000,
-                behind_after=1000,
+                behind_after=behind_after,
                 worker_grace=0,
                 reply_hold=60,
                 retry=retry,
@@ -204,6 +205,7 @@ async def running(
     started: bool = True,
     retry: RetryPolicy = ONCE,
     trouble_after: int = 1000,
+    behind_after: float = 1000,
 ) -> AsyncIterator[Broker]:
     """A broker that runs; at the end it stops in order, or goes down as it is.
 
@@ -213,7 +215,7 @@ async def running(
     configuration = Configuration(journal)
     await configuration.refresh()
     tasks = asyncio.TaskGroup()
-    broker = Broker(journal, configuration, await Scribe.of(journal), tasks, retry, trouble_after)
+    broker = Broker(journal, configuration, await Scribe.of(journal), tasks, retry, trouble_after, behind_after)
     prepared(broker)
     try:
         async with tasks:

@@ -21,6 +21,9 @@ OLD = Abilities()
 NEW = Abilities(batches=True, envelopes=1)
 """Takes items by the batch."""
 
+BUNDLES = replace(NEW, bundles=True)
+"""Takes several whole envelopes in one call, too."""
+
 REFUSED = [False, [[[0], "too old"]]]
 LOST = ConnectionLost("it went away")
 SILENT = TimedOut("it did not answer")
@@ -39,6 +42,8 @@ def metadata(abilities: Abilities) -> dict[str, Any]:
     }
     if abilities.batches:
         said["xbus"] = {"batches": 1, "envelopes": abilities.envelopes, "heartbeats": abilities.heartbeats}
+    if abilities.bundles:
+        said["xbus"]["bundles"] = True
     if abilities.bulk_items is not None:
         said["xbus"]["bulk"] = {"min_items": abilities.bulk_items}
     if abilities.bulk_attempts is not None:
@@ -73,7 +78,12 @@ class Script:
         """What one of them was given, each item with its indices."""
         given: list[tuple[list[int], bytes]] = []
         for call in self.calls:
-            if call.whom != whom or (event_id is not None and str(event_id) not in call.args):
+            if call.whom != whom:
+                continue
+            if call.verb == "xbus.take_envelopes":
+                given += _items_of_bundle(call, event_id)
+                continue
+            if event_id is not None and str(event_id) not in call.args:
                 continue
             match call.verb, call.args:
                 case "send_item", (_, _, indices, data):
@@ -84,6 +94,18 @@ class Script:
                     for batch in batches:
                         given += RunBatch(*batch).singly()
         return given
+
+    def bundles(self, whom: str) -> list[list[bytes]]:
+        """The bundles that one of them was given, each with its items."""
+        calls = (call for call in self.calls if call.whom == whom and call.verb == "xbus.take_envelopes")
+        return [[item for _, item in _items_of_bundle(call, None)] for call in calls]
+
+
+def _items_of_bundle(call: Call, event_id: UUID | None) -> list[tuple[list[int], bytes]]:
+    (bundle,) = call.args
+    events = [event for _, events in bundle for event in events]
+    batches = [batch for event, _, batches in events if event_id in (None, UUID(event)) for batch in batches]
+    return [single for batch in batches for single in RunBatch(*batch).singly()]
 
 
 Answer = Any
@@ -138,6 +160,8 @@ class ScriptedClient:
                 return [True, [batch]]
             case "xbus.take_event", (_, _, _, batches, _) if self._worker:
                 return [True, None, [list(batch) for batch in batches]]
+            case "xbus.take_envelopes", (bundle,):
+                return [[True]] * len(bundle)
             case (("xbus.end_event" | "xbus.take_event"), _):
                 return [True, None, []]
         return [True, None]
