@@ -152,11 +152,11 @@ def test_no_cursor_passes_what_is_owed_and_not_settled(steps: list[tuple[str, in
                 made.lanes.arrived(recipient)
             everything = set(range(1, made.log.head + 1))
             for recipient in owed:
-                await until(
-                    lambda recipient=recipient: (
-                        settled[recipient] | set(made.noted.of(recipient.role.login)) == everything
-                    )
-                )
+
+                def has_all(recipient: RecipientProxy = recipient) -> bool:
+                    return settled[recipient] | set(made.noted.of(recipient.role.login)) == everything
+
+                await until(has_all)
                 settle(made, recipient, *everything)
             await until(lambda: all(made.cursor(each).position == made.log.head for each in (*owed, made.stranger)))
 
