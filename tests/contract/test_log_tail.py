@@ -26,7 +26,7 @@ def put_of(scribe: Scribe, random: Random) -> PutEnvelope:
 
 async def envelopes_of(log: LogReader) -> list[LogEnvelope]:
     found: list[LogEnvelope] = []
-    while page := await log.page(found[-1].position if found else 0):
+    while page := (await log.page(found[-1].position if found else 0, ())).envelopes:
         found += page
     return found
 

@@ -52,9 +52,19 @@ class BundleQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def has_room(self) -> bool:
+        """Check whether another envelope may be added."""
+        return self._bytes <= MAX_WAITING_BYTES and len(self._waiting) < 2 * MOST_ENVELOPES
+
     async def room(self) -> None:
         """Wait until another envelope may be added."""
-        while self._bytes > MAX_WAITING_BYTES or len(self._waiting) >= 2 * MOST_ENVELOPES:
+        while not self.has_room:
+            await self._taken.wait()
+
+    async def emptied(self) -> None:
+        """Wait until nothing waits."""
+        while self._waiting:
             await self._taken.wait()
 
     def add(self, small: SmallEnvelope) -> None:

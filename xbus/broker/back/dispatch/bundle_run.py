@@ -65,6 +65,13 @@ class BundleRun:
         self._end(recipient, committed)
         return results
 
+    def set_aside(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
+        """Have envelopes that were not handed over brought one by one, each read anew."""
+        for small in bundle:
+            self._ledger.move(None, self._ledger.before_its_turn(small.envelope, recipient.role.id))
+        self._end(recipient, bundle)
+        self._events.rows_due.publish(recipient.role.id)
+
     async def note_failed(
         self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope], results: Sequence[BundleResult]
     ) -> bool:

@@ -71,13 +71,21 @@ class Bundles:
         votes = sum(not recipient.role.own for recipient in recipients)
         return [each for each in recipients if (each.role.own or votes == 1) and self.may_take(envelope, each)]
 
-    async def add(self, small: SmallEnvelope, recipient: RecipientProxy) -> None:
+    async def add(self, small: SmallEnvelope, recipient: RecipientProxy, *, in_company: bool) -> None:
         """Have an envelope brought to a consumer, as soon as it has a free slot and together with what waits then.
 
-        Returns as soon as there is room in the queue; what may not be brought any more then is left out.
+        Returns as soon as there is room in the queue; what may not be brought any more then is left out, and so is a
+        recipient that keeps others waiting.
+
+        Args:
+            in_company: whether others wait meanwhile.
         """
         queue = self._queues.setdefault(recipient, BundleQueue())
-        await queue.room()
+        if not queue.has_room:
+            if not in_company:
+                await queue.room()
+            elif not await self._gathering.others_wait(recipient, queue.room()):
+                return
         if not self._eligibility.in_turn(recipient, small.envelope):
             return
         self._roles[recipient.role.id].in_flight.begin(small.position)
@@ -85,6 +93,12 @@ class Bundles:
         if recipient not in self._sending:
             send = self._send(queue, recipient)
             self._sending[recipient] = self._tasks.create_task(send, name=f"bundles to {recipient.role.login}")
+
+    async def emptied(self, recipient: RecipientProxy) -> None:
+        """Wait until what was added for a consumer is on its way: what takes a run comes behind it."""
+        queue = self._queues.get(recipient)
+        if queue:
+            await queue.emptied()
 
     async def _send(self, queue: BundleQueue, recipient: RecipientProxy) -> None:
         now = asyncio.get_running_loop().time
@@ -94,7 +108,7 @@ class Bundles:
                 and not self._is_finishing
                 and await self._gathering.take([recipient], self._eligibility.is_served)
             ):
-                bundle = queue.take()
+                bundle = self._as_they_were_read(recipient, queue.take())
                 began = now()
                 results = await self._run.carry_out(recipient, bundle)
                 seconds = now() - began
@@ -111,6 +125,13 @@ class Bundles:
             del self._sending[recipient]
             if not self._eligibility.is_served(recipient):
                 self._queues.pop(recipient, None)
+
+    def _as_they_were_read(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> list[SmallEnvelope]:
+        """Set those aside that were corrected while they waited: they go alone, with the correction."""
+        stale = [small for small in bundle if self._log.is_corrected(small.envelope)]
+        if stale:
+            self._run.set_aside(recipient, stale)
+        return [small for small in bundle if small not in stale]
 
     def left(self, recipient: RecipientProxy) -> None:
         """Leave what waits for a recipient that gets nothing more in its turn, before another one of its role comes.

@@ -53,13 +53,19 @@ class Dispatcher:
         return self._bundles.may_take(envelope, recipient)
 
     async def deliver(
-        self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy], small: SmallEnvelope | None
+        self,
+        envelope: LogEnvelope,
+        recipients: Iterable[RecipientProxy],
+        small: SmallEnvelope | None,
+        *,
+        in_company: bool,
     ) -> Sequence[RecipientProxy]:
         """See to it that these recipients get an envelope in its turn; returns as soon as it is on its way, or set
         aside for those whose workers are absent or have something to make first.
 
         Args:
             small: the envelope with its items, where it is small and they were read.
+            in_company: whether others wait while these take their time.
 
         Returns:
             Those that could get it all the same, as they held the others up, or what held them was settled meanwhile.
@@ -69,7 +75,7 @@ class Dispatcher:
         if small is not None:
             takers = self._bundles.takers(envelope, wanted)
             for recipient in takers:
-                await self._bundles.add(small, recipient)
+                await self._bundles.add(small, recipient, in_company=in_company)
             others = [recipient for recipient in wanted if recipient not in takers]
         if others:
             await self._deliver_in_run(envelope, others)
@@ -78,6 +84,8 @@ class Dispatcher:
 
     async def _deliver_in_run(self, envelope: LogEnvelope, wanted: Sequence[RecipientProxy]) -> None:
         self._launcher.carry_on_all(envelope)
+        for recipient in wanted:
+            await self._bundles.emptied(recipient)
         self._hold_behind(envelope, wanted)
         recipients = [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
         going: list[RecipientProxy] = []

@@ -19,13 +19,19 @@ class Deliverer(Protocol):
     """Brings an envelope to recipients."""
 
     async def deliver(
-        self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy], small: SmallEnvelope | None
+        self,
+        envelope: LogEnvelope,
+        recipients: Iterable[RecipientProxy],
+        small: SmallEnvelope | None,
+        *,
+        in_company: bool,
     ) -> Collection[RecipientProxy]:
         """See to it that these recipients get an envelope; returns as soon as it is on its way, or set aside, with
         those that were left out.
 
         Args:
             small: the envelope with its items, where it is small and they were read.
+            in_company: whether others wait while these take their time.
         """
 
     def may_bundle(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
@@ -220,7 +226,7 @@ class Lanes:
         for recipient in owed:
             self._ledger.owe(recipient.role.id, envelope.position)
         while owed:
-            left_out = await self._deliverer.deliver(envelope, owed, small)
+            left_out = await self._deliverer.deliver(envelope, owed, small, in_company=len(lane) > 1)
             # Who has gone on in a lane of its own gets it there; nobody else would bring it to those that are here.
             owed = [recipient for recipient in owed if recipient in left_out and recipient in lane]
         lane.position = envelope.position

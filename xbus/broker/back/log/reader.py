@@ -127,10 +127,11 @@ class LogReader:
         now = asyncio.get_running_loop().time
         looked_at = -POLL_SECONDS
         while True:
-            # What this process seals is known without a look; others seal, and correct, more rarely.
+            # A ring for what this process has sealed needs no look.
             if not self._is_fed or now() - looked_at >= POLL_SECONDS:
                 looked_at = now()
                 await self.refresh()
+            self._is_fed = False
             looked()
             await self._bell.wait(POLL_SECONDS)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from xbus.broker.back.recipients.pace import Pace
 from xbus.broker.back.recipients.recipient import RecipientProxy
@@ -65,6 +65,24 @@ class ConsumerGathering:
             for recipient in going:
                 self._slots.free(recipient)
         return []
+
+    async def others_wait(self, recipient: RecipientProxy, ready: Coroutine[object, object, None]) -> bool:
+        """Let others wait until a recipient takes more, though not for ever.
+
+        Returns:
+            Whether it does; else it goes on at its own pace.
+        """
+        began = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(self._pace.allowance(recipient.role.id, began)):
+                await ready
+        except TimeoutError:
+            self._leave_behind(recipient)
+            return False
+        finally:
+            now = self._clock.monotonic()
+            self._pace.kept_waiting(recipient.role.id, now - began, now)
+        return True
 
     def note_run(self, busy: Mapping[RecipientProxy, float]) -> None:
         """Learn from a run who kept the others waiting in it: those that worked longer than the fastest.

@@ -76,7 +76,12 @@ class Noted:
         return False
 
     async def deliver(
-        self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy], small: SmallEnvelope | None
+        self,
+        envelope: LogEnvelope,
+        recipients: Iterable[RecipientProxy],
+        small: SmallEnvelope | None,
+        *,
+        in_company: bool,
     ) -> Collection[RecipientProxy]:
         self.delivered.append((envelope.position, {recipient.role.login for recipient in recipients}))
         await self.may_go_on.wait()

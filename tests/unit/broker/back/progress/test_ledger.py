@@ -33,7 +33,10 @@ class HeldJournal:
         self.answers: list[asyncio.Future[None]] = []
         self.kept: list[ProgressUpdate] = []
 
-    def write(self, progress: ProgressUpdate) -> "asyncio.Future[None]":
+    def hurry(self) -> None:
+        """Nothing waits."""
+
+    def write(self, progress: ProgressUpdate, *, promises: bool) -> "asyncio.Future[None]":
         self.taken.append(progress)
         self.answers.append(asyncio.get_running_loop().create_future())
         return self.answers[-1]

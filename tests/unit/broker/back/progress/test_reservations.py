@@ -25,7 +25,10 @@ class HeldJournal:
         self.handed_to = {STORE: 0, AUDIT: 0}
         self.waiting: list[tuple[ProgressUpdate, asyncio.Future[None]]] = []
 
-    def write(self, progress: ProgressUpdate) -> "asyncio.Future[None]":
+    def hurry(self) -> None:
+        """Nothing waits."""
+
+    def write(self, progress: ProgressUpdate, *, promises: bool) -> "asyncio.Future[None]":
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((progress, answer))
         return answer
