@@ -490,10 +490,10 @@ async def test_a_connection_lost_while_it_registers_is_no_registration(
     write = journal.write
     async with running(journal) as broker:
 
-        def write_and_lose(what: Write[None]) -> "asyncio.Future[None]":
+        def write_and_lose(what: Write[None], *, promises: bool = True) -> "asyncio.Future[None]":
             if isinstance(what, Register):
                 broker.lost["tcp://store_1"]()
-            return write(what)
+            return write(what, promises=promises)
 
         monkeypatch.setattr(journal, "write", write_and_lose)
         with pytest.raises(Refused) as caught:

@@ -305,10 +305,10 @@ async def test_an_outage_while_a_role_comes_to_want_order_loses_no_key(
         outages = [JournalUnavailable("the database is away", "")]
         write = journal.write
 
-        def write_later(what: Write[None]) -> "asyncio.Future[None]":
+        def write_later(what: Write[None], *, promises: bool = True) -> "asyncio.Future[None]":
             if isinstance(what, FollowOrder) and outages:
                 raise outages.pop()
-            return write(what)
+            return write(what, promises=promises)
 
         monkeypatch.setattr(journal, "write", write_later)
         await broker.refresh_configuration()
