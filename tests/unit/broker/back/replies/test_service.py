@@ -296,7 +296,10 @@ async def test_an_ask_that_a_crash_left_is_answered_by_the_next_run(journal: Jou
         await again.register("store_1", **replying(NEW))
         await wish.become(event_id, ReplyState.HELD)
         # It may have been asked before the crash.
-        assert again.script.verbs("store_1")[3:] == ["stop_envelope", "xbus.take_event"]
+        # The look at what the crash left may have it stopped once more.
+        *stops, taken = again.script.verbs("store_1")[3:]
+        assert taken == "xbus.take_event"
+        assert set(stops) == {"stop_envelope"}
 
 
 async def test_several_slots_are_several_replies_at_once(journal: Journal) -> None:
@@ -321,13 +324,13 @@ async def test_a_reply_that_can_not_be_written_is_asked_for_again(
     write = journal.write
     refused: list[MoveReply] = []
 
-    def failing_once(what: Any) -> "asyncio.Future[Any]":
+    def failing_once(what: Any, *, promises: bool = True) -> "asyncio.Future[Any]":
         if isinstance(what, MoveReply) and not refused:
             refused.append(what)
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             answer.set_exception(JournalUnavailable("the database is away"))
             return answer
-        return write(what)
+        return write(what, promises=promises)
 
     async with running(journal) as broker:
         await broker.register("names_1")
