@@ -157,7 +157,7 @@ def test_tables_of_something_else_are_refused(empty_database_url: str) -> None:
     with writing(empty_database_url) as connection:
         connection.exec_driver_sql("CREATE TABLE event (id INTEGER)")
 
-    with pytest.raises(SchemaError, match=r"something else \(event\)"):
+    with pytest.raises(SchemaError, match=r"another program \(event\)"):
         schema.upgrade(empty_database_url)
 
 

@@ -189,6 +189,7 @@ class Journal:
 
     def on_room(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called whenever ``has_room`` turns true again."""
+        self._events.on_room(listener)
 
     def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
         """Have ``listener`` called after each commit that sealed envelopes, before their emitters are answered.

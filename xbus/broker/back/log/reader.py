@@ -86,6 +86,8 @@ class LogReader:
         """The position of the last envelope that is known of."""
         self._grown = asyncio.Event()
         self._is_fed = False
+        """Whether this process has sealed something since the last ring."""
+        self._must_look = False
         journal.on_sealed(self._sealed)
 
     async def read(self, statement: Callable[..., T], *args: Any) -> T:
@@ -108,9 +110,12 @@ class LogReader:
 
     def _sealed(self, sealed: Sequence[SealedEnvelope]) -> None:
         """Take up what this process has sealed: it need not be looked for."""
-        self._is_fed = True
         self._tail.add(sealed)
-        self._grow(sealed[-1].receipt.position)
+        # The correction of a repeat may be younger than the last look: the ring that follows looks for both.
+        self._must_look = self._must_look or any(each.is_repeat for each in sealed)
+        if not self._must_look:
+            self._is_fed = True
+            self._grow(sealed[-1].receipt.position)
 
     def _grow(self, head: int) -> None:
         if head > self.head:
@@ -128,8 +133,9 @@ class LogReader:
         looked_at = -POLL_SECONDS
         while True:
             # A ring for what this process has sealed needs no look.
-            if not self._is_fed or now() - looked_at >= POLL_SECONDS:
+            if self._must_look or not self._is_fed or now() - looked_at >= POLL_SECONDS:
                 looked_at = now()
+                self._must_look = False
                 await self.refresh()
             self._is_fed = False
             looked()

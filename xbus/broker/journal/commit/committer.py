@@ -18,6 +18,7 @@ from xbus.broker.journal.writes import (
     Append,
     EndAttempt,
     PutEnvelope,
+    Repeat,
     SealedEnvelope,
     SealReceipt,
     StartEvent,
@@ -304,7 +305,7 @@ def sealed_envelopes(calls: Sequence[WriteJob], answers: Sequence[object]) -> li
         answers: of ``Committer.do``, or of ``Committer.decide``.
     """
     sealed = [
-        SealedEnvelope(answer, call.what if type(call.what) is PutEnvelope else None)
+        SealedEnvelope(answer, call.what if type(call.what) is PutEnvelope else None, type(call.what) is Repeat)
         for call, answer in zip(calls, answers, strict=True)
         if type(answer) is SealReceipt
     ]

@@ -173,7 +173,9 @@ class SealedEnvelope(NamedTuple):
 
     Args:
         content: all of it, where it came in one write; None where it came in parts, and has to be read.
+        is_repeat: whether it repeats another one, whose items may have been corrected.
     """
 
     receipt: SealReceipt
     content: PutEnvelope | None
+    is_repeat: bool = False
