@@ -147,7 +147,9 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
     )
     configuration = Configuration(journal, health)
     tasks = asyncio.TaskGroup()
-    shared = Shared(config, context, journal, configuration, clock, Ids(clock), Passwords(), health, tasks)
+    shared = Shared(
+        config, context, journal, configuration, clock, Ids(clock), Passwords(), health, tasks, "back" in names
+    )
     parts = [PARTS[name](shared) for name in names]
     try:
         # Ports first: a second broker of the same configuration must fail here, before it takes over the journal.

@@ -252,7 +252,9 @@ def test_a_plan_with_problems_is_not_applied(connection: Connection) -> None:
 def test_a_plan_is_not_applied_to_another_version(connection: Connection) -> None:
     plan = make_plan(read_stored(connection), store_roles("store_1"))
     change(connection, demo_bus())
-    with pytest.raises(ConfigurationError, match="someone else has changed the configuration in the meantime") as refused:
+    with pytest.raises(
+        ConfigurationError, match="someone else has changed the configuration in the meantime"
+    ) as refused:
         apply(connection, plan, NOON)
     assert refused.value.code == "stale_plan"
 

@@ -37,7 +37,7 @@ class Front:
 
     Args:
         replies: gets immediate replies.
-        ring: called whenever envelopes were sealed, or one was cancelled that a recipient may hold open.
+        ring: called whenever an envelope was cancelled that a recipient may hold open.
         tasks: where what calls leave running runs.
         space: says whether there is space for more.
     """
@@ -59,7 +59,6 @@ class Front:
         self._envelopes = EnvelopeDirectory(
             journal, clock, checks.limits, self._checks.event_type, self._checks.wants_reply, replies, tasks
         )
-        journal.on_sealed(lambda sealed: ring())
 
     def has_open_envelope(self, emitter_id: int) -> bool:
         """Check whether an emitter is in the midst of sending."""

@@ -89,6 +89,9 @@ class FrontPart:
 
     async def start(self) -> None:
         self._bell.connect()
+        if not self._shared.has_back:
+            # A back in this process hears of it from the journal.
+            self._shared.journal.on_sealed(lambda sealed: self._bell.ring())
         self._shared.tasks.create_task(self._sessions.keep(), name="emitters' sessions")
         self._shared.tasks.create_task(self._replies.watch(), name="replies to emitters")
         self._shared.tasks.create_task(self._space.watch(), name="space")

@@ -21,7 +21,11 @@ MESSAGE_OVERHEAD_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Shared:
-    """The common base of both parts; all their work runs in ``tasks``, and an error there ends the broker."""
+    """The common base of both parts; all their work runs in ``tasks``, and an error there ends the broker.
+
+    Args:
+        has_back: whether the back runs in this process.
+    """
 
     config: Config
     context: Context
@@ -32,6 +36,7 @@ class Shared:
     passwords: Passwords
     health: Health
     tasks: asyncio.TaskGroup
+    has_back: bool
 
 
 class BrokerPart(Protocol):

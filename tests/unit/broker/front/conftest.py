@@ -134,6 +134,7 @@ def replies(journal: Journal, rings: Rings) -> ReplyRequests:
 async def front(
     journal: Journal, configuration: Configuration, replies: ReplyRequests, rings: Rings
 ) -> AsyncIterator[Front]:
+    journal.on_sealed(lambda sealed: rings.ring())
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(replies.watch())
         yield Front(
