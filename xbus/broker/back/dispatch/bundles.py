@@ -118,8 +118,9 @@ class Bundles:
                 )
                 has_failed = await self._run.note_failed(recipient, bundle, results)
                 queue.size.learn(results.count(Committed.YES), seconds, has_failed=has_failed)
-                # Whoever else waits for the slot, as a row that is due, is woken now and takes it first.
-                await asyncio.sleep(0)
+                if queue:
+                    # Whoever else waits for the slot, as a row that is due, is woken now and takes it first.
+                    await asyncio.sleep(0)
         finally:
             self._leave(recipient, queue.take_all())
             del self._sending[recipient]
