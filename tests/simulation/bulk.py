@@ -131,6 +131,8 @@ class ReportLine:
             return {"wanted": reports.renew(self._role_id, attempt_id, told)}
         report = reports.ready if verb == "xbus.output_ready" else reports.failed
         work = asyncio.ensure_future(report(self._role_id, attempt_id, told))
+        # The worker may be killed while it waits here; then nobody asks for the answer.
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
         death = asyncio.ensure_future(broker.is_dead.wait())
         await asyncio.wait([work, death], return_when=asyncio.FIRST_COMPLETED)
         death.cancel()
