@@ -25,7 +25,7 @@ GROUP_CALLS = 5_000
 CLOSE_SECONDS = 15.0
 """How long the thread is waited for at the end: one that waits for a silent database is left behind."""
 
-UNPROMISED_SECONDS = 0.1
+UNPROMISED_SECONDS = 0.02
 """How long a write that promises nothing waits for another one to share its commit."""
 
 
