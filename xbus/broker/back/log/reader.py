@@ -101,6 +101,7 @@ class LogReader:
 
     async def refresh(self) -> None:
         """Look where the log ends, and what was corrected for all since the last look."""
+        self._must_look = False
         ends = await self.read(read_ends)
         if ends.correction > self._newest_correction:
             for number, event_id in await self.read(read_corrected_events, self._newest_correction):
@@ -135,7 +136,6 @@ class LogReader:
             # A ring for what this process has sealed needs no look.
             if self._must_look or not self._is_fed or now() - looked_at >= POLL_SECONDS:
                 looked_at = now()
-                self._must_look = False
                 await self.refresh()
             self._is_fed = False
             looked()
