@@ -85,9 +85,8 @@ class LogReader:
         self.head = 0
         """The position of the last envelope that is known of."""
         self._grown = asyncio.Event()
-        self._is_fed = False
-        """Whether this process has sealed something since the last ring."""
         self._must_look = False
+        """Whether this process has sealed a repeat since the last look."""
         journal.on_sealed(self._sealed)
 
     async def read(self, statement: Callable[..., T], *args: Any) -> T:
@@ -115,7 +114,6 @@ class LogReader:
         # The correction of a repeat may be younger than the last look: the ring that follows looks for both.
         self._must_look = self._must_look or any(each.is_repeat for each in sealed)
         if not self._must_look:
-            self._is_fed = True
             self._grow(sealed[-1].receipt.position)
 
     def _grow(self, head: int) -> None:
@@ -125,19 +123,15 @@ class LogReader:
             self._grown = asyncio.Event()
 
     async def follow(self, looked: Callable[[], None]) -> None:
-        """For ever: look where the log ends whenever another process sealed something, and now and then.
+        """For ever: look where the log ends whenever the bell rings, and now and then.
+
+        It rings for what another process has sealed, and for repeats; all else of this process is known without a look.
 
         Args:
             looked: called after each look: whoever else was meant by the bell looks too.
         """
-        now = asyncio.get_running_loop().time
-        looked_at = -POLL_SECONDS
         while True:
-            # A ring for what this process has sealed needs no look.
-            if self._must_look or not self._is_fed or now() - looked_at >= POLL_SECONDS:
-                looked_at = now()
-                await self.refresh()
-            self._is_fed = False
+            await self.refresh()
             looked()
             await self._bell.wait(POLL_SECONDS)
 

@@ -1,6 +1,6 @@
 """Writes of emitters: their envelopes, from the start to the seal.
 
-Those that each small envelope needs are named tuples, as these are made in a third of a frozen dataclass's time.
+The parts of a small envelope, and its receipt, are named tuples: these take a third of a frozen dataclass's time.
 """
 
 from collections.abc import Sequence
