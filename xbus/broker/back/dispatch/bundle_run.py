@@ -152,6 +152,4 @@ class BundleRun:
                 failure.happened_at(graph.nodes_of(recipient.role.service), event.items)
 
     def _end(self, recipient: RecipientProxy, bundle: Iterable[SmallEnvelope]) -> None:
-        in_flight = self._roles[recipient.role.id].in_flight
-        for small in bundle:
-            in_flight.end(small.position)
+        self._roles[recipient.role.id].in_flight.end_all(small.position for small in bundle)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from xbus.broker.back.dispatch.bundle_queue import BundleQueue
 from xbus.broker.back.dispatch.bundle_run import BundleRun
 from xbus.broker.back.dispatch.eligibility import Eligibility
+from xbus.broker.back.dispatch.run_executor import finish_tasks
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, OpenReplies
 from xbus.broker.back.recipients import Committed, ConsumerGathering, RecipientProxy
@@ -145,18 +146,11 @@ class Bundles:
 
     def _leave(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
         """Leave envelopes to the lane that reads on for the role when it is served again."""
-        in_flight = self._roles[recipient.role.id].in_flight
-        for small in bundle:
-            in_flight.end(small.position)
+        self._roles[recipient.role.id].in_flight.end_all(small.position for small in bundle)
 
     async def finish(self, seconds: float) -> None:
         """Send no other bundle, and wait for those that are under way; those that take longer are broken off."""
         self._is_finishing = True
         for recipient, queue in self._queues.items():
             self._leave(recipient, queue.take_all())
-        if self._sending:
-            _, late = await asyncio.wait(list(self._sending.values()), timeout=seconds)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late)
+        await finish_tasks(self._sending.values(), seconds)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -149,9 +149,15 @@ class RunExecutor:
 
     async def finish(self, seconds: float) -> None:
         """Wait for the runs that are under way; those that take longer are broken off, and come again."""
-        if self._running:
-            _, late = await asyncio.wait(self._running, timeout=seconds)
-            for run in late:
-                run.cancel()
-            if late:
-                await asyncio.wait(late)
+        await finish_tasks(self._running, seconds)
+
+
+async def finish_tasks(tasks: Collection["asyncio.Task[None]"], seconds: float) -> None:
+    """Wait for tasks, and cancel those that take longer."""
+    if not tasks:
+        return
+    _, late = await asyncio.wait(list(tasks), timeout=seconds)
+    for task in late:
+        task.cancel()
+    if late:
+        await asyncio.wait(late)

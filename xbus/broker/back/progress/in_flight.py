@@ -1,6 +1,6 @@
 """Envelopes that runs bring to a role just now, and its delivery rows that changed since they were read; pure."""
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
 
 class InFlight:
@@ -19,6 +19,10 @@ class InFlight:
     def end(self, position: int) -> None:
         """Note that the run has ended, and that its results are noted."""
         self._brought.discard(position)
+
+    def end_all(self, positions: Iterable[int]) -> None:
+        """The same for several envelopes, or none of them was begun."""
+        self._brought.difference_update(positions)
 
     @property
     def positions(self) -> Set[int]:
