@@ -54,6 +54,23 @@ class Graph:
         behind_workers = {node.service for node in self.nodes.values() if not node.worker and self.parents(node.name)}
         return self.consumer_services - behind_workers
 
+    def workers_before(self, service: str) -> tuple[str, ...] | None:
+        """The worker services on the way to a consumer service, in order; None where no single way leads there."""
+        return self._ways.get(service)
+
+    @cached_property
+    def _ways(self) -> Mapping[str, tuple[str, ...] | None]:
+        return {service: self._way(service) for service in self.consumer_services}
+
+    def _way(self, service: str) -> tuple[str, ...] | None:
+        if service in self.direct_services:
+            return ()
+        part = self.leading_to({service}).nodes
+        starts = part.keys() - {child for node in part.values() for child in node.children}
+        if len(starts) > 1 or any(len(node.children) > 1 for node in part.values()):
+            return None
+        return tuple(node.service for node in _along(part, *starts) if node.worker)
+
     def nodes_of(self, service: str) -> tuple[str, ...]:
         """The names of a service's nodes."""
         return tuple(node.name for node in self.nodes.values() if node.service == service)
@@ -86,6 +103,14 @@ class Graph:
             for child in dict.fromkeys(node.children):
                 parents[child] = (*parents.get(child, ()), node.name)
         return parents
+
+
+def _along(nodes: Mapping[str, Node], start: str) -> Iterable[Node]:
+    """Follow nodes that have one child at the most."""
+    name: str | None = start
+    while name is not None:
+        yield nodes[name]
+        name = next(iter(nodes[name].children), None)
 
 
 def problems(graph: Graph) -> list[str]:

@@ -61,6 +61,26 @@ def test_nothing_leads_to_a_service_that_no_node_has() -> None:
     assert DIAMOND.leading_to({"elsewhere"}) == Graph({})
 
 
+def test_the_workers_before_a_service_are_told_in_order_where_one_way_leads_there() -> None:
+    graph = graph_of(worker("clean", "price"), worker("price", "store"), consumer("store"), consumer("audit"))
+    assert graph.workers_before("store") == ("clean", "price")
+    assert graph.workers_before("audit") == ()
+    assert graph.workers_before("clean") is None
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        DIAMOND,
+        graph_of(worker("clean", "store"), worker("price", "store"), consumer("store")),
+        graph_of(worker("clean", "store"), consumer("store"), Node("straight", "store", False)),
+        graph_of(worker("clean", "store", "more"), consumer("store"), Node("more", "store", False)),
+    ],
+)
+def test_no_workers_are_told_where_several_ways_lead_to_a_service(graph: Graph) -> None:
+    assert graph.workers_before("store") is None
+
+
 def test_a_worker_is_no_end_of_a_path() -> None:
     assert DIAMOND.leading_to({"slow"}) == Graph({})
 

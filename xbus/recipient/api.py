@@ -102,7 +102,7 @@ class RecipientApi:
         abilities: RecipientAbilities = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
         if kind := _kind(self._recipient):
             abilities["kind"] = kind
-        if kind == "consumer":
+        if _takes_bundles(self._recipient):
             abilities["bundles"] = True
         if isinstance(self._recipient, BulkWorker) and self._jobs is not None:
             abilities["bulk"] = {"min_items": self._recipient.min_bulk_items, "attempts": self._jobs.attempts}
@@ -365,6 +365,17 @@ def _kind(recipient: Recipient) -> str:
     """Give the kind of service that the author's class is for; empty if the class does not say it clearly."""
     kinds = [name for name, base in (("worker", Worker), ("consumer", Consumer)) if isinstance(recipient, base)]
     return kinds[0] if len(kinds) == 1 else ""
+
+
+def _takes_bundles(recipient: Recipient) -> bool:
+    """Check whether each envelope can be ended before the next one begins, whatever becomes of it elsewhere.
+
+    A worker commits before it is known whether the consumers take what it made. It must have nothing to take back.
+    """
+    cls = type(recipient)
+    keeps_nothing = cls.commit is Recipient.commit and cls.rollback is Recipient.rollback
+    is_plain_worker = isinstance(recipient, Worker) and not isinstance(recipient, BulkWorker) and keeps_nothing
+    return is_plain_worker or _kind(recipient) == "consumer"
 
 
 def _lease(handover: Value) -> float:

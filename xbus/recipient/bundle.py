@@ -9,11 +9,15 @@ from xbus.recipient.calls import Calls
 from xbus.recipient.delivery import EnvelopeDelivery, log_rollback_failure
 from xbus.recipient.envelope import Event
 from xbus.recipient.item import Batch
+from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.rpc.codec import Value, pack
 
+OUTPUT_BYTES = 1024 * 1024
+"""A worker begins no further envelope of a bundle once it has made so much. More takes more memory on both sides."""
+
 BundleAnswer: TypeAlias = tuple[object, ...]
-"""``(True,)`` of a commit; ``(False, errors, event_id)`` of a refusal; ``(None, (code, cause), event_id)`` of a
-failure; ``()`` of an envelope that was not begun."""
+"""``(True,)`` of a commit, from a worker with the batches that it made of each event; ``(False, errors, event_id)`` of
+a refusal; ``(None, (code, cause), event_id)`` of a failure; ``()`` of an envelope that was not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class BundleStep:
         self._delivery = delivery
         self._events = [(delivery.add_event(event.id, event.type_name), event.batches) for event in whole.events]
         self._at: Event | None = None
+        self.made_bytes = 0
+        """The bytes of the items that a worker has made."""
 
     def carry_out(self) -> BundleAnswer:
         """Bring the envelope to the author's code and commit it; roll it back where that fails."""
@@ -85,25 +91,31 @@ class BundleStep:
 
     def _attempt(self) -> BundleAnswer:
         try:
-            taken, *errors = self._delivery.attempt(self._step)
-            # What the wire has no form for would hide from the broker what was committed before it.
-            pack(errors)
+            taken, *said = self._delivery.attempt(self._step)
+            if not taken:
+                # What the wire has no form for would hide from the broker what was committed before it.
+                pack(said)
         except (CallError, ProtocolError) as error:
             return (None, (error.code, error.cause), self._event_id)
         except BaseException as error:  # as of sys.exit() in the author's code: the others have answers of their own
             return (None, ("recipient_failed", f"the recipient's code raised {error!r}"), self._event_id)
-        return (True,) if taken else (False, errors[0], self._event_id)
+        if self.made_bytes > OUTPUT_BYTES:
+            return (None, ("output_too_large", "what was made of the envelope is too large for a bundle"), None)
+        return (True, *said) if taken else (False, said[0], self._event_id)
 
-    def _step(self) -> tuple[()]:
+    def _step(self) -> tuple[()] | tuple[list[list[WireBatch]]]:
+        made = [self._carry_out_event(event, batches) for event, batches in self._events]
+        self._calls.commit(self._delivery.envelope)
+        return (made,) if self._calls.is_worker else ()
+
+    def _carry_out_event(self, event: Event, batches: Sequence[Batch]) -> list[WireBatch]:
+        self._at = event
         calls = self._calls
-        for event, batches in self._events:
-            self._at = event
-            calls.start_event(event)
-            for batch in batches:
-                calls.batch(event, batch)
-            calls.end_event(event)
-        calls.commit(self._delivery.envelope)
-        return ()
+        calls.start_event(event)
+        made = [item for batch in batches for item in calls.batch(event, batch) or ()]
+        made += calls.end_event(event)[1]
+        self.made_bytes += sum(len(item.data) for item in made)
+        return wire_batches(made, OUTPUT_BYTES)
 
     @property
     def _event_id(self) -> str | None:
@@ -131,7 +143,8 @@ def carry_out_all(steps: Sequence[BundleStep], is_closing: Callable[[], bool]) -
         answers: list[BundleAnswer] = []
         for step in steps:
             answers.append(step.carry_out())
-            if answers[-1][0] is None or is_closing():
+            has_made_enough = sum(step.made_bytes for step in steps) > OUTPUT_BYTES
+            if answers[-1][0] is None or has_made_enough or is_closing():
                 break
         return answers + [()] * (len(steps) - len(answers))
 

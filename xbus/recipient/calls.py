@@ -26,7 +26,7 @@ class Calls:
     def __init__(self, recipient: Recipient, desk: AuthorThread) -> None:
         self._recipient: Any = recipient
         self._finished = desk.finished
-        self._is_worker = isinstance(recipient, Worker)
+        self.is_worker = isinstance(recipient, Worker)
 
     def start(self) -> None:
         """Run ``on_start``, before everything else."""
@@ -45,7 +45,7 @@ class Calls:
         taken = event.taken + len(batch)
         answer = self._finished(self._recipient.on_batch(event, batch))
         event.taken = taken
-        return made_of_batch(batch, answer) if self._is_worker else None
+        return made_of_batch(batch, answer) if self.is_worker else None
 
     def end_event(self, event: Event) -> tuple[object, list[Item]]:
         """End an event; give the immediate reply of a consumer, and the items that a worker adds.
@@ -54,7 +54,7 @@ class Calls:
             Refusal: the reply can't be sent.
         """
         answer = self._finished(self._recipient.on_event_end(event))
-        if self._is_worker:
+        if self.is_worker:
             return None, made_of_event(answer)
         if event.type_name not in self._recipient.immediate_reply:
             return None, []

@@ -13,6 +13,7 @@ from xbus.errors import Failed, Refused
 from xbus.recipient import BulkWorker, Consumer, Envelope, Event, Handover, Item, Made, Recipient, Refusal, Worker
 from xbus.recipient.api import RecipientApi
 from xbus.recipient.author_thread import AuthorThread
+from xbus.recipient.bundle import OUTPUT_BYTES
 from xbus.recipient.calls import Calls
 from xbus.rpc.codec import pack, pack_items
 
@@ -362,17 +363,62 @@ class Bulk(BulkWorker):
         raise NotImplementedError
 
 
-@pytest.fixture(params=[Consumer, Worker, Bulk])
-def author(request: pytest.FixtureRequest) -> Recipient:
-    made: Recipient = request.param()
-    return made
+class Counting(Worker):
+    """Keeps something of an envelope, which it would have to take back."""
+
+    def commit(self, envelope: Envelope) -> None:
+        raise NotImplementedError
 
 
-async def test_only_consumers_announce_bundles(author: Recipient) -> None:
-    bench = Bench(author)
-    abilities = bench.api.get_metadata()["xbus"]
-    assert abilities.get("bundles", False) is isinstance(author, Consumer)
+@pytest.mark.parametrize(("author", "announced"), [(Consumer, True), (Worker, True), (Counting, False), (Bulk, False)])
+async def test_who_can_end_each_envelope_by_itself_announces_bundles(author: type[Recipient], announced: bool) -> None:
+    bench = Bench(author())
+    assert bench.api.get_metadata()["xbus"].get("bundles", False) is announced
     bench.desk.close()
+
+
+# -- workers ---------------------------------------------------------------------------------------------------------
+
+
+class Capitals(Worker):
+    """Writes items in capitals, adds one at the end, and does what some items say."""
+
+    def on_item(self, event: Event, item: Item) -> object:
+        if item.data == b"refuse":
+            raise Refusal("too old")
+        if item.data == b"large":
+            return item.data * OUTPUT_BYTES
+        return item.data.upper()
+
+    def on_event_end(self, event: Event) -> object:
+        return b"end"
+
+
+@pytest.fixture
+async def capitals() -> AsyncIterator[Bench]:
+    made = Bench(Capitals())
+    yield made
+    made.desk.close()
+
+
+def made_of(*items: bytes) -> tuple[object, ...]:
+    """What ``Capitals`` answers to an envelope of one event."""
+    made = [*(item.upper() for item in items), b"end"]
+    return (True, [[(0, len(made), pack_items(made), [*([place] for place in range(len(items))), []])]])
+
+
+async def test_a_worker_answers_what_it_made_of_each(capitals: Bench) -> None:
+    bad = whole("B", b"refuse")
+    answers = await capitals.api.take_envelopes([whole("A", b"a1", b"a2"), bad, whole("C", b"c")])
+    assert answers == [made_of(b"a1", b"a2"), (False, [([0], "too old")], event_id(bad)), made_of(b"c")]
+    assert capitals.open == []
+
+
+async def test_a_worker_begins_no_other_once_it_has_made_much(capitals: Bench) -> None:
+    answers = await capitals.api.take_envelopes([whole("A", b"a"), whole("B", b"large"), whole("C", b"c")])
+    assert answers[0] == made_of(b"a")
+    assert answers[1][:2] == (None, ("output_too_large", "what was made of the envelope is too large for a bundle"))
+    assert answers[2] == ()
 
 
 class Strange(Consumer):

@@ -21,6 +21,7 @@ from xbus.broker.back.dispatch import (
     BacklogChanges,
     BundleRun,
     Bundles,
+    BundleWorkers,
     Dispatcher,
     DueRows,
     Eligibility,
@@ -178,8 +179,9 @@ class DeliveryAssembly:
         self._launcher = RunLauncher(ledger, roles, self._gathering, self._holds, self._runs)
         workers = WorkerAvailability(log, self.registry, self._needs, probing, self._settings.worker_grace)
         eligibility = Eligibility(roles, self.registry)
-        bundle_run = BundleRun(log, ledger, self._context, self._results, roles, events)
-        self._bundles = Bundles(log, roles, eligibility, self._holds, self._gathering, bundle_run, tasks)
+        bundle_workers = BundleWorkers(log, self._slots, self._context, self._results)
+        bundle_run = BundleRun(log, ledger, bundle_workers, self._context, self._results, roles, events)
+        self._bundles = Bundles(roles, eligibility, self._holds, self._gathering, bundle_workers, bundle_run, tasks)
         dispatcher = Dispatcher(
             ledger,
             eligibility,

@@ -3,18 +3,17 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+from xbus.broker.back.dispatch.bundle_workers import BundleWorkers
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults
 from xbus.broker.back.recipients import (
     Absent,
     BundleResult,
-    Committed,
-    FailureClass,
+    BundleStatus,
     RecipientFailed,
     RecipientProxy,
     RoleEvents,
     fault_among_many,
-    is_nonsense,
     own_fault,
 )
 from xbus.broker.back.run import BackRunContext
@@ -29,6 +28,7 @@ class BundleRun:
     Args:
         log: where graphs are known.
         ledger: where hand-overs are reserved.
+        workers: transform what must not reach the consumer as it is.
         context: where slots are given back.
         results: decides what becomes of what went wrong.
         roles: what is being brought to whom.
@@ -39,6 +39,7 @@ class BundleRun:
         self,
         log: LogReader,
         ledger: DeliveryLedger,
+        workers: BundleWorkers,
         context: BackRunContext,
         results: RunResults,
         roles: ConsumerRoles,
@@ -46,6 +47,7 @@ class BundleRun:
     ) -> None:
         self._log = log
         self._ledger = ledger
+        self._workers = workers
         self._context = context
         self._results = results
         self._roles = roles
@@ -60,13 +62,16 @@ class BundleRun:
         """
         results = await self._bring(recipient, bundle)
         self._context.release_slot(recipient)
-        committed = [small for small, result in zip(bundle, results, strict=True) if result is Committed.YES]
+        committed = _with_status(BundleStatus.COMMITTED, bundle, results)
         self._results.settled_bundle([small.envelope for small in committed], recipient)
         self._end(recipient, committed)
+        self.set_aside(recipient, _with_status(BundleStatus.GOES_ALONE, bundle, results))
         return results
 
     def set_aside(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
         """Have envelopes that were not handed over brought one by one, each read anew."""
+        if not bundle:
+            return
         for small in bundle:
             self._ledger.move(None, self._ledger.before_its_turn(small.envelope, recipient.role.id))
         self._end(recipient, bundle)
@@ -91,27 +96,14 @@ class BundleRun:
             return []
         try:
             await self._ledger.reserve([recipient.role.id], bundle[-1].position)
-            results = await recipient.take_envelopes(bundle)
-            # Of these the recipient has not said that they are rolled back.
-            self._stop(recipient, [small for small, result in zip(bundle, results, strict=True) if is_nonsense(result)])
-            return results
-        except RecipientFailed as failure:
-            if failure.failure_class is FailureClass.ABSENT:
-                return [Committed.NOT_BEGUN] * len(bundle)
-            self._stop(recipient, bundle)
-            return [failure] * len(bundle)
+            made = await self._workers.transform(bundle, recipient.role.service)
+            going = [each for each in made if isinstance(each, SmallEnvelope)]
+            results = iter(await recipient.take_envelopes(going) if going else ())
+            return [next(results) if isinstance(each, SmallEnvelope) else each for each in made]
         except Exception as error:
             # A fault of ours with one of them: each goes alone now, and shows whether it is the one.
             log.exception("a bundle died", extra={"action": "bundle_died", "role": recipient.role.login})
-            self._stop(recipient, bundle)
             return [fault_among_many(error)] * len(bundle)
-        except BaseException:
-            self._stop(recipient, bundle)
-            raise
-
-    def _stop(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
-        for small in bundle:
-            recipient.stop_envelope_soon(small.envelope_id)
 
     async def _note_failed(
         self, recipient: RecipientProxy, failed: Sequence[tuple[SmallEnvelope, RecipientFailed]]
@@ -153,3 +145,9 @@ class BundleRun:
 
     def _end(self, recipient: RecipientProxy, bundle: Iterable[SmallEnvelope]) -> None:
         self._roles[recipient.role.id].in_flight.end_all(small.position for small in bundle)
+
+
+def _with_status(
+    status: BundleStatus, bundle: Sequence[SmallEnvelope], results: Sequence[BundleResult]
+) -> list[SmallEnvelope]:
+    return [small for small, result in zip(bundle, results, strict=True) if result is status]

@@ -37,6 +37,10 @@ class SmallEnvelope:
     def position(self) -> int:
         return self.envelope.position
 
+    def with_items(self, batches: Sequence[Sequence[RunBatch]]) -> "SmallEnvelope":
+        """The same envelope with what a worker made of its items."""
+        return SmallEnvelope(self.envelope, batches, sum(batch.size for of_event in batches for batch in of_event))
+
     def on_wire(self) -> BundleEntry:
         """The envelope as ``xbus.take_envelopes`` takes it."""
         events = [

@@ -10,7 +10,6 @@ from xbus.broker.back.recipients.failures import (
     RecipientFailed,
     failure_of_report,
     fault_among_many,
-    is_nonsense,
     no_output,
     own_fault,
 )
@@ -21,7 +20,7 @@ from xbus.broker.back.recipients.pace import Pace
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
-from xbus.broker.back.recipients.responses import BundleResult, Committed
+from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, Transformed
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
 
@@ -30,10 +29,10 @@ __all__ = [
     "AnyOf",
     "BreakerProbes",
     "BundleResult",
+    "BundleStatus",
     "CallTimeouts",
     "CircuitBreaker",
     "CircuitBreakers",
-    "Committed",
     "ConsumerGathering",
     "FailureClass",
     "Handshake",
@@ -45,10 +44,10 @@ __all__ = [
     "RoleEvents",
     "Slots",
     "This",
+    "Transformed",
     "failure_of_report",
     "fault_among_many",
     "introduce",
-    "is_nonsense",
     "no_output",
     "own_fault",
 ]

@@ -8,9 +8,16 @@ from uuid import UUID
 
 from xbus.broker.back.log import RunBatch, SmallEnvelope
 from xbus.broker.back.recipients.abilities import Abilities
-from xbus.broker.back.recipients.failures import LEAVING_CODES, SUPERSEDED, RecipientFailed, failure_of_call
+from xbus.broker.back.recipients.failures import (
+    LEAVING_CODES,
+    SUPERSEDED,
+    FailureClass,
+    RecipientFailed,
+    failure_of_call,
+    is_nonsense,
+)
 from xbus.broker.back.recipients.heartbeats import Heartbeats
-from xbus.broker.back.recipients.responses import BundleResult, EventResponse, Responses
+from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, EventResponse, Responses
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
 from xbus.errors import CallError, Failed
@@ -166,13 +173,10 @@ class RecipientProxy:
         return end
 
     async def take_envelopes(self, bundle: Sequence[SmallEnvelope]) -> list[BundleResult]:
-        """Hand whole small envelopes over in one call; each is committed, rolled back or not begun when this returns.
+        """Hand whole small envelopes over in one call; the recipient keeps none of them open when this returns.
 
         Returns:
-            What became of each.
-
-        Raises:
-            RecipientFailed: the call failed, and any of them may be committed or open.
+            The result of each; the failure of the call is the result of all of them.
         """
         for small in bundle:
             self._begin(small.envelope_id)
@@ -183,10 +187,23 @@ class RecipientProxy:
             self._timeouts.end_envelope,
             [small.on_wire() for small in bundle],
         )
-        answers = await self._answers.bundle("take_event", len(bundle), call)
-        for small in bundle:
-            self._open.pop(small.envelope_id, None)
-        return answers
+        results: list[BundleResult]
+        in_doubt = list(bundle)
+        try:
+            results = await self._answers.bundle("take_event", [small.envelope for small in bundle], call)
+            in_doubt = [small for small, result in zip(bundle, results, strict=True) if is_nonsense(result)]
+        except RecipientFailed as failure:
+            if failure.failure_class is FailureClass.ABSENT:
+                in_doubt.clear()
+                results = [BundleStatus.NOT_BEGUN] * len(bundle)
+            else:
+                results = [failure] * len(bundle)
+        finally:
+            for small in in_doubt:
+                self.stop_envelope_soon(small.envelope_id)
+            for small in bundle:
+                self._open.pop(small.envelope_id, None)
+        return results
 
     async def take_output(self, envelope_id: UUID, event: LogEvent, handover: OutputHandover) -> None:
         """Have a bulk worker make the output for an event by itself; it has only taken it when this returns."""

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from xbus.broker.back.log import RunBatch, check_given
 from xbus.broker.back.recipients.failures import LEAVING_CODES, RecipientFailed, failure_of_call, nonsense, refusal
-from xbus.broker.journal.log.reading import LogEvent
+from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.errors import CallError, Failed, ProtocolError
 from xbus.rpc.codec import Value
 
@@ -27,14 +27,32 @@ class EventResponse:
     made: Sequence[RunBatch] = ()
 
 
-class Committed(Enum):
-    """The result of an envelope of a bundle that did not fail."""
+class BundleStatus(Enum):
+    """The result of an envelope of a bundle, of which no recipient says more.
 
-    YES = "yes"
+    Attributes:
+        COMMITTED: the consumer has committed it.
+        NOT_BEGUN: its recipient has not begun it; it may go in the next bundle.
+        GOES_ALONE: no worker could transform it in a bundle; it goes in a run, which tells why.
+    """
+
+    COMMITTED = "committed"
     NOT_BEGUN = "not begun"
+    GOES_ALONE = "goes alone"
 
 
-BundleResult: TypeAlias = Committed | RecipientFailed
+@dataclass(frozen=True, slots=True)
+class Transformed:
+    """The result of an envelope of a bundle at a worker.
+
+    Args:
+        batches: for each event of the envelope the items that the worker made.
+    """
+
+    batches: Sequence[Sequence[RunBatch]]
+
+
+BundleResult: TypeAlias = BundleStatus | Transformed | RecipientFailed
 
 
 class Responses:
@@ -102,29 +120,44 @@ class Responses:
         parts = await self.parts(verb, event_id, call)
         return parts[0] if parts else None
 
-    async def bundle(self, verb: str, envelopes: int, call: "asyncio.Future[Value]") -> list[BundleResult]:
+    async def bundle(
+        self, verb: str, envelopes: Sequence[LogEnvelope], call: "asyncio.Future[Value]"
+    ) -> list[BundleResult]:
         """The result of each envelope of a bundle."""
         answer = await self.answered(verb, None, call)
-        if not isinstance(answer, list) or len(answer) != envelopes:
+        if not isinstance(answer, list) or len(answer) != len(envelopes):
             raise nonsense(self._role_id, verb, None, answer)
-        results = [self._bundle_result(verb, of_one) for of_one in answer]
-        if results and results[0] is Committed.NOT_BEGUN:
+        results = [self._bundle_result(verb, *each) for each in zip(envelopes, answer, strict=True)]
+        if results and results[0] is BundleStatus.NOT_BEGUN:
             # Nothing is before it for which it could have been left: asked again it might be left for ever.
             results[0] = nonsense(self._role_id, verb, None, answer)
         return results
 
-    def _bundle_result(self, verb: str, answer: Value) -> BundleResult:
+    def _bundle_result(self, verb: str, envelope: LogEnvelope, answer: Value) -> BundleResult:
         match answer:
-            case [True]:
-                return Committed.YES
+            case [True] if not self._is_worker:
+                return BundleStatus.COMMITTED
+            case [True, [*of_events]] if self._is_worker and len(of_events) == len(envelope.events):
+                return self._made(verb, envelope, of_events)
             case []:
-                return Committed.NOT_BEGUN
+                return BundleStatus.NOT_BEGUN
             case [False, errors, str() | None as event]:
                 return refusal(self._role_id, verb, _event_id(event), errors)
             case [None, [str(code), str(cause)], str() | None as event]:
                 self._note_leaving(code)
                 return failure_of_call(self._role_id, verb, _event_id(event), Failed(cause, code=code))
         return nonsense(self._role_id, verb, None, answer)
+
+    def _made(self, verb: str, envelope: LogEnvelope, of_events: Sequence[Value]) -> Transformed | RecipientFailed:
+        try:
+            return Transformed(
+                [
+                    self._read_batches(batches, event.items)
+                    for event, batches in zip(envelope.events, of_events, strict=True)
+                ]
+            )
+        except ProtocolError as error:
+            return nonsense(self._role_id, verb, None, error.cause)
 
     def _note_leaving(self, code: str) -> None:
         if code in LEAVING_CODES:
@@ -140,11 +173,15 @@ class Responses:
         if not self._is_worker or answer is None:
             return []
         try:
-            if not isinstance(answer, list):
-                raise ProtocolError("an answer is not a list of batches")
-            batches = [RunBatch.of_wire(value, self._given.get(event_id, 0)) for value in answer]
+            return self._read_batches(answer, self._given.get(event_id, 0))
         except ProtocolError as error:
             raise nonsense(self._role_id, verb, event_id, error.cause) from error
+
+    @staticmethod
+    def _read_batches(answer: Value, given: int) -> list[RunBatch]:
+        if not isinstance(answer, list):
+            raise ProtocolError("an answer is not a list of batches")
+        batches = [RunBatch.of_wire(value, given) for value in answer]
         return [batch for batch in batches if batch.items]
 
     def singles(self, event_id: UUID, answer: Value) -> list[tuple[list[int], bytes]]:

@@ -1,7 +1,6 @@
 """Bundles in a whole back: what waits for a consumer goes in one call, and each envelope has a fate of its own."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,16 +8,25 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.back import Broker, running
-from tests.support.journal import NOW
+from tests.support.bundles import (
+    DONE,
+    FAILS,
+    NOT_BEGUN,
+    TOO_OLD,
+    Wire,
+    bundles,
+    by_item,
+    correct,
+    letters,
+    states,
+    until_states,
+)
 from tests.support.recipients import BUNDLES, LOST, NEW, OLD, SILENT, ScriptedClient
 from xbus import model
 from xbus.broker.back.dispatch.bundle_queue import FIRST_ENVELOPES, MOST_ENVELOPES
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.journal.journal import Journal
-from xbus.broker.journal.log.reading import read_log
-from xbus.broker.journal.operations.corrections import add_correction
-from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.errors import Failed
 
 RETRIES = RetryPolicy(attempts=3, jitter=0)
@@ -27,60 +35,11 @@ AT_ONCE = RetryPolicy(attempts=5, first_delay=0)
 PATIENCE_SECONDS = 10
 """For what can't be waited for until the test's deadline."""
 
-DONE: list[Any] = [True]
-NOT_BEGUN: list[Any] = []
-TOO_OLD: list[Any] = [False, [[[0], "too old"]], None]
-FAILS: list[Any] = [None, ["recipient_failed", "the disk is full"], None]
-
-Wire = list[Any]
-
-
-def items_of(bundle: Wire) -> list[bytes]:
-    """The item of each envelope of a bundle, as the wire has it."""
-    return [batches[0][2][-1:] for _, ((_, _, batches), *_) in bundle]
-
-
-def by_item(answers: dict[bytes, Any]) -> Callable[[Wire], list[Any]]:
-    """Answers by the item of each envelope; what is behind a failure is not begun."""
-
-    def answer(bundle: Wire) -> list[Any]:
-        found: list[Any] = []
-        for item in items_of(bundle):
-            found.append(answers.get(item, DONE))
-            if found[-1] is FAILS:
-                break
-        return found + [NOT_BEGUN] * (len(bundle) - len(found))
-
-    return answer
-
 
 async def put_all(broker: Broker, items: str) -> None:
     """An envelope with one item of each letter."""
     for item in items:
         await broker.put(item.encode())
-
-
-def letters(broker: Broker, login: str = "store_1") -> str:
-    """What one recipient was given, however it came."""
-    return b"".join(broker.items(login)).decode()
-
-
-def bundles(broker: Broker, login: str = "store_1") -> list[str]:
-    """What came in each bundle."""
-    return [b"".join(items).decode() for items in broker.script.bundles(login)]
-
-
-async def states(broker: Broker) -> list[tuple[int, str, int]]:
-    """Position, state and attempts of each delivery row, in position order."""
-    row = model.delivery.c
-    wanted = sa.select(row.position, row.state, row.attempts).order_by(row.position)
-    found = await broker.journal.read(lambda connection: connection.execute(wanted).all())
-    return [(position, state, attempts) for position, state, attempts in found]
-
-
-async def until_states(broker: Broker, expected: list[tuple[int, str, int]]) -> None:
-    while await states(broker) != expected:
-        await asyncio.sleep(0)
 
 
 async def settle() -> None:
@@ -433,17 +392,6 @@ async def test_what_is_corrected_for_all_goes_alone_and_corrected(journal: Journ
         await broker.register("store_1", BUNDLES)
         await broker.until(lambda: sorted(letters(broker)) == list("Bcd"))
         assert bundles(broker) == ["cd"]
-
-
-async def correct(broker: Broker, position: int, after: bytes) -> None:
-    """Correct the only item of an envelope for all."""
-    (envelope,) = await broker.journal.read(read_log, position - 1, 1)
-    decision = RepairDecision("ada", "it has a name now", NOW)
-
-    def work(connection: sa.Connection) -> None:
-        add_correction(connection, None, envelope.events[0].segments_id, 0, b"", after, decision)
-
-    await broker.journal.read(work)
 
 
 async def test_what_is_corrected_while_it_waits_comes_corrected(journal: Journal) -> None:

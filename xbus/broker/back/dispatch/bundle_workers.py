@@ -1,0 +1,109 @@
+"""Takes bundles through the workers on their way to a consumer."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from xbus.broker.back.log import LogReader, SmallEnvelope
+from xbus.broker.back.progress import RunResults
+from xbus.broker.back.recipients import (
+    Absent,
+    AnyOf,
+    BundleResult,
+    BundleStatus,
+    RecipientProxy,
+    Slots,
+    Transformed,
+)
+from xbus.broker.back.run import BackRunContext
+from xbus.broker.journal.log.reading import LogEnvelope
+
+
+class BundleWorkers:
+    """Has workers transform bundles.
+
+    It serves workers that keep nothing of an envelope, on a way that does not branch. What fails here goes alone, in a
+    run, which tells whose fault it is.
+
+    Args:
+        log: where graphs are known.
+        slots: which workers are there, and free.
+        context: where they are given back.
+        results: told of the workers that did their work.
+    """
+
+    def __init__(
+        self, log: LogReader, slots: Slots[RecipientProxy], context: BackRunContext, results: RunResults
+    ) -> None:
+        self._log = log
+        self._slots = slots
+        self._context = context
+        self._results = results
+
+    def way(self, envelope: LogEnvelope, service: str) -> tuple[str, ...] | None:
+        """The worker services that all events of an envelope pass, in order, before they reach a consumer service.
+
+        Returns:
+            None where there is no such way, where nobody serves it who takes bundles, or where items are corrected.
+        """
+        if self._log.is_corrected(envelope):
+            return None
+        ways = {self._way_of(event.graph_id, service) for event in envelope.events}
+        way = ways.pop() if len(ways) == 1 else None
+        if way is None or not all(self._slots.is_present(_takes_bundles(worker)) for worker in way):
+            return None
+        return way
+
+    def _way_of(self, graph_id: int, service: str) -> tuple[str, ...] | None:
+        graph = self._log.known_graph(graph_id)
+        return None if graph is None else graph.workers_before(service)
+
+    async def transform(self, bundle: Sequence[SmallEnvelope], service: str) -> list[SmallEnvelope | BundleStatus]:
+        """Bring a bundle to the workers before a consumer service.
+
+        Returns:
+            For each envelope what the last worker made of it, or why it did not get so far.
+        """
+        made: list[SmallEnvelope | BundleStatus] = []
+        for way, group in groupby(bundle, key=lambda small: self.way(small.envelope, service)):
+            made += await self._along(way, list(group))
+        return made
+
+    async def _along(
+        self, way: tuple[str, ...] | None, bundle: Sequence[SmallEnvelope]
+    ) -> list[SmallEnvelope | BundleStatus]:
+        if way is None:
+            return [BundleStatus.GOES_ALONE] * len(bundle)
+        made: list[SmallEnvelope | BundleStatus] = list(bundle)
+        for service in way:
+            going = [each for each in made if isinstance(each, SmallEnvelope)]
+            if going:
+                by_worker = iter(await self._by_worker(service, going))
+                made = [next(by_worker) if isinstance(each, SmallEnvelope) else each for each in made]
+        return made
+
+    async def _by_worker(self, service: str, bundle: Sequence[SmallEnvelope]) -> list[SmallEnvelope | BundleStatus]:
+        try:
+            (worker,) = await self._slots.take([_takes_bundles(service)])
+        except Absent:
+            return [BundleStatus.GOES_ALONE] * len(bundle)
+        worker.begin_work()
+        try:
+            results = await worker.take_envelopes(bundle)
+        finally:
+            self._context.release(worker)
+        if any(isinstance(result, Transformed) for result in results):
+            self._results.worked(worker)
+        return [_made_of(small, result) for small, result in zip(bundle, results, strict=True)]
+
+
+def _made_of(small: SmallEnvelope, result: BundleResult) -> SmallEnvelope | BundleStatus:
+    match result:
+        case Transformed():
+            return small.with_items(result.batches)
+        case BundleStatus.NOT_BEGUN:
+            return BundleStatus.NOT_BEGUN
+    return BundleStatus.GOES_ALONE
+
+
+def _takes_bundles(service: str) -> AnyOf:
+    return AnyOf(service, lambda worker: worker.abilities.bundles and worker.abilities.bulk_items is None)
