@@ -1,6 +1,6 @@
 """Statements for the back's progress: cursors, delivery rows, and failures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -9,13 +9,12 @@ from xbus import model
 from xbus.broker.journal import writes
 from xbus.broker.journal.commit.statements.common import exactly_one, remember
 from xbus.broker.journal.commit.statements.deciding import decide
+from xbus.broker.journal.commit.statements.rows import update_rows
+from xbus.broker.journal.writes.cursor import Cursor
+from xbus.errors import JournalError
 from xbus.states import DELIVERY_MOVES, DeliveryState, ItemState, check_move
 
-_MOVE_CURSOR = (
-    sa.update(model.cursor)
-    .where(model.cursor.c.role_id == bindparam("of_role"))
-    .values(position=bindparam("new_position"), done=bindparam("bitmap"), handed_to=bindparam("new_handed_to"))
-)
+_MOVE_CURSORS = update_rows("move_cursors", model.cursor, ["position", "done", "handed_to"], "role_id")
 _INSERT_DELIVERY = sa.insert(model.delivery)
 _THIS_DELIVERY = (
     model.delivery.c.role_id == bindparam("of_role"),
@@ -29,20 +28,20 @@ _INSERT_FAILURE = sa.insert(model.failure)
 
 
 def progress(connection: sa.Connection, group: Sequence[writes.ProgressUpdate]) -> None:
+    _move_cursors(connection, {cursor.role_id: cursor for write in group for cursor in write.cursors})
     for write in group:
-        for cursor in write.cursors:
-            values = {
-                "of_role": cursor.role_id,
-                "new_position": cursor.position,
-                "bitmap": cursor.bitmap(),
-                "new_handed_to": cursor.handed_to,
-            }
-            exactly_one(connection.execute(_MOVE_CURSOR, values), f"role {cursor.role_id} has no cursor")
         for move in write.deliveries:
             _move_delivery(connection, write, move)
         if write.failures:
             connection.execute(_INSERT_FAILURE, [_failure_row(write, failure) for failure in write.failures])
         decide(connection, write.at, write.decided)
+
+
+def _move_cursors(connection: sa.Connection, cursors: Mapping[int, Cursor]) -> None:
+    """Move cursors, each to where the last write of the group has it, as the writes before are of no use then."""
+    rows = [(cursor.position, cursor.bitmap(), cursor.handed_to, role_id) for role_id, cursor in cursors.items()]
+    if _MOVE_CURSORS.execute(connection, rows) != len(rows):
+        raise JournalError(f"one of the roles {', '.join(map(str, cursors))} has no cursor")
 
 
 def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder]) -> None:

@@ -97,7 +97,9 @@ def insert_rows(table: sa.Table, *names: str) -> RowStatement:
     )
 
 
-def update_rows(statement: str, table: sa.Table, names: Sequence[str], key: str, still: str) -> RowStatement:
+def update_rows(
+    statement: str, table: sa.Table, names: Sequence[str], key: str, still: str | None = None
+) -> RowStatement:
     """A statement that updates rows.
 
     Args:
@@ -106,14 +108,15 @@ def update_rows(statement: str, table: sa.Table, names: Sequence[str], key: str,
         key: the column that says which row; its values come last.
         still: a condition on other columns: a row that does not meet it is not changed, and not counted.
     """
+    condition = "" if still is None else f" AND {table.name}.{still}"
     old = ", ".join(f"{name} = ?" for name in names)
     new = ", ".join(f"{name} = new.{name}" for name in names)
     rows = f"unnest({_arrays(len(names) + 1)}) AS new ({', '.join((*names, key))})"
     return RowStatement(
         f"xbus_{statement}",
         [table.c[name] for name in (*names, key)],
-        f"UPDATE {table.name} SET {old} WHERE {key} = ? AND {table.name}.{still}",
-        f"UPDATE {table.name} SET {new} FROM {rows} WHERE {table.name}.{key} = new.{key} AND {table.name}.{still}",
+        f"UPDATE {table.name} SET {old} WHERE {key} = ?{condition}",
+        f"UPDATE {table.name} SET {new} FROM {rows} WHERE {table.name}.{key} = new.{key}{condition}",
     )
 
 
