@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 
 from xbus.broker.back.log import SmallEnvelope
+from xbus.broker.journal.log.reading import LogEnvelope
 
 MAX_WAITING_BYTES = 1024 * 1024
 """The items that wait for a recipient have about this many bytes at most. More takes more memory."""
@@ -77,8 +79,19 @@ class BundleQueue:
         self._waiting.extendleft(reversed(bundle))
         self._bytes += sum(small.size for small in bundle)
 
-    def take(self) -> list[SmallEnvelope]:
-        """Take the next bundle."""
+    def take(self, key: Callable[[LogEnvelope], str | None]) -> list[SmallEnvelope]:
+        """Take the next bundle.
+
+        Args:
+            key: the key of an envelope that goes in no bundle with another of its key; None for one without.
+        """
+        keys: set[str] = set()
+        for count, small in enumerate(islice(self._waiting, self.size.envelopes)):
+            of_small = key(small.envelope)
+            if of_small in keys:
+                return self._take(count)
+            if of_small is not None:
+                keys.add(of_small)
         return self._take(self.size.envelopes)
 
     def take_all(self) -> list[SmallEnvelope]:

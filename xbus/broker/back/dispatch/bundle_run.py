@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from xbus.broker.back.dispatch.bundle_workers import BundleWorkers
 from xbus.broker.back.log import LogReader, SmallEnvelope
-from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, transitions
 from xbus.broker.back.recipients import (
     Absent,
     BundleResult,
@@ -76,6 +76,13 @@ class BundleRun:
             self._ledger.move(None, self._ledger.before_its_turn(small.envelope, recipient.role.id))
         self._end(recipient, bundle)
         self._events.rows_due.publish(recipient.role.id)
+
+    def hold_back(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
+        """Have envelopes wait until an earlier one of their ordering key is settled."""
+        for small in bundle:
+            row = self._ledger.before_its_turn(small.envelope, recipient.role.id)
+            self._ledger.move(None, transitions.held(row))
+        self._end(recipient, bundle)
 
     async def note_failed(
         self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope], results: Sequence[BundleResult]

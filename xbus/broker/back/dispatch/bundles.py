@@ -51,11 +51,11 @@ class Bundles:
     def may_take(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
         """Check whether a consumer may get an envelope in a bundle, if it is small.
 
-        Nobody may wait for a reply. What is ordered, or begun before, goes alone.
+        Nobody may wait for a reply. What was begun before goes alone, and what waits for one of its key has a row.
         """
         return (
             recipient.abilities.bundles
-            and not self._roles[recipient.role.id].keys.is_wanted
+            and not self._roles[recipient.role.id].keys.holds(envelope)
             and not any(event.type_name in recipient.abilities.immediate_reply for event in envelope.events)
             and self._workers.way(envelope, recipient.role.service) is not None
             and not self._holds
@@ -89,29 +89,39 @@ class Bundles:
                 await queue.room()
             elif not await self._gathering.others_wait(recipient, queue.room()):
                 return
+        if self._eligibility.is_held(recipient, small.envelope):
+            self._run.hold_back(recipient, [small])
         if not self._eligibility.in_turn(recipient, small.envelope):
             return
-        self._roles[recipient.role.id].in_flight.begin(small.position)
+        role = self._roles[recipient.role.id]
+        role.in_flight.begin(small.position)
         queue.add(small)
         if recipient not in self._sending:
-            send = self._send(queue, recipient)
-            self._sending[recipient] = self._tasks.create_task(send, name=f"bundles to {recipient.role.login}")
+            task = self._tasks.create_task(self._send(queue, recipient), name=f"bundles to {recipient.role.login}")
+            self._sending[recipient] = task
+            role.last_run = (recipient, task)
 
     async def emptied(self, recipient: RecipientProxy) -> None:
-        """Wait until what was added for a consumer is on its way: what takes a run comes behind it."""
+        """Wait until what was added for a consumer is on its way: what takes a run comes behind it.
+
+        For a role that wants order wait until it is known what has become of it: a run must not overtake what failed.
+        """
         queue = self._queues.get(recipient)
         if queue:
             await queue.emptied()
+        if recipient in self._sending and self._roles[recipient.role.id].keys.is_wanted:
+            await asyncio.wait([self._sending[recipient]])
 
     async def _send(self, queue: BundleQueue, recipient: RecipientProxy) -> None:
         now = asyncio.get_running_loop().time
+        keys = self._roles[recipient.role.id].keys
         try:
             while (
                 queue
                 and not self._is_finishing
                 and await self._gathering.take([recipient], self._eligibility.is_served)
             ):
-                bundle = queue.take()
+                bundle = self._free_to_go(recipient, queue.take(keys.key))
                 began = now()
                 results = await self._run.carry_out(recipient, bundle)
                 seconds = now() - began
@@ -129,6 +139,13 @@ class Bundles:
             del self._sending[recipient]
             if not self._eligibility.is_served(recipient):
                 self._queues.pop(recipient, None)
+
+    def _free_to_go(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> list[SmallEnvelope]:
+        """Hold those back of which one of their key has failed while they waited."""
+        keys = self._roles[recipient.role.id].keys
+        held = [small for small in bundle if keys.holds(small.envelope)]
+        self._run.hold_back(recipient, held)
+        return [small for small in bundle if small not in held]
 
     def left(self, recipient: RecipientProxy) -> None:
         """Leave what waits for a recipient that gets nothing more in its turn, before another one of its role comes.

@@ -75,6 +75,7 @@ class Dispatcher:
         if small is not None:
             takers = self._bundles.takers(envelope, wanted)
             for recipient in takers:
+                await self.predecessor_over(recipient)
                 await self._bundles.add(small, recipient, in_company=in_company)
             others = [recipient for recipient in wanted if recipient not in takers]
         if others:

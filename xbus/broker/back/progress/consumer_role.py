@@ -46,7 +46,7 @@ class ConsumerRole:
         self.in_flight = InFlight()
         """What runs are bringing to it."""
         self.last_run: tuple[RecipientProxy, asyncio.Task[None]] | None = None
-        """The run that began last, and to which recipient."""
+        """The task that brings it what began last, and to which recipient."""
         self.reservations = Reservations()
         """How far hand-overs to it are reserved."""
         self.seen = 0

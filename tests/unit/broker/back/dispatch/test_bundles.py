@@ -355,13 +355,68 @@ async def want_order(journal: Journal) -> None:
     await journal.read(carry_out)
 
 
-async def test_a_role_that_wants_order_gets_one_at_a_time(journal: Journal) -> None:
+async def test_a_role_that_wants_order_gets_one_of_each_key_at_a_time(journal: Journal) -> None:
     await want_order(journal)
     async with running(journal) as broker:
-        await put_all(broker, "abc")
+        for item, key in zip("abcde", ["k", "l", "k", None, None], strict=True):
+            await broker.put(item.encode(), ordering_key=key)
         await broker.register("store_1", BUNDLES)
-        await broker.until(lambda: letters(broker) == "abc")
-        assert bundles(broker) == []
+        await broker.until(lambda: letters(broker) == "abcde")
+        assert bundles(broker) == ["ab", "cd", "e"]
+
+
+@pytest.mark.parametrize("answer", [TOO_OLD, FAILS])
+async def test_what_waits_behind_one_of_its_key_that_failed_is_held_and_others_go_on(
+    journal: Journal, answer: Any
+) -> None:
+    await want_order(journal)
+    async with running(journal, retry=RETRIES) as broker:
+        for item, key in zip("abcd", ["k", "l", "k", "l"], strict=True):
+            await broker.put(item.encode(), ordering_key=key)
+        await broker.register("store_1", BUNDLES, xbus_take_envelopes=by_item({b"a": answer}))
+        await until_states(broker, [(1, "parked" if answer is TOO_OLD else "retry", 1), (3, "held", 0)])
+        await broker.until(lambda: letters(broker).endswith("bd"))
+        assert "c" not in letters(broker)
+        if answer is FAILS:
+            broker.pass_time(1000)
+            await broker.until(lambda: letters(broker).endswith("ac"))
+
+
+async def test_a_large_one_does_not_overtake_one_of_its_key_that_fails_in_a_bundle(journal: Journal) -> None:
+    await want_order(journal)
+    async with running(journal, retry=RETRIES) as broker:
+        first = held()
+        client = await broker.register("store_1", BUNDLES)
+        give_in_turn(client, first)
+        await broker.put(b"a", ordering_key="k")
+        await broker.until(lambda: bundles(broker) == ["a"])
+        await broker.put(b"x" * 70_000, ordering_key="k")
+        await settle()
+        first.set_result([FAILS])
+        await until_states(broker, [(1, "retry", 1), (2, "held", 0)])
+        assert broker.items("store_1") == [b"a"]
+        broker.pass_time(1000)
+        await broker.until(lambda: broker.items("store_1") == [b"a", b"a", b"x" * 70_000])
+
+
+async def test_the_next_recipient_of_a_role_that_wants_order_waits_for_the_bundle_before(journal: Journal) -> None:
+    await want_order(journal)
+    async with running(journal, retry=RETRIES) as broker:
+        first = held()
+        client = await broker.register("store_1", BUNDLES)
+        give_in_turn(client, first)
+        await broker.put(b"a", ordering_key="k")
+        await broker.until(lambda: bundles(broker) == ["a"])
+        await broker.put(b"b", ordering_key="k")
+        await until_read(broker)
+        await broker.leave("store_1")
+        await broker.register("store_1", BUNDLES)
+        await settle()
+        assert broker.items("store_1") == [b"a"]
+        first.set_exception(LOST)
+        await until_states(broker, [(1, "retry", 1), (2, "held", 0)])
+        broker.pass_time(1000)
+        await broker.until(lambda: broker.items("store_1") == [b"a", b"a", b"b"])
 
 
 def make_own(broker: Broker, login: str) -> None:
