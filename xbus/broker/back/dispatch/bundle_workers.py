@@ -43,10 +43,8 @@ class BundleWorkers:
         """The worker services that all events of an envelope pass, in order, before they reach a consumer service.
 
         Returns:
-            None where there is no such way, where nobody serves it who takes bundles, or where items are corrected.
+            None where there is no such way, or where nobody serves it who takes bundles.
         """
-        if self._log.is_corrected(envelope):
-            return None
         ways = {self._way_of(event.graph_id, service) for event in envelope.events}
         way = ways.pop() if len(ways) == 1 else None
         if way is None or not all(self._slots.is_present(_takes_bundles(worker)) for worker in way):
@@ -57,6 +55,10 @@ class BundleWorkers:
         graph = self._log.known_graph(graph_id)
         return None if graph is None else graph.workers_before(service)
 
+    def is_corrected(self, envelope: LogEnvelope) -> bool:
+        """Check whether an envelope goes otherwise than it was sent, which only a run can do."""
+        return self._log.is_corrected(envelope)
+
     async def transform(self, bundle: Sequence[SmallEnvelope], service: str) -> list[SmallEnvelope | BundleStatus]:
         """Bring a bundle to the workers before a consumer service.
 
@@ -64,9 +66,12 @@ class BundleWorkers:
             For each envelope what the last worker made of it, or why it did not get so far.
         """
         made: list[SmallEnvelope | BundleStatus] = []
-        for way, group in groupby(bundle, key=lambda small: self.way(small.envelope, service)):
+        for way, group in groupby(bundle, key=lambda small: self._way_now(small.envelope, service)):
             made += await self._along(way, list(group))
         return made
+
+    def _way_now(self, envelope: LogEnvelope, service: str) -> tuple[str, ...] | None:
+        return None if self.is_corrected(envelope) else self.way(envelope, service)
 
     async def _along(
         self, way: tuple[str, ...] | None, bundle: Sequence[SmallEnvelope]

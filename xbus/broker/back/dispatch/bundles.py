@@ -49,30 +49,34 @@ class Bundles:
         self._is_finishing = False
 
     def may_take(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
-        """Check whether a consumer may get an envelope in a bundle, if it is small.
+        """Check whether a consumer may get envelopes of the same graphs as this one in a bundle, if they are small.
 
-        Nobody may wait for a reply. What was begun before goes alone, and what waits for one of its key has a row.
+        Nobody may wait for a reply.
         """
         return (
             recipient.abilities.bundles
-            and not self._roles[recipient.role.id].keys.holds(envelope)
             and not any(event.type_name in recipient.abilities.immediate_reply for event in envelope.events)
             and self._workers.way(envelope, recipient.role.service) is not None
-            and not self._holds
-            and not self._holds.is_doubtful(envelope.envelope_id, [recipient])
         )
 
     def takers(self, envelope: LogEnvelope, recipients: Collection[RecipientProxy]) -> list[RecipientProxy]:
         """Those that decide about a small envelope alone: the only one that has a vote, and those that have none.
 
-        Several of them behind workers share a run, so that its workers work once for all of them.
+        What was corrected or begun before goes alone, and what waits for one of its key gets a row. Several consumers
+        behind workers share a run, so that its workers work once for all of them.
         """
+        if self._holds or self._workers.is_corrected(envelope):
+            return []
         votes = sum(not recipient.role.own for recipient in recipients)
         deciding = [each for each in recipients if each.role.own or votes == 1]
-        behind_workers = [each for each in recipients if self._workers.way(envelope, each.role.service) != ()]
-        if len(behind_workers) > 1:
-            deciding = [each for each in deciding if each not in behind_workers]
-        return [each for each in deciding if self.may_take(envelope, each)]
+        if len(recipients) > 1:
+            behind_workers = [each for each in recipients if self._workers.way(envelope, each.role.service) != ()]
+            deciding = [each for each in deciding if each not in behind_workers or len(behind_workers) == 1]
+        return [each for each in deciding if self.may_take(envelope, each) and self._is_new(envelope, each)]
+
+    def _is_new(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
+        is_held = self._roles[recipient.role.id].keys.holds(envelope)
+        return not is_held and not self._holds.is_doubtful(envelope.envelope_id, [recipient])
 
     async def add(self, small: SmallEnvelope, recipient: RecipientProxy, *, in_company: bool) -> None:
         """Have an envelope brought to a consumer, as soon as it has a free slot and together with what waits then.

@@ -49,7 +49,7 @@ class Dispatcher:
         self._context = context
 
     def may_bundle(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
-        """Check whether a recipient may get an envelope together with others, if it is small."""
+        """Check whether a recipient may get envelopes of the same graphs as this one together, if they are small."""
         return self._bundles.may_take(envelope, recipient)
 
     async def deliver(

@@ -35,7 +35,7 @@ class Deliverer(Protocol):
         """
 
     def may_bundle(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
-        """Check whether a recipient may get an envelope together with others, if it is small."""
+        """Check whether a recipient may get envelopes of the same graphs as this one together, if they are small."""
 
 
 IDLE_ROLES_PER_LOOK = 200
@@ -201,8 +201,7 @@ class Lanes:
         while True:
             lane.joinable = False
             page = await self._log.page(lane.position, lane.services)
-            bundled = [envelope for envelope in page.envelopes if await self._travels_small(lane, envelope)]
-            small = await self._log.small(bundled)
+            small = await self._log.small(await self._travelling_small(lane, page.envelopes))
             for envelope in page.envelopes:
                 await self._step(lane, envelope, small.get(envelope.position))
             lane.position = max(lane.position, page.upto)
@@ -231,16 +230,29 @@ class Lanes:
             owed = [recipient for recipient in owed if recipient in left_out and recipient in lane]
         lane.position = envelope.position
 
-    async def _travels_small(self, lane: _Lane, envelope: LogEnvelope) -> bool:
-        owed = await self._owed(lane, envelope)
-        return any(self._deliverer.may_bundle(envelope, recipient) for recipient in owed)
+    async def _travelling_small(self, lane: _Lane, envelopes: Sequence[LogEnvelope]) -> list[LogEnvelope]:
+        """Those whose graphs let them go in a bundle."""
+        found: list[LogEnvelope] = []
+        may_travel: dict[tuple[int, ...], bool] = {}
+        for envelope in envelopes:
+            graph_ids = tuple([event.graph_id for event in envelope.events])
+            if graph_ids not in may_travel:
+                served = await self._served(lane, envelope)
+                may_travel[graph_ids] = any(self._deliverer.may_bundle(envelope, each) for each in served)
+            if may_travel[graph_ids]:
+                found.append(envelope)
+        return found
 
     async def _owed(self, lane: _Lane, envelope: LogEnvelope) -> list[RecipientProxy]:
         """Those of a lane's recipients that are owed an envelope, and have not got it."""
-        found: list[RecipientProxy] = []
+        return [recipient for recipient in await self._served(lane, envelope) if self._is_owed(recipient, envelope)]
+
+    async def _served(self, lane: _Lane, envelope: LogEnvelope) -> Collection[RecipientProxy]:
+        """Those of a lane's recipients to which the graphs of an envelope lead."""
+        found: dict[RecipientProxy, None] = {}
         for graph in await self._log.graphs(envelope):
-            found += lane.of_services(graph.consumer_services)
-        return [recipient for recipient in dict.fromkeys(found) if self._is_owed(recipient, envelope)]
+            found |= dict.fromkeys(lane.of_services(graph.consumer_services))
+        return found
 
     def _is_owed(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         cursor = self._ledger.cursor(recipient.role.id)

@@ -19,6 +19,10 @@ from xbus.broker.back.log import SmallEnvelope
 from xbus.broker.journal.log.reading import LogEnvelope
 
 
+def keyless(_: LogEnvelope) -> None:
+    """No envelope has a key."""
+
+
 def small(position: int, size: int = 10) -> SmallEnvelope:
     return SmallEnvelope(LogEnvelope(uuid.UUID(int=position), position, ()), [], size)
 
@@ -92,16 +96,16 @@ def test_a_size_stays_in_its_bounds(learned: list[tuple[int, float, bool]]) -> N
 
 def test_what_waits_is_taken_in_order_a_bundle_at_a_time() -> None:
     queue = filled(*range(1, 12))
-    assert positions(queue.take()) == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert positions(queue.take()) == [9, 10, 11]
-    assert queue.take() == []
+    assert positions(queue.take(keyless)) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert positions(queue.take(keyless)) == [9, 10, 11]
+    assert queue.take(keyless) == []
     assert not queue
 
 
 def test_what_was_not_begun_goes_next_and_in_order() -> None:
     queue = filled(1, 2, 3, 4)
     queue.size.envelopes = 3
-    taken = queue.take()
+    taken = queue.take(keyless)
     queue.put_back(taken[1:])
     assert len(queue) == 3
     assert positions(queue.take_all()) == [2, 3, 4]
@@ -122,7 +126,7 @@ async def test_a_full_queue_lets_nobody_add_before_some_was_taken(envelopes: int
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not waiting.done()
-    queue.take()
+    queue.take(keyless)
     await waiting
 
 
@@ -140,10 +144,17 @@ def test_nothing_is_lost_or_turned_round(data: st.DataObject) -> None:
             queue.add(small(added, added))
         else:
             queue.size.envelopes = data.draw(st.integers(1, 4))
-            taken = queue.take()
+            taken = queue.take(keyless)
             keep = data.draw(st.integers(0, len(taken)))
             begun += positions(taken[:keep])
             queue.put_back(taken[keep:])
         assert queue._bytes == sum(range(len(begun) + 1, added + 1))
     assert begun + positions(queue.take_all()) == list(range(1, added + 1))
     assert queue._bytes == 0
+
+
+def test_a_bundle_ends_before_the_second_one_of_a_key() -> None:
+    keys = {1: "k", 2: None, 3: "l", 4: None, 5: "k", 6: "m"}
+    queue = filled(*keys)
+    assert positions(queue.take(lambda envelope: keys[envelope.position])) == [1, 2, 3, 4]
+    assert positions(queue.take(lambda envelope: keys[envelope.position])) == [5, 6]
