@@ -10,6 +10,7 @@ from xbus.broker.back.dispatch.bundles import Bundles
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
 from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.eligibility import Eligibility
+from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.lanes import Lanes
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
 from xbus.broker.back.dispatch.retry_queue import RetryQueue
@@ -22,6 +23,7 @@ __all__ = [
     "BundleRun",
     "BundleWorkers",
     "Bundles",
+    "ConsumerGathering",
     "Dispatcher",
     "DueRows",
     "Eligibility",

@@ -7,10 +7,11 @@ from xbus.broker.back.dispatch.bundle_queue import BundleQueue
 from xbus.broker.back.dispatch.bundle_run import BundleRun
 from xbus.broker.back.dispatch.bundle_workers import BundleWorkers
 from xbus.broker.back.dispatch.eligibility import Eligibility
+from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.run_executor import finish_tasks
 from xbus.broker.back.log import SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, OpenReplies
-from xbus.broker.back.recipients import BundleStatus, ConsumerGathering, RecipientProxy
+from xbus.broker.back.recipients import BundleStatus, RecipientProxy
 from xbus.broker.journal.log.reading import LogEnvelope
 
 

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 from weakref import WeakValueDictionary
 
+from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults
-from xbus.broker.back.recipients import ConsumerGathering, RecipientProxy, RoleEvents, own_fault
+from xbus.broker.back.recipients import RecipientProxy, RoleEvents, own_fault
 from xbus.broker.back.run import BackRunContext, Run
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow, IsolatedItem

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.run_executor import RunExecutor
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, OpenReplies, transitions
-from xbus.broker.back.recipients import ConsumerGathering, RecipientProxy
+from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.back.run import BackRunContext, Run
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow

@@ -8,6 +8,7 @@ from xbus.broker.back.progress.blocked_keys import First
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies, OpenReply
+from xbus.broker.back.progress.pace import Pace
 from xbus.broker.back.progress.recovery import Recovery
 from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.progress.retry_policy import RetryPolicy
@@ -22,6 +23,7 @@ __all__ = [
     "First",
     "OpenReplies",
     "OpenReply",
+    "Pace",
     "Recovery",
     "RetryPolicy",
     "RetrySchedule",

@@ -13,10 +13,8 @@ from xbus.broker.back.recipients.failures import (
     no_output,
     own_fault,
 )
-from xbus.broker.back.recipients.gathering import ConsumerGathering
 from xbus.broker.back.recipients.handshake import Handshake, introduce
 from xbus.broker.back.recipients.own_registrations import OwnRegistrations
-from xbus.broker.back.recipients.pace import Pace
 from xbus.broker.back.recipients.probing import BreakerProbes
 from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
@@ -33,11 +31,9 @@ __all__ = [
     "CallTimeouts",
     "CircuitBreaker",
     "CircuitBreakers",
-    "ConsumerGathering",
     "FailureClass",
     "Handshake",
     "OwnRegistrations",
-    "Pace",
     "RecipientFailed",
     "RecipientProxy",
     "Registry",

@@ -4,10 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-from xbus.broker.back.recipients.pace import Pace
-from xbus.broker.back.recipients.recipient import RecipientProxy
-from xbus.broker.back.recipients.role_events import RoleEvents
-from xbus.broker.back.recipients.slots import Absent, Slots, This
+from xbus.broker.back.progress import Pace
+from xbus.broker.back.recipients import Absent, RecipientProxy, RoleEvents, Slots, This
 from xbus.clock import Clock
 
 log = logging.getLogger(__name__)

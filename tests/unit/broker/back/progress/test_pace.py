@@ -1,6 +1,6 @@
 """Which roles hold others up."""
 
-from xbus.broker.back.recipients.pace import Pace
+from xbus.broker.back.progress.pace import Pace
 
 
 def test_others_wait_so_long_for_a_role() -> None:
