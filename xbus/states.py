@@ -71,6 +71,24 @@ class PresenceState(StrEnum):
     """An operator took it off the bus: it is owed nothing until it is attached again."""
 
 
+class ConsumerState(StrEnum):
+    """The states of a consumer role in the memory of the back.
+
+    A detached role is absent: the configuration lets nobody register for it.
+    """
+
+    ABSENT = "absent"
+    """No recipient serves it: its cursor lags."""
+    READING = "reading"
+    """A lane reads the log for it, together with other roles that stand at the same position."""
+    SLOW = "slow"
+    """It kept others waiting for too long: a lane reads for it alone until that reaches the head of the log."""
+    TRIPPED = "tripped"
+    """Its circuit breaker is open: no lane reads for it, and a row goes to its recipient now and then."""
+    LEAVING = "leaving"
+    """Its recipient gets nothing more, and may finish its work."""
+
+
 class ReplyState(StrEnum):
     """The states of an immediate reply."""
 
@@ -138,6 +156,16 @@ ITEM_MOVES: Mapping[ItemState, frozenset[ItemState]] = {
     ItemState.RESUMED: frozenset(),
     ItemState.DROPPED: frozenset(),
 }
+
+CONSUMER_MOVES: Mapping[ConsumerState, frozenset[ConsumerState]] = {
+    # A breaker that tripped stays open while nobody is there: the next recipient is probed first.
+    ConsumerState.ABSENT: frozenset({ConsumerState.READING, ConsumerState.TRIPPED}),
+    ConsumerState.READING: frozenset({ConsumerState.SLOW, ConsumerState.TRIPPED, ConsumerState.LEAVING}),
+    ConsumerState.SLOW: frozenset({ConsumerState.READING, ConsumerState.TRIPPED, ConsumerState.LEAVING}),
+    ConsumerState.TRIPPED: frozenset({ConsumerState.READING, ConsumerState.LEAVING}),
+    ConsumerState.LEAVING: frozenset({ConsumerState.ABSENT}),
+}
+"""``ConsumerRole`` of the back has a method for each move."""
 
 REPLY_MOVES: Mapping[ReplyState, frozenset[ReplyState]] = {
     ReplyState.ASKED: frozenset({ReplyState.ASKED, ReplyState.HELD, ReplyState.FAILED}),

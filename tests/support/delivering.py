@@ -30,7 +30,7 @@ def graph_of(nodes: Nodes) -> Graph:
 
 def consumer_roles() -> ConsumerRoles:
     """Roles that are never in trouble."""
-    return ConsumerRoles(CircuitBreakers(StandingClock(), after=1_000_000, probe_interval=30))
+    return ConsumerRoles(CircuitBreakers(StandingClock(), after=1_000_000, probe_interval=30), behind_after=10)
 
 
 class Envelope:

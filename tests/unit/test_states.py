@@ -9,12 +9,14 @@ import pytest
 from xbus import states as module
 from xbus.states import (
     ATTEMPT_MOVES,
+    CONSUMER_MOVES,
     DELIVERY_MOVES,
     ENVELOPE_MOVES,
     ITEM_MOVES,
     REPLY_MOVES,
     TRACKING_MOVES,
     AttemptState,
+    ConsumerState,
     DeliveryState,
     EnvelopeState,
     IllegalMove,
@@ -30,6 +32,7 @@ TABLES = [
     (DeliveryState, DELIVERY_MOVES),
     (AttemptState, ATTEMPT_MOVES),
     (ItemState, ITEM_MOVES),
+    (ConsumerState, CONSUMER_MOVES),
     (ReplyState, REPLY_MOVES),
     (TrackingState, TRACKING_MOVES),
 ]
@@ -83,6 +86,16 @@ def test_a_person_decides_once_on_a_parked_item() -> None:
 
 def test_a_delivery_that_waits_for_one_worker_may_come_to_wait_for_another() -> None:
     check_move(DELIVERY_MOVES, DeliveryState.WAITING, DeliveryState.WAITING)
+
+
+def test_a_recipient_replaces_another_only_when_that_has_gone() -> None:
+    served = {ConsumerState.READING, ConsumerState.SLOW, ConsumerState.TRIPPED}
+    assert predecessors(CONSUMER_MOVES, ConsumerState.LEAVING) == served
+    assert predecessors(CONSUMER_MOVES, ConsumerState.ABSENT) == {ConsumerState.LEAVING}
+
+
+def test_only_who_reads_with_others_becomes_slow() -> None:
+    assert predecessors(CONSUMER_MOVES, ConsumerState.SLOW) == {ConsumerState.READING}
 
 
 def test_the_first_reply_stands() -> None:

@@ -39,7 +39,6 @@ from xbus.broker.back.progress import (
     ConsumerRoles,
     DeliveryLedger,
     OpenReplies,
-    Pace,
     Recovery,
     RetryPolicy,
     RetrySchedule,
@@ -133,7 +132,7 @@ class DeliveryAssembly:
         self.troubles = CircuitBreakers(
             runtime.clock, after=settings.trouble_after, probe_interval=settings.probe_interval
         )
-        self._roles = ConsumerRoles(self.troubles)
+        self._roles = ConsumerRoles(self.troubles, settings.behind_after)
         self.ledger = DeliveryLedger(journal, runtime.clock, self._roles, self.events, runtime.intervals.retry)
         self._recovery = Recovery(journal, self._log, self.ledger, self._roles)
 
@@ -173,7 +172,7 @@ class DeliveryAssembly:
         clock, tasks, events = self._runtime.clock, self._tasks, self.events
         intervals = self._runtime.intervals
         log, ledger, roles, probing = self._log, self.ledger, self._roles, self.probing
-        self._gathering = ConsumerGathering(self._slots, Pace(self._settings.behind_after), clock, events)
+        self._gathering = ConsumerGathering(self._slots, roles, clock, events)
         self._context = BackRunContext(log, self._slots, self._needs, tasks, self._settings.window_bytes)
         self._runs = RunExecutor(ledger, self._context, self._gathering, self._results, roles, tasks, events)
         self._launcher = RunLauncher(ledger, roles, self._gathering, self._holds, self._runs)
@@ -221,10 +220,15 @@ class DeliveryAssembly:
     def _subscribe(self, events: RoleEvents) -> None:
         """Subscribe all that react to role events, in this order.
 
-        First the breaker limits a recipient that arrives in a role in trouble, and bulk workers become known. Only then
-        anything may be handed to it. Lanes begin before rows are read, and beside both the broker forgets what the
-        recipient may keep open.
+        First the state of the role moves, as all that follows may ask for it. Then the breaker limits a recipient that
+        arrives in a role in trouble, and bulk workers become known. Only then anything may be handed to it. Lanes begin
+        before rows are read, and beside both the broker forgets what the recipient may keep open.
         """
+        events.arrived.subscribe(self._roles.arrived)
+        events.left.subscribe(self._roles.left)
+        events.gone.subscribe(self._roles.gone)
+        events.tripped.subscribe(self._roles.tripped)
+        events.recovered.subscribe(self._roles.recovered)
         events.arrived.subscribe(self.probing.arrived, self._needs.arrived, self.outputs.arrived)
         events.arrived.subscribe(self.lanes.arrived, self._rows.arrived, self._left_behind.arrived)
         events.left.subscribe(self._needs.left, self.outputs.left)

@@ -4,6 +4,7 @@ from xbus.broker.back.progress import ConsumerRoles
 from xbus.broker.back.recipients import RecipientProxy, Registry
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.writes import DeliveryRow
+from xbus.states import ConsumerState
 
 
 class Eligibility:
@@ -26,13 +27,13 @@ class Eligibility:
     def in_turn(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         """Check whether a recipient may get an envelope in its turn."""
         role = self._roles[recipient.role.id]
-        is_kept = role.breaker.is_tripped or role.keys.holds(envelope)
+        is_kept = role.state is ConsumerState.TRIPPED or role.keys.holds(envelope)
         return self.is_due(recipient, envelope) and not is_kept and self._may_get(recipient, envelope)
 
     def is_served(self, recipient: RecipientProxy) -> bool:
         """Check whether a recipient may get anything in its turn."""
         role = self._roles[recipient.role.id]
-        return self._registry.get(role.id) is recipient and not role.breaker.is_tripped
+        return self._registry.get(role.id) is recipient and role.state is not ConsumerState.TRIPPED
 
     def is_troubled(self, role_id: int) -> bool:
         """Check whether one envelope after the other fails at a role."""

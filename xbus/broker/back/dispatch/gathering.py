@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-from xbus.broker.back.progress import Pace
+from xbus.broker.back.progress import ConsumerRoles
 from xbus.broker.back.recipients import Absent, RecipientProxy, RoleEvents, Slots, This
 from xbus.clock import Clock
 
@@ -24,14 +24,14 @@ class ConsumerGathering:
 
     Args:
         slots: know the free recipients.
-        pace: knows the roles that delayed others lately.
+        roles: their pace says who delayed others lately.
         clock: measures the delays.
         events: publish that a recipient was left out because it delays the others.
     """
 
-    def __init__(self, slots: Slots[RecipientProxy], pace: Pace, clock: Clock, events: RoleEvents) -> None:
+    def __init__(self, slots: Slots[RecipientProxy], roles: ConsumerRoles, clock: Clock, events: RoleEvents) -> None:
         self._slots = slots
-        self._pace = pace
+        self._roles = roles
         self._clock = clock
         self._events = events
 
@@ -70,16 +70,17 @@ class ConsumerGathering:
         Returns:
             Whether it does; else it goes on at its own pace.
         """
+        pace = self._roles[recipient.role.id].pace
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(self._pace.allowance(recipient.role.id, began)):
+            async with asyncio.timeout(pace.allowance(began)):
                 await ready
         except TimeoutError:
             self._leave_behind(recipient)
             return False
         finally:
             now = self._clock.monotonic()
-            self._pace.kept_waiting(recipient.role.id, now - began, now)
+            pace.kept_waiting(now - began, now)
         return True
 
     def note_run(self, busy: Mapping[RecipientProxy, float]) -> None:
@@ -92,14 +93,15 @@ class ConsumerGathering:
         fastest = min(busy.values())
         for recipient, seconds in busy.items():
             if seconds > fastest:
-                self._pace.kept_waiting(recipient.role.id, seconds - fastest, now)
-                if not self._pace.allowance(recipient.role.id, now):
+                pace = self._roles[recipient.role.id].pace
+                pace.kept_waiting(seconds - fastest, now)
+                if not pace.allowance(now):
                     self._leave_behind(recipient)
 
     def caught_up(self, recipient: RecipientProxy) -> None:
         """Let a recipient that goes on together with the others again begin anew."""
         log.info("recipient has caught up", extra={"action": "caught_up", "role": recipient.role.login})
-        self._pace.forget(recipient.role.id)
+        self._roles[recipient.role.id].pace.forget()
 
     def _leave_behind(self, recipient: RecipientProxy) -> None:
         log.info("recipient is behind", extra={"action": "behind", "role": recipient.role.login})
@@ -118,13 +120,14 @@ class ConsumerGathering:
         if not slow or len(recipients) == 1:
             await self._slots.take(wants)
             return
+        paces = [self._roles[recipient.role.id].pace for recipient in slow]
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(min(self._pace.allowance(recipient.role.id, began) for recipient in slow)):
+            async with asyncio.timeout(min(pace.allowance(began) for pace in paces)):
                 await self._slots.take(wants)
         except TimeoutError:
             raise _HeldUp([recipient for recipient in slow if not self._slots.is_free(recipient)]) from None
         finally:
             now = self._clock.monotonic()
-            for recipient in slow:
-                self._pace.kept_waiting(recipient.role.id, now - began, now)
+            for pace in paces:
+                pace.kept_waiting(now - began, now)

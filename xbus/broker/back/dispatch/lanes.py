@@ -5,14 +5,14 @@ starts in the past, has a lane of its own until it has caught up.
 """
 
 import asyncio
-from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from xbus.broker.back.log import LogReader, SmallEnvelope
-from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger
+from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, Lane
 from xbus.broker.back.recipients import RecipientProxy, RoleEvents
 from xbus.broker.journal.log.reading import LogEnvelope
+from xbus.states import ConsumerState
 
 
 class Deliverer(Protocol):
@@ -42,60 +42,6 @@ IDLE_ROLES_PER_LOOK = 200
 """So many cursors of roles that are owed nothing are moved at once. More makes the write that follows longer."""
 
 
-class _Lane:
-    """A reader of the log.
-
-    Args:
-        position: all envelopes up to here were dealt with.
-        joinable: whether it stands still between two envelopes, so that others at the same place may join.
-    """
-
-    def __init__(self, position: int, *, joinable: bool) -> None:
-        self.position = position
-        self.joinable = joinable
-        self.task: asyncio.Task[None] | None = None
-        self._of_service: defaultdict[str, dict[RecipientProxy, None]] = defaultdict(dict)
-        self._turns: deque[RecipientProxy] = deque()
-
-    def add(self, recipient: RecipientProxy) -> None:
-        """Read for a recipient too."""
-        self._of_service[recipient.role.service][recipient] = None
-        self._turns.append(recipient)
-
-    def remove(self, recipient: RecipientProxy) -> None:
-        """Read no longer for a recipient."""
-        of_service = self._of_service[recipient.role.service]
-        of_service.pop(recipient, None)
-        if not of_service:
-            del self._of_service[recipient.role.service]
-        self._turns.remove(recipient)
-
-    @property
-    def services(self) -> Collection[str]:
-        """The services that those provide for whom it reads."""
-        return self._of_service.keys()
-
-    def __contains__(self, recipient: RecipientProxy) -> bool:
-        return recipient in self._of_service.get(recipient.role.service, ())
-
-    def __len__(self) -> int:
-        return len(self._turns)
-
-    def recipients(self) -> Sequence[RecipientProxy]:
-        """Those that it reads for."""
-        return list(self._turns)
-
-    def of_services(self, services: Iterable[str]) -> list[RecipientProxy]:
-        """Those of some services, in the order in which they came."""
-        return [recipient for service in services for recipient in self._of_service.get(service, ())]
-
-    def next_ones(self, most: int) -> list[RecipientProxy]:
-        """So many recipients, others each time until all had their turn."""
-        found = [self._turns[place] for place in range(min(most, len(self._turns)))]
-        self._turns.rotate(-len(found))
-        return found
-
-
 class Lanes:
     """All lanes.
 
@@ -103,7 +49,7 @@ class Lanes:
         log: what they read.
         ledger: where the roles stand.
         deliverer: what they hand envelopes to.
-        roles: those in trouble get nothing in their turn; ``arrived`` is called again when they do.
+        roles: those that are reading or slow have a lane; one whose breaker tripped gets it back when it recovers.
         tasks: where they run.
         events: told of each recipient that goes on together with others again.
         gather_seconds: how long a new lane waits before it starts: recipients that come up together then share it, and
@@ -128,52 +74,53 @@ class Lanes:
         self._tasks = tasks
         self._events = events
         self._gather_seconds = gather_seconds
-        self._lanes: list[_Lane] = []
-        self._lane_of: dict[RecipientProxy, _Lane] = {}
+        self._lanes: list[Lane] = []
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """Read on for a consumer from where its role stands."""
-        if recipient.role.worker or recipient in self._lane_of:
+        if recipient.role.worker:
             return
         role = self._roles[recipient.role.id]
-        cursor = role.cursor
-        if cursor is None or role.breaker.is_tripped:
+        if role.cursor is None or role.lane is not None or role.state is not ConsumerState.READING:
             return
-        lane = self._joinable_at(cursor.position)
+        lane = self._joinable_at(role.cursor.position)
         if lane is None:
-            self._begin(cursor.position, recipient, joinable=True)
+            self._begin(Lane(role.cursor.position), recipient)
         else:
             self._join(lane, recipient)
 
-    def _begin(self, position: int, recipient: RecipientProxy, *, joinable: bool) -> None:
-        lane = _Lane(position, joinable=joinable)
+    def _begin(self, lane: Lane, recipient: RecipientProxy) -> None:
         self._lanes.append(lane)
         self._join(lane, recipient)
-        lane.task = self._tasks.create_task(self._read(lane), name=f"lane from {position}")
+        lane.task = self._tasks.create_task(self._read(lane), name=f"lane from {lane.position}")
 
-    def _join(self, lane: _Lane, recipient: RecipientProxy) -> None:
+    def _join(self, lane: Lane, recipient: RecipientProxy) -> None:
         lane.add(recipient)
-        self._lane_of[recipient] = lane
+        self._roles[recipient.role.id].lane = lane
 
     def left(self, recipient: RecipientProxy) -> None:
         """Read no longer for a recipient."""
-        lane = self._lane_of.get(recipient)
+        lane = self._lane_of(recipient)
         if lane is not None:
             self._leave(lane, recipient)
             if not len(lane):
                 self._end(lane)
 
-    def _leave(self, lane: _Lane, recipient: RecipientProxy) -> None:
+    def _lane_of(self, recipient: RecipientProxy) -> Lane | None:
+        return None if recipient.role.worker else self._roles[recipient.role.id].lane
+
+    def _leave(self, lane: Lane, recipient: RecipientProxy) -> None:
         self._ledger.pass_to(recipient.role.id, lane.position)
         lane.remove(recipient)
-        del self._lane_of[recipient]
+        self._roles[recipient.role.id].lane = None
 
     def split(self, recipient: RecipientProxy) -> None:
         """Let a recipient that holds others up go on at its own pace; at the end of the log it joins them again."""
-        lane = self._lane_of.get(recipient)
+        lane = self._lane_of(recipient)
         if lane is not None and len(lane) > 1:
             self._leave(lane, recipient)
-            self._begin(lane.position, recipient, joinable=False)
+            self._roles[recipient.role.id].fall_behind()
+            self._begin(Lane(lane.position, of_slow=True), recipient)
 
     def stop(self) -> None:
         """Hand out no more envelopes."""
@@ -182,12 +129,12 @@ class Lanes:
                 self._leave(lane, recipient)
             self._end(lane)
 
-    def _end(self, lane: _Lane) -> None:
+    def _end(self, lane: Lane) -> None:
         self._lanes.remove(lane)
         if lane.task is not None:
             lane.task.cancel()
 
-    def _joinable_at(self, position: int) -> _Lane | None:
+    def _joinable_at(self, position: int) -> Lane | None:
         return next((lane for lane in self._lanes if lane.joinable and lane.position == position), None)
 
     async def note_idle(self) -> None:
@@ -196,7 +143,7 @@ class Lanes:
             for recipient in lane.next_ones(IDLE_ROLES_PER_LOOK):
                 self._ledger.pass_to(recipient.role.id, lane.position)
 
-    async def _read(self, lane: _Lane) -> None:
+    async def _read(self, lane: Lane) -> None:
         await asyncio.sleep(self._gather_seconds)
         while True:
             lane.joinable = False
@@ -207,6 +154,7 @@ class Lanes:
             lane.position = max(lane.position, page.upto)
             if lane.position < self._log.head:
                 continue
+            self._reach_head(lane)
             ahead = self._joinable_at(lane.position)
             if ahead is not None:
                 self._merge(lane, ahead)
@@ -214,13 +162,19 @@ class Lanes:
             lane.joinable = True
             await self._log.beyond(lane.position)
 
-    def _merge(self, lane: _Lane, ahead: _Lane) -> None:
+    def _reach_head(self, lane: Lane) -> None:
+        if lane.of_slow:
+            lane.of_slow = False
+            for recipient in lane.recipients():
+                self._roles[recipient.role.id].catch_up()
+
+    def _merge(self, lane: Lane, ahead: Lane) -> None:
         for recipient in lane.recipients():
             self._join(ahead, recipient)
             self._events.caught_up.publish(recipient)
         self._lanes.remove(lane)
 
-    async def _step(self, lane: _Lane, envelope: LogEnvelope, small: SmallEnvelope | None) -> None:
+    async def _step(self, lane: Lane, envelope: LogEnvelope, small: SmallEnvelope | None) -> None:
         owed = await self._owed(lane, envelope)
         for recipient in owed:
             self._ledger.owe(recipient.role.id, envelope.position)
@@ -230,7 +184,7 @@ class Lanes:
             owed = [recipient for recipient in owed if recipient in left_out and recipient in lane]
         lane.position = envelope.position
 
-    async def _travelling_small(self, lane: _Lane, envelopes: Sequence[LogEnvelope]) -> list[LogEnvelope]:
+    async def _travelling_small(self, lane: Lane, envelopes: Sequence[LogEnvelope]) -> list[LogEnvelope]:
         """Those whose graphs let them go in a bundle."""
         found: list[LogEnvelope] = []
         may_travel: dict[tuple[int, ...], bool] = {}
@@ -243,11 +197,11 @@ class Lanes:
                 found.append(envelope)
         return found
 
-    async def _owed(self, lane: _Lane, envelope: LogEnvelope) -> list[RecipientProxy]:
+    async def _owed(self, lane: Lane, envelope: LogEnvelope) -> list[RecipientProxy]:
         """Those of a lane's recipients that are owed an envelope, and have not got it."""
         return [recipient for recipient in await self._served(lane, envelope) if self._is_owed(recipient, envelope)]
 
-    async def _served(self, lane: _Lane, envelope: LogEnvelope) -> Collection[RecipientProxy]:
+    async def _served(self, lane: Lane, envelope: LogEnvelope) -> Collection[RecipientProxy]:
         """Those of a lane's recipients to which the graphs of an envelope lead."""
         found: dict[RecipientProxy, None] = {}
         for graph in await self._log.graphs(envelope):

@@ -6,9 +6,9 @@ Here a failed delivery gets its next attempt, or is parked. Nothing in this pack
 from xbus.broker.back.progress.bad_item_search import BadItems, Serving
 from xbus.broker.back.progress.blocked_keys import First
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
+from xbus.broker.back.progress.lane import Lane
 from xbus.broker.back.progress.ledger import RESERVE_POSITIONS, DeliveryLedger
 from xbus.broker.back.progress.open_replies import OpenReplies, OpenReply
-from xbus.broker.back.progress.pace import Pace
 from xbus.broker.back.progress.recovery import Recovery
 from xbus.broker.back.progress.results import RunResults
 from xbus.broker.back.progress.retry_policy import RetryPolicy
@@ -21,9 +21,9 @@ __all__ = [
     "ConsumerRoles",
     "DeliveryLedger",
     "First",
+    "Lane",
     "OpenReplies",
     "OpenReply",
-    "Pace",
     "Recovery",
     "RetryPolicy",
     "RetrySchedule",

@@ -1,4 +1,4 @@
-"""A consumer role, as one object: its cursor, blocked keys, breaker, and what is in flight to it."""
+"""A consumer role, as one object: its state, cursor, lane, pace, breaker, blocked keys, and what is in flight to it."""
 
 import asyncio
 from collections import deque
@@ -6,8 +6,11 @@ from collections.abc import Collection, Iterator
 
 from xbus.broker.back.progress.blocked_keys import BlockedKeys
 from xbus.broker.back.progress.in_flight import InFlight
+from xbus.broker.back.progress.lane import Lane
+from xbus.broker.back.progress.pace import Pace
 from xbus.broker.back.recipients import CircuitBreaker, CircuitBreakers, RecipientProxy
 from xbus.broker.journal.writes.cursor import Cursor
+from xbus.states import CONSUMER_MOVES, ConsumerState, check_move
 
 
 class Reservations:
@@ -34,11 +37,18 @@ class ConsumerRole:
     Args:
         role_id: which one.
         breaker: open while one envelope after the other fails at it.
+        behind_after: see ``Pace``, in seconds.
     """
 
-    def __init__(self, role_id: int, breaker: CircuitBreaker) -> None:
+    def __init__(self, role_id: int, breaker: CircuitBreaker, behind_after: float) -> None:
         self.id = role_id
         self.breaker = breaker
+        self.state = ConsumerState.ABSENT
+        """How it is served; only the methods below move it, by the table in ``xbus.states``."""
+        self.pace = Pace(behind_after)
+        """For how long it kept others waiting lately."""
+        self.lane: Lane | None = None
+        """The lane that reads for it; None while none does."""
         self.cursor: Cursor | None = None
         """Its progress in the log; None if the journal has no cursor of it yet."""
         self.keys = BlockedKeys(role_id)
@@ -52,26 +62,86 @@ class ConsumerRole:
         self.seen = 0
         """The highest position that a lane has passed for it: what is unsettled up to here is owed."""
 
+    def arrive(self) -> None:
+        """Serve it by the recipient that has come; one whose breaker is open gets nothing in its turn yet."""
+        self._move(ConsumerState.TRIPPED if self.breaker.is_tripped else ConsumerState.READING)
+
+    def fall_behind(self) -> None:
+        """Let it read at its own pace, as it kept others waiting."""
+        self._move(ConsumerState.SLOW)
+
+    def catch_up(self) -> None:
+        """Let it read with others again, as its lane has reached the head of the log."""
+        self._move(ConsumerState.READING)
+
+    def trip(self) -> None:
+        """Give it nothing more in its turn, as its breaker has tripped."""
+        self._move(ConsumerState.TRIPPED)
+
+    def recover(self) -> None:
+        """Let it read again, as its breaker has closed."""
+        self._move(ConsumerState.READING)
+
+    def leave(self) -> None:
+        """Begin nothing more with its recipient."""
+        self._move(ConsumerState.LEAVING)
+
+    def go(self) -> None:
+        """Let another recipient come, as the last one is gone."""
+        self._move(ConsumerState.ABSENT)
+
+    def _move(self, new: ConsumerState) -> None:
+        check_move(CONSUMER_MOVES, self.state, new)
+        self.state = new
+
 
 class ConsumerRoles:
     """All consumer roles that anything was asked about, by their ids.
 
     Args:
         breakers: those of all roles, as workers have them too.
+        behind_after: see ``Pace``, in seconds.
     """
 
-    def __init__(self, breakers: CircuitBreakers) -> None:
+    def __init__(self, breakers: CircuitBreakers, behind_after: float) -> None:
         self._breakers = breakers
+        self._behind_after = behind_after
         self._roles: dict[int, ConsumerRole] = {}
 
     def __getitem__(self, role_id: int) -> ConsumerRole:
         role = self._roles.get(role_id)
         if role is None:
-            role = self._roles[role_id] = ConsumerRole(role_id, self._breakers[role_id])
+            role = self._roles[role_id] = ConsumerRole(role_id, self._breakers[role_id], self._behind_after)
         return role
 
     def __iter__(self) -> Iterator[ConsumerRole]:
         return iter(self._roles.values())
+
+    # -- subscribers of role events: a worker has no state here ------------------------------------------------------
+
+    def arrived(self, recipient: RecipientProxy) -> None:
+        """Serve a consumer that has come."""
+        if not recipient.role.worker:
+            self[recipient.role.id].arrive()
+
+    def left(self, recipient: RecipientProxy) -> None:
+        """Begin nothing more with a consumer."""
+        if not recipient.role.worker:
+            self[recipient.role.id].leave()
+
+    def gone(self, recipient: RecipientProxy) -> None:
+        """Let another consumer come in place of one that is gone."""
+        if not recipient.role.worker:
+            self[recipient.role.id].go()
+
+    def tripped(self, recipient: RecipientProxy) -> None:
+        """Give a consumer nothing more in its turn."""
+        self[recipient.role.id].trip()
+
+    def recovered(self, recipient: RecipientProxy) -> None:
+        """Let a consumer read again."""
+        if not recipient.role.worker:
+            self[recipient.role.id].recover()
 
     def want_order(self, role_ids: Collection[int]) -> set[int]:
         """Take it that these roles want order, and no others.

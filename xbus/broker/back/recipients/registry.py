@@ -80,6 +80,7 @@ class Registry:
         log.info("recipient left: %s", reason, extra={"action": "unregistered", "role": recipient.role.login})
         if is_serving:
             self._tell_left(recipient)
+        self._events.gone.publish(recipient)
 
     def leave(self, recipient: RecipientProxy) -> None:
         """Give a leaving recipient nothing more; until it goes it may end its work.

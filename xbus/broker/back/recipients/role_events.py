@@ -45,6 +45,8 @@ class RoleEvents:
         """A recipient serves its role from now on."""
         self.left = RoleEvent[RecipientProxy]()
         """A recipient does so no longer: nothing more is begun with it."""
+        self.gone = RoleEvent[RecipientProxy]()
+        """A recipient that left has finished its work, or was lost: its role may have another one."""
         self.slow = RoleEvent[RecipientProxy]()
         """A consumer held the others up for too long."""
         self.caught_up = RoleEvent[RecipientProxy]()

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.broker.back.dispatch.test_lanes import Bench, bench, until
-from xbus.broker.back.dispatch import lanes
+from xbus.broker.back.progress.lane import Lane
 from xbus.broker.back.recipients.recipient import RecipientProxy
+from xbus.states import ConsumerState
 
 
 def settle(made: Bench, recipient: RecipientProxy, *positions: int) -> None:
@@ -21,7 +22,7 @@ async def pause() -> None:
 
 async def test_the_cursor_of_one_that_is_owed_nothing_follows() -> None:
     async with bench(head=5) as made:
-        made.lanes.arrived(made.stranger)
+        made.events.arrived.publish(made.stranger)
         await until(lambda: made.cursor(made.stranger).position == 5)
         await made.log.grow(9)
         await until(lambda: made.cursor(made.stranger).position == 9)
@@ -29,7 +30,7 @@ async def test_the_cursor_of_one_that_is_owed_nothing_follows() -> None:
 
 async def test_a_cursor_stands_before_what_is_owed_and_not_settled() -> None:
     async with bench(head=5) as made:
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await until(lambda: made.noted.of("store") == [1, 2, 3, 4, 5])
         await pause()
         assert made.cursor(made.store).position == 0
@@ -43,35 +44,35 @@ async def test_a_cursor_stands_before_what_is_owed_and_not_settled() -> None:
 async def test_the_one_under_way_is_not_passed_as_its_role_leaves() -> None:
     async with bench(head=3) as made:
         made.noted.may_go_on.clear()
-        made.lanes.arrived(made.store)
-        made.lanes.arrived(made.stranger)
+        made.events.arrived.publish(made.store)
+        made.events.arrived.publish(made.stranger)
         await until(lambda: made.noted.of("store") == [1])
-        made.lanes.left(made.store)
-        made.lanes.left(made.stranger)
+        made.leave(made.store)
+        made.leave(made.stranger)
         assert made.cursor(made.store).position == made.cursor(made.stranger).position == 0
         made.noted.may_go_on.set()
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await until(lambda: made.noted.of("store")[-1] == 3)
         assert made.noted.of("store") == [1, 1, 2, 3]
 
 
 async def test_one_that_leaves_takes_along_how_far_its_lane_had_come() -> None:
     async with bench(head=4) as made:
-        made.lanes.arrived(made.store)
-        made.lanes.arrived(made.stranger)
+        made.events.arrived.publish(made.store)
+        made.events.arrived.publish(made.stranger)
         await until(lambda: made.noted.of("store") == [1, 2, 3, 4])
         await pause()
-        made.lanes.left(made.stranger)
+        made.leave(made.stranger)
         assert made.cursor(made.stranger).position == 4
 
 
 async def test_a_split_leaves_the_cursor_at_what_was_passed() -> None:
     async with bench(head=4) as made:
         made.noted.may_go_on.clear()
-        made.lanes.arrived(made.store)
-        made.lanes.arrived(made.stranger)
+        made.events.arrived.publish(made.store)
+        made.events.arrived.publish(made.stranger)
         await until(lambda: made.noted.of("store") == [1])
-        made.lanes.split(made.stranger)
+        made.events.slow.publish(made.stranger)
         await until(lambda: made.cursor(made.stranger).position == 4)
         assert made.cursor(made.store).position == 0
         made.noted.may_go_on.set()
@@ -80,10 +81,10 @@ async def test_a_split_leaves_the_cursor_at_what_was_passed() -> None:
 
 async def test_who_has_merged_is_passed_on_together() -> None:
     async with bench(head=4) as made:
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await until(lambda: made.noted.of("store") == [1, 2, 3, 4])
         settle(made, made.store, 1, 2, 3, 4)
-        made.lanes.arrived(made.stranger)
+        made.events.arrived.publish(made.stranger)
         await until(lambda: made.cursor(made.stranger).position == 4)
         await made.log.grow(6)
         await until(lambda: made.cursor(made.stranger).position == 6)
@@ -92,7 +93,7 @@ async def test_who_has_merged_is_passed_on_together() -> None:
 
 async def test_of_many_a_part_is_moved_at_each_look() -> None:
     async with bench(head=2) as made:
-        lane = lanes._Lane(0, joinable=True)
+        lane = Lane(0)
         recipients = [made.store, made.audit, made.stranger]
         for recipient in recipients:
             lane.add(recipient)
@@ -126,6 +127,10 @@ def test_no_cursor_passes_what_is_owed_and_not_settled(steps: list[tuple[str, in
                     least = next(n for n in range(1, made.log.head + 2) if n not in settled[recipient])
                     assert made.cursor(recipient).position < least
                 assert made.cursor(made.stranger).position <= made.log.head
+                for role in made.roles:
+                    is_read = role.state in (ConsumerState.READING, ConsumerState.SLOW)
+                    assert (role.lane is not None) == is_read
+                    assert (role.state is ConsumerState.SLOW) == (role.lane is not None and role.lane.of_slow)
 
             for step, number in steps:
                 recipient = [*owed, made.stranger][number % 3]
@@ -133,12 +138,12 @@ def test_no_cursor_passes_what_is_owed_and_not_settled(steps: list[tuple[str, in
                     await made.log.grow(made.log.head + 1 + number % 4)
                 elif step == "arrive" and recipient not in there:
                     there.add(recipient)
-                    made.lanes.arrived(recipient)
+                    made.events.arrived.publish(recipient)
                 elif step == "leave" and recipient in there:
                     there.remove(recipient)
-                    made.lanes.left(recipient)
+                    made.leave(recipient)
                 elif step == "split":
-                    made.lanes.split(recipient)
+                    made.events.slow.publish(recipient)
                 elif step == "settle" and recipient in settled:
                     open_ones = sorted(set(made.noted.of(recipient.role.login)) - settled[recipient])
                     if open_ones:
@@ -149,7 +154,7 @@ def test_no_cursor_passes_what_is_owed_and_not_settled(steps: list[tuple[str, in
                     await pause()
                 check()
             for recipient in {*owed, made.stranger} - there:
-                made.lanes.arrived(recipient)
+                made.events.arrived.publish(recipient)
             everything = set(range(1, made.log.head + 1))
             for recipient in owed:
 

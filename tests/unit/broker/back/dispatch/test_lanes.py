@@ -104,13 +104,22 @@ class Bench:
         self.names = cast_of.worker("names")
         self.log = ListedLog(graph_of({"names": ["store", "audit"], "store": [], "audit": []}), head)
         roles = [each.role.id for each in (self.store, self.audit, self.stranger)]
-        events, consumers = RoleEvents(), consumer_roles()
-        self.ledger = DeliveryLedger(cast(Journal, None), SystemClock(), consumers, events, retry_seconds=0)
+        self.events, self.roles = RoleEvents(), consumer_roles()
+        self.ledger = DeliveryLedger(cast(Journal, None), SystemClock(), self.roles, self.events, retry_seconds=0)
         self.ledger.adopt({role: Cursor(role, 1, None, 0) for role in roles})
         self.noted = Noted()
         self.lanes = Lanes(
-            cast(LogReader, self.log), self.ledger, self.noted, consumers, tasks, events, gather_seconds=0
+            cast(LogReader, self.log), self.ledger, self.noted, self.roles, tasks, self.events, gather_seconds=0
         )
+        self.events.arrived.subscribe(self.roles.arrived, self.lanes.arrived)
+        self.events.left.subscribe(self.roles.left, self.lanes.left)
+        self.events.gone.subscribe(self.roles.gone)
+        self.events.slow.subscribe(self.lanes.split)
+
+    def leave(self, recipient: RecipientProxy) -> None:
+        """Have a recipient go at once."""
+        self.events.left.publish(recipient)
+        self.events.gone.publish(recipient)
 
     def cursor(self, recipient: RecipientProxy) -> Cursor:
         cursor = self.ledger.cursor(recipient.role.id)
@@ -141,12 +150,12 @@ async def settle() -> None:
 async def test_who_was_left_out_gets_it_before_its_lane_goes_on() -> None:
     async with bench(head=3) as made:
         made.noted.may_go_on.clear()
-        made.lanes.arrived(made.store)
-        made.lanes.arrived(made.audit)
+        made.events.arrived.publish(made.store)
+        made.events.arrived.publish(made.audit)
         await until(lambda: made.noted.delivered == [(1, {"store", "audit"})])
         # The one goes on by itself; then the other holds it up in the run that both are still in, and is alone already.
-        made.lanes.split(made.store)
-        made.lanes.split(made.audit)
+        made.events.slow.publish(made.store)
+        made.events.slow.publish(made.audit)
         made.noted.left_out = [made.audit, made.store]
         made.noted.may_go_on.set()
         await until(lambda: made.noted.of("audit")[-1:] == [3] and made.noted.of("store")[-1:] == [3])
@@ -159,7 +168,7 @@ async def test_a_consumer_gets_all_from_where_its_role_stands() -> None:
     async with bench(head=10) as made:
         for position in range(1, 5):
             made.cursor(made.store).settle(position)
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await until(lambda: made.noted.of("store") == [5, 6, 7, 8, 9, 10])
 
 
@@ -167,23 +176,23 @@ async def test_what_is_settled_already_is_not_delivered_again() -> None:
     async with bench(head=5) as made:
         made.cursor(made.store).settle(2)
         made.cursor(made.store).settle(4)
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await until(lambda: made.noted.of("store") == [1, 3, 5])
 
 
 async def test_those_who_come_together_share_runs() -> None:
     async with bench(head=3) as made:
-        made.lanes.arrived(made.store)
-        made.lanes.arrived(made.audit)
+        made.events.arrived.publish(made.store)
+        made.events.arrived.publish(made.audit)
         await until(lambda: len(made.noted.delivered) == 3)
         assert made.noted.delivered == [(position, {"store", "audit"}) for position in (1, 2, 3)]
 
 
 async def test_one_that_comes_late_catches_up_alone_and_then_joins() -> None:
     async with bench(head=5) as made:
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await until(lambda: made.noted.of("store") == [1, 2, 3, 4, 5])
-        made.lanes.arrived(made.audit)
+        made.events.arrived.publish(made.audit)
         await until(lambda: made.noted.of("audit") == [1, 2, 3, 4, 5])
         await settle()
         await made.log.grow(7)
@@ -193,7 +202,7 @@ async def test_one_that_comes_late_catches_up_alone_and_then_joins() -> None:
 
 async def test_new_envelopes_wake_a_lane_at_the_end() -> None:
     async with bench() as made:
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await settle()
         assert made.noted.delivered == []
         await made.log.grow(1)
@@ -202,7 +211,7 @@ async def test_new_envelopes_wake_a_lane_at_the_end() -> None:
 
 async def test_what_a_role_is_not_owed_is_passed_over() -> None:
     async with bench(head=4) as made:
-        made.lanes.arrived(made.stranger)
+        made.events.arrived.publish(made.stranger)
         await until(lambda: made.cursor(made.stranger).position == 4)
         assert made.noted.delivered == []
 
@@ -211,14 +220,14 @@ async def test_a_role_is_owed_its_part_of_the_log_only() -> None:
     async with bench(head=9) as made:
         cursor = made.cursor(made.store)
         cursor.from_position, cursor.until_position = 3, 6
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await until(lambda: cursor.is_settled(9))
         assert made.noted.of("store") == [3, 4, 5]
 
 
 async def test_a_worker_reads_nothing() -> None:
     async with bench(head=3) as made:
-        made.lanes.arrived(made.names)
+        made.events.arrived.publish(made.names)
         await settle()
         assert made.noted.delivered == []
 
@@ -226,10 +235,10 @@ async def test_a_worker_reads_nothing() -> None:
 async def test_one_that_leaves_gets_nothing_more_while_the_others_go_on() -> None:
     async with bench(head=6) as made:
         made.noted.may_go_on.clear()
-        made.lanes.arrived(made.store)
-        made.lanes.arrived(made.audit)
+        made.events.arrived.publish(made.store)
+        made.events.arrived.publish(made.audit)
         await until(lambda: made.noted.delivered)
-        made.lanes.left(made.store)
+        made.leave(made.store)
         made.noted.may_go_on.set()
         await until(lambda: made.noted.of("audit") == [1, 2, 3, 4, 5, 6])
         assert made.noted.of("store") == [1]
@@ -238,9 +247,9 @@ async def test_one_that_leaves_gets_nothing_more_while_the_others_go_on() -> Non
 async def test_the_last_one_to_leave_ends_the_lane_in_the_midst() -> None:
     async with bench(head=6) as made:
         made.noted.may_go_on.clear()
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await until(lambda: made.noted.delivered)
-        made.lanes.left(made.store)
+        made.leave(made.store)
         made.noted.may_go_on.set()
         await settle()
         assert made.noted.of("store") == [1]
@@ -249,10 +258,10 @@ async def test_the_last_one_to_leave_ends_the_lane_in_the_midst() -> None:
 async def test_one_that_holds_others_up_goes_on_alone_and_misses_nothing() -> None:
     async with bench(head=6) as made:
         made.noted.may_go_on.clear()
-        made.lanes.arrived(made.store)
-        made.lanes.arrived(made.audit)
+        made.events.arrived.publish(made.store)
+        made.events.arrived.publish(made.audit)
         await until(lambda: made.noted.delivered)
-        made.lanes.split(made.store)
+        made.events.slow.publish(made.store)
         made.noted.may_go_on.set()
         await until(lambda: made.noted.of("audit") == [1, 2, 3, 4, 5, 6])
         await until(lambda: len(made.noted.of("store")) >= 6)
@@ -262,9 +271,9 @@ async def test_one_that_holds_others_up_goes_on_alone_and_misses_nothing() -> No
 async def test_one_alone_holds_nobody_up() -> None:
     async with bench(head=3) as made:
         made.noted.may_go_on.clear()
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await until(lambda: made.noted.delivered)
-        made.lanes.split(made.store)
+        made.events.slow.publish(made.store)
         made.noted.may_go_on.set()
         await until(lambda: made.noted.of("store") == [1, 2, 3])
 
@@ -272,7 +281,7 @@ async def test_one_alone_holds_nobody_up() -> None:
 async def test_what_was_removed_of_the_log_is_passed_at_once() -> None:
     async with bench(head=100_000) as made:
         made.log.removed = {*range(2, 99_998), *range(99_999, 100_001)}
-        made.lanes.arrived(made.store)
+        made.events.arrived.publish(made.store)
         await until(lambda: made.cursor(made.store).is_settled(100_000))
         assert made.noted.of("store") == [1, 99_998]
         made.cursor(made.store).settle(1)

@@ -39,7 +39,7 @@ class Listed:
         self.launched: list[int] = []
         self.clock = StandingClock()
         self.troubles = CircuitBreakers(self.clock, after=2, probe_interval=30)
-        self.roles = ConsumerRoles(self.troubles)
+        self.roles = ConsumerRoles(self.troubles, behind_after=10)
         self.moved: list[DeliveryRow] = []
         self.present: list[RecipientProxy] = []
         self.needed: list[str] = []

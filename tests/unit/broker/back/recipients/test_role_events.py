@@ -34,6 +34,7 @@ async def test_every_event_of_a_role_reaches_whom_it_concerns(journal: Journal) 
         found = {name: names(event.subscribers) for name, event in vars(broker.back.events).items()}
     assert found == {
         "arrived": [
+            "ConsumerRoles.arrived",
             "BreakerProbes.arrived",
             "OutputRequirements.arrived",
             "BulkOutputs.arrived",
@@ -42,6 +43,7 @@ async def test_every_event_of_a_role_reaches_whom_it_concerns(journal: Journal) 
             "LeftBehind.arrived",
         ],
         "left": [
+            "ConsumerRoles.left",
             "OutputRequirements.left",
             "BulkOutputs.left",
             "Bundles.left",
@@ -49,10 +51,11 @@ async def test_every_event_of_a_role_reaches_whom_it_concerns(journal: Journal) 
             "RetryQueue.left",
             "LeftBehind.left",
         ],
+        "gone": ["ConsumerRoles.gone"],
         "slow": ["Lanes.split"],
         "caught_up": ["ConsumerGathering.caught_up"],
-        "tripped": ["Bundles.left", "Lanes.left"],
-        "recovered": ["Lanes.arrived", "RetryQueue.recovered"],
+        "tripped": ["ConsumerRoles.tripped", "Bundles.left", "Lanes.left"],
+        "recovered": ["ConsumerRoles.recovered", "Lanes.arrived", "RetryQueue.recovered"],
         "rows_due": ["RetryQueue.wake"],
         "row_moved": ["WaitingDeliveries.note"],
     }
