@@ -115,7 +115,7 @@ class BacklogChanges:
             step.take(envelope)
         if decision.role_id is not None:
             # It needs nothing more of what lies behind it: neither must that be kept for its sake.
-            self._ledger.pass_gap(decision.role_id, after + 1, upto)
+            self._ledger.pass_over(decision.role_id, after + 1, upto)
         self._ledger.decide(Decided(decision.id, upto, False, step.regraphed, step.let_go))
         for role_id in step.given:
             self._events.rows_due.publish(role_id)

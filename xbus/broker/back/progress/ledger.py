@@ -116,12 +116,7 @@ class DeliveryLedger:
         self._dirty.add(role_id)
         self._wake.set()
 
-    def pass_over(self, role_id: int, position: int) -> None:
-        """Note that a role is not owed an envelope; there is no hurry to write that down."""
-        self._known(role_id).settle(position)
-        self._dirty.add(role_id)
-
-    def pass_gap(self, role_id: int, first: int, last: int) -> None:
+    def pass_over(self, role_id: int, first: int, last: int) -> None:
         """Note that a role is owed nothing from ``first`` to ``last``; there is no hurry to write that down."""
         cursor = self.cursor(role_id)
         if cursor is not None:

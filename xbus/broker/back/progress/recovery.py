@@ -67,4 +67,4 @@ class Recovery:
                 is_held = self._roles[cursor.role_id].keys.holds(envelope)
                 self._ledger.move(None, transitions.after_crash(delivery, is_held=is_held))
             else:
-                self._ledger.pass_over(cursor.role_id, envelope.position)
+                self._ledger.pass_over(cursor.role_id, envelope.position, envelope.position)

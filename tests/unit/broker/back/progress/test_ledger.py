@@ -282,7 +282,7 @@ async def test_a_clean_stop_leaves_nothing_in_doubt(
 
 
 def test_new_cursors_are_taken_up_and_known_ones_keep_their_place(ledger: DeliveryLedger) -> None:
-    ledger.pass_over(STORE, 1)
+    ledger.pass_over(STORE, 1, 1)
     ledger.adopt({STORE: Cursor(STORE, 1, 9, 0), 3: Cursor(3, 5, None, 4)})
     store, new = ledger.cursor(STORE), ledger.cursor(3)
     assert store is not None
