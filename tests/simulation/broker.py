@@ -8,10 +8,7 @@ from typing import Any, cast
 from tests.simulation.journal import Database, SimulatedJournal
 from tests.simulation.loop import VirtualClock
 from tests.simulation.network import Connection, Process
-from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
-from xbus.broker.back.progress.retry_policy import RetryPolicy
-from xbus.broker.back.recipients.recipient import CallTimeouts
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes.checks import Checks
@@ -21,23 +18,24 @@ from xbus.broker.front.front import Front
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
 from xbus.clock import Clock
+from xbus.config import BackSettings
 from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
 from xbus.supervision.health import Health
 
-TIMEOUTS = CallTimeouts(start_event=5, send_item=5, end_event=5, end_envelope=5, stop_envelope=5)
 LIMITS = EnvelopeLimits(item_bytes=1_000, batch_bytes=5_000, envelope_items=1_000, envelope_bytes=100_000)
-SETTINGS = DeliverySettings(
-    timeouts=TIMEOUTS,
+SETTINGS = BackSettings(
+    start_event_timeout=5,
+    send_item_timeout=5,
+    end_event_timeout=5,
+    end_envelope_timeout=5,
+    stop_envelope_timeout=5,
+    reply_hold_timeout=10,
     register_timeout=3,
     window_bytes=1_000,
     behind_after=3,
     worker_grace=1,
-    reply_hold=10,
-    retry=RetryPolicy(),
-    trouble_after=5,
-    probe_interval=30,
     bulk_lease=10,
 )
 REPLY_SECONDS = 10.0

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
 from random import Random
 from typing import Any, cast
 
@@ -12,16 +13,15 @@ from tests.support.clock import StandingClock
 from tests.support.journal import Scribe
 from tests.support.recipients import NEW, Script, ScriptedClient, metadata
 from xbus import model
-from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.abilities import Abilities
-from xbus.broker.back.recipients.recipient import CallTimeouts
 from xbus.broker.back.runtime import BackIntervals, Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.writes import SealReceipt, Write
+from xbus.config import BackSettings
 from xbus.errors import JournalUnavailable, Refused
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
@@ -33,7 +33,16 @@ ONCE = RetryPolicy(attempts=1)
 PATIENCE_SECONDS = 60
 """Nothing here is to be over because the machine stood still for a moment."""
 
-TIMEOUTS = CallTimeouts(*[PATIENCE_SECONDS] * 5)
+SETTINGS = BackSettings(
+    start_event_timeout=PATIENCE_SECONDS,
+    send_item_timeout=PATIENCE_SECONDS,
+    end_event_timeout=PATIENCE_SECONDS,
+    end_envelope_timeout=PATIENCE_SECONDS,
+    stop_envelope_timeout=PATIENCE_SECONDS,
+    register_timeout=PATIENCE_SECONDS,
+    window_bytes=100_000,
+    worker_grace=0,
+)
 
 
 IMPATIENT = BackIntervals(gather=0, retry=0, leases=0.01, changes=0.01)
@@ -85,17 +94,11 @@ class Broker:
             self._connect,
             self.health,
             Runtime(self.clock, tasks, Random(7), IMPATIENT),
-            DeliverySettings(
-                timeouts=TIMEOUTS,
-                register_timeout=PATIENCE_SECONDS,
-                window_bytes=100_000,
-                behind_after=behind_after,
-                worker_grace=0,
-                reply_hold=60,
-                retry=retry,
+            replace(
+                SETTINGS,
+                **asdict(retry),
                 trouble_after=trouble_after,
-                probe_interval=30,
-                bulk_lease=30,
+                behind_after=behind_after,
             ),
         )
 

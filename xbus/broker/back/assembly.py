@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from xbus.broker.back.bulk import (
     BulkJobSender,
@@ -46,7 +45,6 @@ from xbus.broker.back.progress import (
 )
 from xbus.broker.back.recipients import (
     BreakerProbes,
-    CallTimeouts,
     CircuitBreakers,
     RecipientProxy,
     Registry,
@@ -61,40 +59,12 @@ from xbus.broker.journal.log.catalog import Catalog
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.ordered import read_held_keys
 from xbus.broker.journal.writes import FollowOrder
+from xbus.config import BackSettings
 from xbus.errors import JournalError, JournalUnavailable
 from xbus.periodic import every
 from xbus.rpc.bell import Bell
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class DeliverySettings:
-    """The settings of deliveries; only ``xbus.config`` has the defaults.
-
-    Args:
-        timeouts: for recipients' answers.
-        register_timeout: for how many seconds a recipient may introduce itself.
-        window_bytes: how much may be on its way to a recipient.
-        behind_after: see ``Pace``, in seconds.
-        worker_grace: see ``WorkerAvailability``, in seconds.
-        reply_hold: see ``EarlyDelivery``, in seconds.
-        retry: what counts for services that have no wishes of their own.
-        trouble_after: see ``CircuitBreakers``.
-        probe_interval: see ``CircuitBreakers``, in seconds.
-        bulk_lease: for how many seconds a bulk worker may give no sign of life while it makes an output.
-    """
-
-    timeouts: CallTimeouts
-    register_timeout: float
-    window_bytes: int
-    behind_after: float
-    worker_grace: float
-    reply_hold: float
-    retry: RetryPolicy
-    trouble_after: int
-    probe_interval: float
-    bulk_lease: float
 
 
 class DeliveryAssembly:
@@ -113,7 +83,7 @@ class DeliveryAssembly:
         journal: Journal,
         bell: Bell,
         runtime: Runtime,
-        settings: DeliverySettings,
+        settings: BackSettings,
         catalog: Callable[[], Catalog],
     ) -> None:
         self._journal = journal
@@ -144,7 +114,7 @@ class DeliveryAssembly:
         # What comes of runs.
         self._records = ReplyRecords(journal, self.ledger, self._tasks, bell.ring)
         self._holds = OpenReplies(self._records.note_given)
-        schedule = RetrySchedule(settings.retry, self.registry, runtime.clock, runtime.random)
+        schedule = RetrySchedule(RetryPolicy.of(settings), self.registry, runtime.clock, runtime.random)
         bad_items = BadItems(self._log, catalog)
         self._results = RunResults(self.ledger, self._holds, self.probing, schedule, bad_items)
 
@@ -206,7 +176,7 @@ class DeliveryAssembly:
             self.ledger,
             self._holds,
             self._records,
-            self._settings.reply_hold,
+            self._settings.reply_hold_timeout,
         )
         self._replies = ReplyService(
             self._log,

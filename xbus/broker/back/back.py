@@ -7,9 +7,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from xbus.backoff import Backoff
-from xbus.broker.back.assembly import DeliveryAssembly, DeliverySettings
+from xbus.broker.back.assembly import DeliveryAssembly
 from xbus.broker.back.bulk import BulkOutputs, OutputReports
 from xbus.broker.back.recipients import (
+    CallTimeouts,
     CircuitBreakers,
     Handshake,
     OwnRegistrations,
@@ -23,6 +24,7 @@ from xbus.broker.configuration import Configuration
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.sessions import StoredRegistration
 from xbus.broker.journal.writes import Introduce, Register, Unregister
+from xbus.config import BackSettings
 from xbus.errors import Failed, JournalUnavailable, Refused, XbusError
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client
@@ -66,14 +68,15 @@ class Back:
         connect: Connect,
         health: Health,
         runtime: Runtime,
-        settings: DeliverySettings,
+        settings: BackSettings,
     ) -> None:
         self._journal = journal
         self._configuration = configuration
         self._connect = connect
         self._clock = runtime.clock
         self._tasks = runtime.tasks
-        self._settings = settings
+        self._register_timeout = settings.register_timeout
+        self._timeouts = CallTimeouts.of(settings)
         self._is_stopping = False
         self._registrations = OwnRegistrations(journal, health)
         self._introducing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
@@ -267,13 +270,13 @@ class Back:
 
         client = self._connect(uri, lost)
         try:
-            introduction = await introduce(client, self._settings.register_timeout)
+            introduction = await introduce(client, self._register_timeout)
             introduction.check_kind(role)
         except BaseException:
             client.close()
             raise
         recipient = RecipientProxy(
-            role, token_hash, uri, client, introduction.abilities, self._settings.timeouts, self.registry.leave
+            role, token_hash, uri, client, introduction.abilities, self._timeouts, self.registry.leave
         )
         known.append(recipient)
         return recipient, introduction
@@ -287,7 +290,7 @@ class Back:
     async def _restore(self, registration: StoredRegistration) -> None:
         """Call a recipient again after a restart, for as long as one call may keep it busy."""
         backoff = Backoff(FIRST_CALL_SECONDS, LONGEST_CALL_SECONDS)
-        until = self._clock.monotonic() + self._settings.timeouts.longest
+        until = self._clock.monotonic() + self._timeouts.longest
         try:
             may_be_busy = await self._call_again(registration)
             # From here on the answer to a heartbeat makes a recipient register by itself.

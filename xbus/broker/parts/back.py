@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 
-from xbus.broker.back.assembly import DeliverySettings
 from xbus.broker.back.back import Back
 from xbus.broker.back.monitoring import OverdueBacklog, Presence, RecipientSigns, StalledDeliveries
-from xbus.broker.back.progress import RetryPolicy
-from xbus.broker.back.recipients import CallTimeouts, RecipientProxy
+from xbus.broker.back.recipients import RecipientProxy
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.back.verbs import BackBatchVerbs, BackVerbs, OutputVerbs
 from xbus.broker.health_verbs import HealthVerbs
@@ -16,7 +14,6 @@ from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.outputs import OutputCleaner
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
-from xbus.config import BackSettings
 from xbus.rpc.bell import Bell
 from xbus.rpc.client import Client, LifeSigns
 from xbus.rpc.dispatch import Dispatch
@@ -28,27 +25,6 @@ KEEPALIVE_SECONDS = 5
 
 MAX_REPORT_BYTES = 1024 * 1024
 """The largest message of a recipient, in bytes: a bulk worker's report about the items that it refuses."""
-
-
-def _delivery_settings(config: BackSettings) -> DeliverySettings:
-    return DeliverySettings(
-        timeouts=CallTimeouts(
-            config.start_event_timeout,
-            config.send_item_timeout,
-            config.end_event_timeout,
-            config.end_envelope_timeout,
-            config.stop_envelope_timeout,
-        ),
-        register_timeout=config.register_timeout,
-        window_bytes=config.window_bytes,
-        behind_after=config.behind_after,
-        worker_grace=config.worker_grace,
-        reply_hold=config.reply_hold_timeout,
-        retry=RetryPolicy(config.attempts, config.first_delay, config.longest_delay, config.jitter),
-        trouble_after=config.trouble_after,
-        probe_interval=config.probe_interval,
-        bulk_lease=config.bulk_lease,
-    )
 
 
 class BackPart:
@@ -67,7 +43,7 @@ class BackPart:
             self._connect,
             shared.health,
             Runtime(shared.clock, shared.tasks),
-            _delivery_settings(config),
+            config,
         )
         self._pruner = Pruner(
             shared.journal,

@@ -28,6 +28,11 @@ class RetryPolicy:
     longest_delay: float = _DEFAULTS.longest_delay
     jitter: float = _DEFAULTS.jitter
 
+    @classmethod
+    def of(cls, settings: BackSettings) -> "RetryPolicy":
+        """Take it from the configuration: for services that have no wishes of their own."""
+        return cls(settings.attempts, settings.first_delay, settings.longest_delay, settings.jitter)
+
     def as_wished(self, wishes: RetrySettings) -> "RetryPolicy":
         """Apply the settings of a service to this policy."""
         given = {name: value for name, value in asdict(wishes).items() if value is not None}

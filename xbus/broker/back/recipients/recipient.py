@@ -20,6 +20,7 @@ from xbus.broker.back.recipients.heartbeats import Heartbeats
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, EventResponse, Responses
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
+from xbus.config import BackSettings
 from xbus.errors import CallError, Failed
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
@@ -35,6 +36,17 @@ class CallTimeouts:
     end_event: float
     end_envelope: float
     stop_envelope: float
+
+    @classmethod
+    def of(cls, settings: BackSettings) -> "CallTimeouts":
+        """Take them from the configuration."""
+        return cls(
+            settings.start_event_timeout,
+            settings.send_item_timeout,
+            settings.end_event_timeout,
+            settings.end_envelope_timeout,
+            settings.stop_envelope_timeout,
+        )
 
     @property
     def longest(self) -> float:
