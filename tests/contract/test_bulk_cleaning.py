@@ -8,13 +8,12 @@ from datetime import datetime, timedelta
 import pytest
 import sqlalchemy as sa
 
-from tests.support.attempts import adopt, begin, end, event_of, make_output, write_part
+from tests.support.attempts import adopt, begin, end, event_of, make_output, read_attempt, read_attempts, write_part
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.housekeeping.outputs import ROW_SECONDS, OutputCleaner
 from xbus.broker.housekeeping.pruning import Pruner
 from xbus.broker.journal.bulk import cleaning as bulk_cleaning
-from xbus.broker.journal.bulk.attempts import read_attempt, read_attempts
 from xbus.broker.journal.bulk.side_files import attempts_with_files, folder_of
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tests.support.attempts import adopt, begin, end, items_of, make_output, write_part
+from tests.support.attempts import adopt, begin, end, items_of, make_output, read_attempt, read_attempts, write_part
 from tests.support.journal import NOW, Scribe
 from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.journal.bulk import adoption, side_files
-from xbus.broker.journal.bulk.attempts import check_output, read_attempt, read_attempts, read_output
 from xbus.broker.journal.bulk.cleaning import find_stray_files
+from xbus.broker.journal.bulk.outputs import MISMATCH, read_output, read_totals
 from xbus.broker.journal.bulk.part_writer import NOT_BUILDING, PartSummary, open_part, output_hash
 from xbus.broker.journal.bulk.side_files import folder_of
-from xbus.broker.journal.bulk.totals import MISMATCH
 from xbus.broker.journal.database.binary_copy import END, HEADER, pack_row, read_row
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.retention.pruning import read_stored_bytes
@@ -48,7 +47,7 @@ async def test_an_output_is_what_its_parts_are(shared_url: str, shared_journal: 
     before = await shared_journal.read(read_stored_bytes)
     summaries = await write(shared_url, attempt_id, *PARTS)
     await adopt(shared_journal, attempt_id)
-    found = await shared_journal.read(check_output, attempt_id)
+    found = await shared_journal.read(read_totals, attempt_id)
     assert (found.items, found.data_bytes) == (4, sum(summary.data_bytes for summary in summaries))
     assert found.hash == output_hash(reversed(summaries))
     assert await end(shared_journal, attempt_id)
@@ -120,7 +119,7 @@ async def test_what_is_not_as_announced_is_not_ready(
     before = await shared_journal.read(read_stored_bytes)
     await write(shared_url, attempt_id, *PARTS)
     await adopt(shared_journal, attempt_id)
-    found = await shared_journal.read(check_output, attempt_id)
+    found = await shared_journal.read(read_totals, attempt_id)
     wrong = EndAttempt(
         *(attempt_id, AttemptState.READY, NOW, None, None, found.items, found.data_bytes, hashlib.sha256().digest()),
     )

@@ -16,7 +16,7 @@ from tests.simulation.network import WAY_SECONDS
 from tests.simulation.recipients import Mood, Stamp
 from xbus import model
 from xbus.broker.answers import on_wire
-from xbus.broker.journal.bulk.attempts import read_output
+from xbus.broker.journal.bulk.outputs import read_output
 from xbus.broker.journal.log.reading import read_segments
 from xbus.errors import ConnectionLost, Failed, JournalUnavailable, TimedOut, XbusError
 from xbus.recipient.bulk import BulkWorker, Handover, Made

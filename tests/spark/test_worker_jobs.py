@@ -24,7 +24,7 @@ from tests.support.bulk import Put, begin_attempt, put_event, read_all
 from tests.support.journal import looking
 from xbus import model
 from xbus.broker.journal.bulk.adoption import Adoption
-from xbus.broker.journal.bulk.attempts import check_output
+from xbus.broker.journal.bulk.outputs import read_totals
 from xbus.errors import ConfigurationError, JournalError, XbusError
 from xbus.recipient import Batch, Refusal
 from xbus.recipient.bulk import Handover, Made
@@ -69,7 +69,7 @@ def finished(url: str, put: Put, made: Made) -> list[tuple[int, bytes]]:
     """What the broker does when it is told; and all items of the output."""
     adopt(url, put.attempt_id)
     with looking(url) as connection:
-        totals = check_output(connection, put.attempt_id)
+        totals = read_totals(connection, put.attempt_id)
         assert (totals.items, totals.data_bytes, totals.hash) == (made.items, made.data_bytes, made.hash)
     return read_all(url, put.attempt_id)
 

@@ -2,15 +2,17 @@
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
 from xbus import model
 from xbus.broker.journal.bulk.adoption import Adoption
-from xbus.broker.journal.bulk.attempts import BEGINNING, Totals, check_output, read_output
+from xbus.broker.journal.bulk.outputs import BEGINNING, Totals, read_output, read_totals
 from xbus.broker.journal.bulk.part_writer import PartSummary, open_part
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.journal import Journal
@@ -18,6 +20,75 @@ from xbus.broker.journal.log.repeats import read_event_id
 from xbus.broker.journal.writes import BeginAttempt, EndAttempt, SealReceipt
 from xbus.rpc.codec import pack_items, unpack_items
 from xbus.states import AttemptState
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAttempt:
+    """A row of ``model.bulk_attempt``."""
+
+    attempt_id: uuid.UUID
+    event_id: uuid.UUID
+    node_id: int
+    role_id: int
+    state: AttemptState
+    started_at: datetime
+    lease_until: datetime
+    progress: float
+    ended_at: datetime | None
+    code: str | None
+    cause: str | None
+    items: int | None
+    data_bytes: int | None
+    hash: bytes | None
+
+
+def read_attempt(connection: sa.Connection, attempt_id: uuid.UUID) -> StoredAttempt | None:
+    """Read one attempt; None if no attempt has this id."""
+    row = connection.execute(_ATTEMPTS.where(model.bulk_attempt.c.id == attempt_id)).one_or_none()
+    return None if row is None else _attempt(row)
+
+
+def read_attempts(
+    connection: sa.Connection,
+    *,
+    event_ids: Collection[uuid.UUID] | None = None,
+    states: Collection[AttemptState] | None = None,
+) -> list[StoredAttempt]:
+    """Read attempts, the oldest first.
+
+    Args:
+        event_ids: only those for these events.
+        states: only those in these states.
+    """
+    statement = _ATTEMPTS.order_by(model.bulk_attempt.c.started_at, model.bulk_attempt.c.id)
+    if event_ids is not None:
+        statement = statement.where(model.bulk_attempt.c.event_id.in_(event_ids))
+    if states is not None:
+        statement = statement.where(model.bulk_attempt.c.state.in_([state.value for state in states]))
+    return [_attempt(row) for row in connection.execute(statement)]
+
+
+_ATTEMPTS = sa.select(model.bulk_attempt)
+
+
+def _attempt(row: Any) -> StoredAttempt:
+    found = row._mapping
+    return StoredAttempt(
+        found["id"],
+        found["event_id"],
+        found["node_id"],
+        found["role_id"],
+        AttemptState(found["state"]),
+        found["started_at"],
+        found["lease_until"],
+        found["progress"],
+        found["ended_at"],
+        found["code"],
+        found["cause"],
+        found["items"],
+        found["bytes"],
+        None if found["hash"] is None else bytes(found["hash"]),
+    )
 
 
 async def event_of(journal: Journal, receipt: SealReceipt, number: int = 1) -> uuid.UUID:
@@ -71,7 +142,7 @@ async def end(
     """End an attempt; where it is ready, with all that is there."""
     found: Totals | None = None
     if state is AttemptState.READY:
-        found = await journal.read(check_output, attempt_id)
+        found = await journal.read(read_totals, attempt_id)
     ended: bool = await journal.write(
         EndAttempt(
             attempt_id,

@@ -6,7 +6,7 @@ from xbus.broker.back.bulk.attempt import OutputAttempt, WantedOutput
 from xbus.broker.back.bulk.attempts import OutputAttempts
 from xbus.broker.back.log import LogReader
 from xbus.broker.back.recipients import RecipientProxy
-from xbus.broker.journal.bulk.attempts import check_output
+from xbus.broker.journal.bulk.outputs import read_totals
 from xbus.broker.journal.log.reading import LogEnvelope, LogEvent
 from xbus.graph import Graph
 from xbus.rpc.messages import OutputHandover
@@ -62,4 +62,4 @@ class BulkJobSender:
 
     async def _is_whole(self, made: OutputAttempt) -> bool:
         """Check whether all of a ready output still exists: a rest must not pass for the whole."""
-        return (await self._log.read(check_output, made.id)).items == made.items
+        return (await self._log.read(read_totals, made.id)).items == made.items

@@ -14,8 +14,7 @@ from xbus.broker.back.bulk.attempts import OutputAttempts
 from xbus.broker.back.bulk.outputs import BulkOutputs
 from xbus.broker.back.recipients import RecipientFailed, failure_of_report, no_output
 from xbus.broker.journal.bulk.adoption import Adoption
-from xbus.broker.journal.bulk.attempts import check_output
-from xbus.broker.journal.bulk.totals import MISMATCH, Totals
+from xbus.broker.journal.bulk.outputs import MISMATCH, Totals, read_totals
 from xbus.broker.journal.journal import Journal
 from xbus.errors import Failed, JournalError, JournalUnavailable, Refused, XbusError
 from xbus.states import AttemptState
@@ -97,7 +96,7 @@ class OutputReports:
         adoption = Adoption(attempt.id)
         while await self._journal.run(adoption.step):
             pass
-        found = await self._journal.read(check_output, attempt.id)
+        found = await self._journal.read(read_totals, attempt.id)
         if found != announced:
             return await self._mismatch(
                 attempt,

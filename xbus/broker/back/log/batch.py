@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from xbus.broker.journal.bulk.attempts import OutputSegment
+from xbus.broker.journal.bulk.outputs import OutputSegment
 from xbus.broker.journal.log.segments import Segment
 from xbus.errors import ProtocolError
 from xbus.rpc.codec import pack_items, unpack_items

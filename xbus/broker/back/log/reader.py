@@ -10,7 +10,7 @@ from uuid import UUID
 from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.back.log.small import SMALL_BYTES, SmallEnvelope
 from xbus.broker.back.log.tail import LogTail
-from xbus.broker.journal.bulk.attempts import BEGINNING, read_attempt, read_output
+from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_output_items
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log import catalog
 from xbus.broker.journal.log.contents import BLOCK_POSITIONS, find_for_services
@@ -232,6 +232,5 @@ class LogReader:
                 yield RunBatch.of_output(segment)
                 items += segment.items
             after = segments[-1].place
-        attempt = await self.read(read_attempt, attempt_id)
-        if attempt is None or attempt.items != items:
+        if await self.read(read_output_items, attempt_id) != items:
             raise OutputIncomplete(f"the output of attempt {attempt_id} misses items: {items} are there")

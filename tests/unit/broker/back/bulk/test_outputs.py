@@ -10,13 +10,14 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
+from tests.support.attempts import read_attempt
 from tests.support.back import Broker, running
 from tests.support.journal import NOW
 from tests.support.recipients import BROKEN, NEW, REFUSED
 from xbus import model
 from xbus.broker.back.progress.retry_policy import RetryPolicy
 from xbus.broker.back.recipients.abilities import Abilities
-from xbus.broker.journal.bulk.attempts import check_output, read_attempt
+from xbus.broker.journal.bulk.outputs import read_totals
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.reading import read_log
 from xbus.broker.journal.operations.corrections import add_correction
@@ -395,7 +396,7 @@ async def test_what_was_said_to_be_ready_is_not_lost_with_its_worker(
         begun, may_check = asyncio.Event(), asyncio.Event()
 
         async def slow(statement: Any, *args: Any) -> Any:
-            if statement is check_output:
+            if statement is read_totals:
                 begun.set()
                 await may_check.wait()
             return await read(statement, *args)

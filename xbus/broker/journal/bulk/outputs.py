@@ -1,19 +1,14 @@
-"""Outputs of bulk workers, as the back knows them and streams them. Each function is one short read."""
+"""Outputs of bulk workers as they are stored: read page by page, and added up. Each function is one short read."""
 
-from collections.abc import Collection
+import hashlib
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.bulk.totals import Totals, read_totals
 from xbus.broker.journal.database.paging import first_page
-from xbus.states import AttemptState
-
-__all__ = ["OutputSegment", "StoredAttempt", "Totals", "check_output", "read_attempt", "read_attempts", "read_output"]
 
 Place: TypeAlias = tuple[int, int]
 """Part and number of a segment."""
@@ -21,25 +16,8 @@ Place: TypeAlias = tuple[int, int]
 BEGINNING: Place = (-1, -1)
 """Before the first segment."""
 
-
-@dataclass(frozen=True, slots=True)
-class StoredAttempt:
-    """A row of ``model.bulk_attempt``."""
-
-    attempt_id: UUID
-    event_id: UUID
-    node_id: int
-    role_id: int
-    state: AttemptState
-    started_at: datetime
-    lease_until: datetime
-    progress: float
-    ended_at: datetime | None
-    code: str | None
-    cause: str | None
-    items: int | None
-    data_bytes: int | None
-    hash: bytes | None
+MISMATCH = "output_mismatch"
+"""The code of the error of an output that is not what its worker says it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,62 +37,37 @@ class OutputSegment:
         return (self.part, self.number)
 
 
-def read_attempt(connection: sa.Connection, attempt_id: UUID) -> StoredAttempt | None:
-    """Read one attempt; None if no attempt has this id."""
-    row = connection.execute(_ATTEMPTS.where(model.bulk_attempt.c.id == attempt_id)).one_or_none()
-    return None if row is None else _attempt(row)
-
-
-def read_attempts(
-    connection: sa.Connection,
-    *,
-    event_ids: Collection[UUID] | None = None,
-    states: Collection[AttemptState] | None = None,
-) -> list[StoredAttempt]:
-    """Read attempts, the oldest first.
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The totals of an output's segments.
 
     Args:
-        event_ids: only those for these events.
-        states: only those in these states.
+        hash: as in ``model.bulk_attempt``.
     """
-    statement = _ATTEMPTS.order_by(model.bulk_attempt.c.started_at, model.bulk_attempt.c.id)
-    if event_ids is not None:
-        statement = statement.where(model.bulk_attempt.c.event_id.in_(event_ids))
-    if states is not None:
-        statement = statement.where(model.bulk_attempt.c.state.in_([state.value for state in states]))
-    return [_attempt(row) for row in connection.execute(statement)]
+
+    items: int
+    data_bytes: int
+    hash: bytes
 
 
-_ATTEMPTS = sa.select(model.bulk_attempt)
-
-
-def _attempt(row: Any) -> StoredAttempt:
-    found = row._mapping
-    return StoredAttempt(
-        found["id"],
-        found["event_id"],
-        found["node_id"],
-        found["role_id"],
-        AttemptState(found["state"]),
-        found["started_at"],
-        found["lease_until"],
-        found["progress"],
-        found["ended_at"],
-        found["code"],
-        found["cause"],
-        found["items"],
-        found["bytes"],
-        None if found["hash"] is None else bytes(found["hash"]),
-    )
-
-
-def check_output(connection: sa.Connection, attempt_id: UUID) -> Totals:
+def read_totals(connection: sa.Connection, attempt_id: UUID) -> Totals:
     """Sum up the content of an output, for comparison with its worker's report.
 
-    ``EndAttempt`` with state ready compares it once more, with all parts shut, and fails with ``output_mismatch`` where
-    a part was replaced meanwhile.
+    ``EndAttempt`` with state ready compares it once more, with all parts shut, and fails with ``MISMATCH`` where a part
+    was replaced meanwhile.
     """
-    return read_totals(connection, attempt_id)
+    items = data_bytes = 0
+    whole = hashlib.sha256()
+    for count, size, digest in connection.execute(_HASHES, {"attempt_id": attempt_id}):
+        items += count
+        data_bytes += size
+        whole.update(digest)
+    return Totals(items, data_bytes, whole.digest())
+
+
+def read_output_items(connection: sa.Connection, attempt_id: UUID) -> int | None:
+    """Read how many items an output has as its worker made it; None where it is not ready, or gone."""
+    return connection.execute(_ITEMS, {"attempt_id": attempt_id}).scalar_one_or_none()
 
 
 def read_output(
@@ -147,6 +100,16 @@ _AFTER = sa.and_(
     model.bulk_segment.c.attempt_id == sa.bindparam("of_attempt"),
     _place > sa.tuple_(sa.bindparam("after_part", type_=_INTEGER), sa.bindparam("after_number", type_=_INTEGER)),
 )
+_HASHES = (
+    sa.select(
+        model.bulk_segment.c["items"],
+        sa.func.length(model.bulk_segment.c.data).label("size"),
+        model.bulk_segment.c.hash,
+    )
+    .where(model.bulk_segment.c.attempt_id == sa.bindparam("attempt_id"))
+    .order_by(model.bulk_segment.c.part, model.bulk_segment.c.number)
+)
+_ITEMS = sa.select(model.bulk_attempt.c["items"]).where(model.bulk_attempt.c.id == sa.bindparam("attempt_id"))
 _SIZES = (
     sa.select(model.bulk_segment.c.part, model.bulk_segment.c.number, sa.func.length(model.bulk_segment.c.data))
     .where(_AFTER)
