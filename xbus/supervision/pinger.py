@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 
 from xbus.ids import Ids
 from xbus.periodic import after_every
-from xbus.supervision.liveness import Liveness
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,8 @@ class Pinger(Generic[Recipient]):
         self._interval = interval
         self._timeout = timeout
         self._misses = misses
-        self._liveness: WeakKeyDictionary[Recipient, Liveness] = WeakKeyDictionary()
+        self._missed: WeakKeyDictionary[Recipient, int] = WeakKeyDictionary()
+        """How many pings in a row each recipient did not answer."""
 
     async def watch(self) -> None:
         """Ping those that were silent, all at once, round by round, for ever."""
@@ -68,18 +68,13 @@ class Pinger(Generic[Recipient]):
 
     def is_silent(self, recipient: Recipient) -> bool:
         """Check whether it left the last ping unanswered."""
-        liveness = self._liveness.get(recipient)
-        return liveness is not None and liveness.is_silent
+        return self._missed.get(recipient, 0) > 0
 
     async def _ping(self, recipient: Recipient) -> None:
-        liveness = self._liveness.setdefault(recipient, Liveness(self._misses))
-        if recipient.silent_for() < self._interval:
-            liveness.answered()
+        is_heard = recipient.silent_for() < self._interval or await recipient.ping(self._ids.token(), self._timeout)
+        self._missed[recipient] = 0 if is_heard else self._missed.get(recipient, 0) + 1
+        if is_heard:
             return
-        if await recipient.ping(self._ids.token(), self._timeout):
-            liveness.answered()
-            return
-        liveness.missed()
         log.info("a ping was not answered", extra={"action": "ping_missed"})
-        if liveness.is_lost:
+        if self._missed[recipient] >= self._misses:
             await self._give_up(recipient, f"it did not answer {self._misses} pings in a row")
