@@ -2,53 +2,31 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
-from uuid import UUID
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from spark_worker.items.batches import BATCH_SIZE, BatchSize, consecutive, data_of, gather, joined, sliced
+from xbus.broker.journal.bulk.segment_reader import LoggedSegment
 
 KEPT_COLUMNS = 16
 """So many columns of one value each are kept for the batches that follow."""
-
-
-class ReadSegment(Protocol):
-    """A segment, and what all items of its event have in common."""
-
-    @property
-    def envelope_id(self) -> UUID: ...
-    @property
-    def event_id(self) -> UUID: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def emitter(self) -> str: ...
-    @property
-    def sealed_at(self) -> datetime: ...
-    @property
-    def first_index(self) -> int: ...
-    @property
-    def items(self) -> int: ...
-    @property
-    def data(self) -> bytes: ...
 
 
 @dataclass(slots=True)
 class _Run:
     """Segments that follow each other in one event: all columns but the data are made of them at once."""
 
-    first: ReadSegment
+    first: LoggedSegment
     items: int
 
-    def is_followed_by(self, segment: ReadSegment) -> bool:
+    def is_followed_by(self, segment: LoggedSegment) -> bool:
         return segment.event_id == self.first.event_id and segment.first_index == self.first.first_index + self.items
 
 
 def arrow_batches(
-    segments: Iterable[ReadSegment], schema: pa.Schema, size: BatchSize = BATCH_SIZE
+    segments: Iterable[LoggedSegment], schema: pa.Schema, size: BatchSize = BATCH_SIZE
 ) -> Iterator[pa.RecordBatch]:
     """Make batches of the items of segments, in their order.
 
@@ -62,7 +40,7 @@ def arrow_batches(
         yield from sliced(_batch(gathered, schema), size)
 
 
-def _batch(segments: Sequence[ReadSegment], schema: pa.Schema) -> pa.RecordBatch:
+def _batch(segments: Sequence[LoggedSegment], schema: pa.Schema) -> pa.RecordBatch:
     runs: list[_Run] = []
     for segment in segments:
         if runs and runs[-1].is_followed_by(segment):
@@ -77,7 +55,7 @@ def _index(runs: Sequence[_Run]) -> pa.Array:
     return joined([consecutive(run.first.first_index, run.items) for run in runs])
 
 
-def _same(kind: pa.DataType, value: Callable[[ReadSegment], Any]) -> "_Maker":
+def _same(kind: pa.DataType, value: Callable[[LoggedSegment], Any]) -> "_Maker":
     """Choose the maker of a column with one value for all items of an event."""
 
     def make(runs: Sequence[_Run]) -> pa.Array:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -38,14 +38,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Args:
         options: the options of the source.
         schema: of the batches.
-        now: the time in seconds, from any start.
     """
 
-    def __init__(self, options: StreamOptions, schema: pa.Schema, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
         self._log = TypeLog(options)
-        self._progress = StreamProgress(self._log.next_end, now)
+        self._progress = StreamProgress(self._log.next_end, time.monotonic)
         self._target: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802

@@ -27,7 +27,6 @@ class Runner:
     Args:
         session: Spark.
         patience: seconds that a job may go without any executor before the cluster counts as gone.
-        clock: tells seconds that only go forward.
         look_seconds: how often it looks after the cluster.
     """
 
@@ -35,12 +34,10 @@ class Runner:
         self,
         session: SparkSession,
         patience: float,
-        clock: Callable[[], float] = monotonic,
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
         self._session = session
         self._patience = patience
-        self._clock = clock
         self._look_seconds = look_seconds
         self._is_closed = False
         self._endings: set[asyncio.Future[None]] = set()
@@ -83,14 +80,14 @@ class Runner:
             ClusterUnreachable: it has had no executor for too long, or gave the application up.
         """
         furthest = 0.0
-        last_seen = self._clock()
+        last_seen = monotonic()
         while not (await asyncio.wait([job], timeout=self._look_seconds))[0]:
             alive, there, done = await asyncio.to_thread(self._look, tag)
             furthest = max(furthest, done)
             tell(furthest)
             if there:
-                last_seen = self._clock()
-            if not alive or self._clock() - last_seen > self._patience:
+                last_seen = monotonic()
+            if not alive or monotonic() - last_seen > self._patience:
                 raise ClusterUnreachable(
                     "the Spark cluster is gone" if not alive else f"no executor for {self._patience:.0f} s",
                     "see that the cluster runs",
