@@ -10,8 +10,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from spark_worker.sink.batch import EnvelopeWriter
-    from spark_worker.sink.stream import EnvelopeStreamWriter
+    from spark_worker.sink.writers import EnvelopeStreamWriter, EnvelopeWriter
     from spark_worker.source.batch import LogBatchReader
     from spark_worker.source.stream import LogStreamReader
 
@@ -49,14 +48,14 @@ class XbusDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> "EnvelopeWriter":
         """Make a writer that sends a DataFrame as an envelope."""
-        from spark_worker.sink.batch import EnvelopeWriter
         from spark_worker.sink.options import batch_sink_options
+        from spark_worker.sink.writers import EnvelopeWriter
 
         return EnvelopeWriter(batch_sink_options(self.options, schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "EnvelopeStreamWriter":  # noqa: N802
         """Make a writer that sends each micro-batch as an envelope."""
         from spark_worker.sink.options import stream_sink_options
-        from spark_worker.sink.stream import EnvelopeStreamWriter
+        from spark_worker.sink.writers import EnvelopeStreamWriter
 
         return EnvelopeStreamWriter(stream_sink_options(self.options, schema))

@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
@@ -192,3 +193,18 @@ def parsed_settings(pairs: Iterable[str]) -> dict[str, str]:
             raise ValueError(f"{pair} is not key=value")
         found[key.strip()] = value
     return found
+
+
+OF_EXECUTORS = "SPARK_LOCAL_DIRS, or the machine's folder for temporary files"
+"""The words about the machines of a cluster."""
+
+
+def scratch_folders(session: SparkSession) -> str:
+    """Name the folders for whoever has to make room, with commas between; for a cluster the setting that names them."""
+    try:
+        if not is_local(master_of(session)):
+            return OF_EXECUTORS
+        set_here = session.sparkContext.getConf().get("spark.local.dir")
+    except Exception:  # py4j: the JVM is gone
+        return OF_EXECUTORS
+    return os.environ.get("SPARK_LOCAL_DIRS") or set_here or tempfile.gettempdir()

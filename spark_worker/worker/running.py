@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_worker.items.errors import ClusterUnreachable
 from spark_worker.items.failures import of_job
-from spark_worker.spark.scratch import scratch_folders
-from spark_worker.spark.session import executors, is_alive
+from spark_worker.spark.session import executors, is_alive, scratch_folders
 from spark_worker.worker.watching import cancel, fraction, tagged
 
 LOOK_SECONDS = 0.5

@@ -2,7 +2,7 @@
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_worker.items.pieces import NewSegment
 from spark_worker.items.source import Early, ItemsReader, ItemsSource
-from spark_worker.transform.origins import Origins
 from xbus.errors import Failed
-from xbus.recipient import Batch
+from xbus.recipient import Batch, Item
 from xbus.rpc.codec import pack_items
 
 SPOOL = "xbus_spool"
@@ -193,3 +192,47 @@ def unframed(data: bytes) -> Iterator[NewSegment]:
 def spool_path(folder: Path, event_id: str) -> Path:
     """Make the path of an event's file, another one each time: the first run may still end during a redelivery."""
     return folder / f"{event_id}-{os.urandom(4).hex()}.spool"
+
+
+class Origins:
+    """The items of the event of which those that came were made; a row of Spark keeps only the first of several.
+
+    Attributes:
+        end: beyond the highest index. With items left out, it exceeds their number.
+    """
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._lists: dict[int, list[int] | None] = {}
+        # A byte for each index: an event may have millions.
+        self._alone = bytearray()
+
+    @property
+    def several(self) -> dict[int, list[int]]:
+        """All the indexes behind an index, if it is the first of several.
+
+        An index with different meanings is left out: nobody knows which of the items made a row, and no wrong item must
+        be named.
+        """
+        return {
+            first: indices for first, indices in self._lists.items() if indices is not None and not self._alone[first]
+        }
+
+    def note_following(self, first: int, items: int) -> None:
+        """Note items that are of one each, from an index on."""
+        self._reach(first + items - 1)
+        self._alone[first : first + items] = b"\x01" * items
+
+    def note(self, items: Sequence[Item]) -> None:
+        """Note items that are of any."""
+        for item in items:
+            self._reach(max(item.indices, default=-1))
+            if len(item.indices) > 1:
+                same = self._lists.setdefault(item.index, item.indices) == item.indices
+                self._lists[item.index] = item.indices if same else None
+            elif item.indices:
+                self._alone[item.index] = 1
+
+    def _reach(self, index: int) -> None:
+        self.end = max(self.end, index + 1)
+        self._alone.extend(bytes(self.end - len(self._alone)))

@@ -1,6 +1,6 @@
 """How far micro-batches reach."""
 
-from spark_worker.source.progress import IDLE_POSITIONS, IDLE_SECONDS, StreamProgress
+from spark_worker.source.stream import IDLE_POSITIONS, IDLE_SECONDS, StreamProgress
 
 
 class Log:
