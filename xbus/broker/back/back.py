@@ -8,15 +8,11 @@ from weakref import WeakValueDictionary
 
 from xbus.backoff import Backoff
 from xbus.broker.back.assembly import DeliveryAssembly
-from xbus.broker.back.bulk import BulkOutputs, OutputReports
 from xbus.broker.back.recipients import (
     CallTimeouts,
-    CircuitBreakers,
     Handshake,
     OwnRegistrations,
     RecipientProxy,
-    Registry,
-    RoleEvents,
     introduce,
 )
 from xbus.broker.back.runtime import Runtime
@@ -84,27 +80,15 @@ class Back:
         self._restoring: dict[int, bytes] = {}
         self._awaited: set[int] = set()
         self._delivering = DeliveryAssembly(journal, bell, runtime, settings, lambda: configuration.catalog)
-        self.registry: Registry = self._delivering.registry
-
-    @property
-    def reports(self) -> OutputReports:
-        """The reports of bulk workers about the outputs that they make."""
-        return self._delivering.reports
-
-    @property
-    def outputs(self) -> BulkOutputs:
-        """The outputs that bulk workers make."""
-        return self._delivering.outputs
-
-    @property
-    def troubles(self) -> CircuitBreakers:
-        """The circuit breakers of the roles."""
-        return self._delivering.troubles
-
-    @property
-    def events(self) -> RoleEvents:
+        self.registry = self._delivering.registry
+        self.events = self._delivering.events
         """The events of roles."""
-        return self._delivering.events
+        self.troubles = self._delivering.troubles
+        """The circuit breakers of the roles."""
+        self.outputs = self._delivering.outputs
+        """The outputs that bulk workers make."""
+        self.reports = self._delivering.reports
+        """The reports of bulk workers about the outputs that they make."""
 
     def is_registered(self, role_id: int) -> bool:
         """Check whether a recipient is registered for a role."""
