@@ -163,7 +163,7 @@ class DeliveryAssembly:
         self.lanes = Lanes(log, ledger, dispatcher, roles, tasks, events, intervals.gather)
         due_rows = DueRows(log, ledger, roles, probing)
         in_order = OrderedQueue(roles, log, ledger, clock)
-        self._rows = RetryQueue(due_rows, workers, dispatcher, in_order, probing, self._runtime)
+        self._rows = RetryQueue(due_rows, workers, dispatcher, in_order, probing, roles, self._runtime)
         self._decisions = BacklogChanges(log, ledger, roles, clock, events, intervals.changes)
 
     def _build_replies(self) -> None:

@@ -1,6 +1,6 @@
 """Finds the delivery rows of a role that are due, and that no run is about to settle."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from datetime import datetime
 
 from xbus.broker.back.log import LogReader
@@ -38,16 +38,12 @@ class DueRows:
             well_since: what failed before that waits no longer.
             among: the positions of those that are asked about; None for all.
         """
-        outdated = self.begin_reading(recipient)
+        role = self._roles[recipient.role.id]
+        outdated = role.in_flight.begin_reading()
         await self._ledger.written()
         served = self._probing.served()
-        role = self._roles[recipient.role.id]
         rows = await self._log.read(read_due_deliveries, role.id, served, PAGE_ROWS, now, well_since, among)
         return [row for row in rows if row.position not in outdated | role.in_flight.positions]
-
-    def begin_reading(self, recipient: RecipientProxy) -> Set[int]:
-        """Begin a reading: only later changes make it outdated; see ``InFlight``."""
-        return self._roles[recipient.role.id].in_flight.begin_reading()
 
     async def next_due_at(self, role_id: int, now: datetime, among: Sequence[int] | None) -> datetime | None:
         """When the next row of a role becomes due by its time.
@@ -66,7 +62,3 @@ class DueRows:
         """Have a row wait for a worker service, unless it does so already or was changed meanwhile."""
         if row.service != service and not self._roles[row.role_id].in_flight.is_outdated(row.position):
             self._ledger.move(row, transitions.waiting_for(row, service))
-
-    def is_idle(self, role_id: int) -> bool:
-        """Check whether no run is bringing anything to a role."""
-        return not self._roles[role_id].in_flight.positions

@@ -8,6 +8,7 @@ from xbus.broker.back.dispatch.dispatcher import Dispatcher
 from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.ordered_queue import OrderedQueue
 from xbus.broker.back.dispatch.worker_availability import WorkerAvailability
+from xbus.broker.back.progress import ConsumerRoles
 from xbus.broker.back.recipients import BreakerProbes, RecipientProxy
 from xbus.broker.back.runtime import Runtime
 from xbus.broker.journal.log.reading import LogEnvelope
@@ -36,6 +37,7 @@ class RetryQueue:
         deliveries: Dispatcher,
         in_order: OrderedQueue,
         probing: BreakerProbes,
+        roles: ConsumerRoles,
         runtime: Runtime,
     ) -> None:
         self._due_rows = due_rows
@@ -43,6 +45,7 @@ class RetryQueue:
         self._deliveries = deliveries
         self._in_order = in_order
         self._probing = probing
+        self._roles = roles
         self._clock = runtime.clock
         self._tasks = runtime.tasks
         self._poll_seconds = runtime.intervals.rows
@@ -109,10 +112,11 @@ class RetryQueue:
         if self._probing.is_troubled(recipient.role.id):
             await self._probe(recipient)
             return False
-        well_since = max(arrived_at, self._probing.over_since(recipient.role.id) or arrived_at)
+        role = self._roles[recipient.role.id]
+        well_since = max(arrived_at, role.breaker.over_since or arrived_at)
         if self._in_order.concerns(recipient):
             await self._deliveries.predecessor_over(recipient)
-            self._due_rows.begin_reading(recipient)
+            role.in_flight.begin_reading()
             return await self._in_order.deliver(
                 recipient,
                 self._probing.served(),
@@ -132,15 +136,17 @@ class RetryQueue:
     async def _probe(self, recipient: RecipientProxy) -> None:
         """Deliver one row to a consumer in trouble if it is time for that, and nothing else is on its way to it."""
         role_id = recipient.role.id
-        if not self._due_rows.is_idle(role_id) or not self._probing.is_time(role_id):
+        role = self._roles[role_id]
+        if role.in_flight.positions or not self._probing.is_time(role_id):
             return
         coming = self._in_order.coming(role_id, self._probing.served())
         due = await self._due_rows.find(recipient, ANY_TIME, None, coming)
         rows = {row.position: row for row in due}
         if not rows:
-            self._probing.nothing_to_probe(role_id)
+            # What comes next shows how it is.
+            self._probing.went_well(role_id)
         elif self._probing.is_troubled(role_id):
-            await self._deliver(recipient, rows[self._probing.probe(role_id, list(rows))])
+            await self._deliver(recipient, rows[role.breaker.probe(list(rows))])
 
     async def _deliver(
         self, recipient: RecipientProxy, row: DeliveryRow, envelope: LogEnvelope | None = None

@@ -5,8 +5,7 @@ if it were away; now and then it is let have one event.
 """
 
 import logging
-from collections.abc import Collection, Sequence
-from datetime import datetime
+from collections.abc import Collection
 
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
 from xbus.broker.back.recipients.recipient import RecipientProxy
@@ -82,18 +81,6 @@ class BreakerProbes:
     def is_time(self, role_id: int) -> bool:
         """Check whether a role in trouble may be probed now."""
         return self._troubles[role_id].seconds_to_probe() == 0
-
-    def probe(self, role_id: int, positions: Sequence[int]) -> int:
-        """Choose the envelope to probe a role in trouble with, of one or more."""
-        return self._troubles[role_id].probe(positions)
-
-    def nothing_to_probe(self, role_id: int) -> None:
-        """Note that nothing waits for a role in trouble: what comes next shows how it is."""
-        self.went_well(role_id)
-
-    def over_since(self, role_id: int) -> datetime | None:
-        """Give the moment when the last trouble of a role ended."""
-        return self._troubles[role_id].over_since
 
     def served(self) -> list[str]:
         """List the worker services that may be called now, with those that may be probed."""

@@ -111,6 +111,7 @@ async def due_rows(listed: Listed) -> AsyncIterator[RetryQueue]:
             cast(Dispatcher, listed),
             OrderedQueue(listed.roles, log, ledger, listed.clock),
             probing,
+            listed.roles,
             # Far behind the deadline of these tests: what comes by itself comes because it is due.
             Runtime(listed.clock, tasks, intervals=BackIntervals(rows=3600)),
         )
