@@ -228,3 +228,61 @@ def test_packages_of_front_and_back_are_entered_by_their_face() -> None:
         if package and node.module != package and package_of(path[:-3].replace("/", ".")) != package
     ]
     assert past_the_face == []
+
+
+FACE_LINE = re.compile(r"^Face: (.*)\.$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"``(\w+)``")
+
+
+@cache
+def shown_modules() -> dict[str, set[str]]:
+    """The packages of journal and Spark worker, each with the modules that its docstring calls its face."""
+    found = {}
+    for path, tree in modules():
+        folder, _, name = path.rpartition("/")
+        if name == "__init__.py" and folder.startswith(("xbus/broker/journal/", "spark_worker/")):
+            face = FACE_LINE.search(ast.get_docstring(tree) or "")
+            if face is not None:
+                found[folder.replace("/", ".")] = set(NAMED.findall(face[1]))
+    return found
+
+
+def imported(path: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each package with a face that a module outside of it imports from, and what: a module, or empty for the face."""
+    own = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.ImportFrom) and node.module):
+            continue
+        for package in shown_modules():
+            if own == package or own.startswith(f"{package}."):
+                continue
+            if node.module.startswith(f"{package}."):
+                yield package, node.module.removeprefix(f"{package}.").partition(".")[0]
+            elif node.module == package:
+                folder = CHECKOUT / package.replace(".", "/")
+                for alias in node.names:
+                    is_module = any((folder / name).exists() for name in (f"{alias.name}.py", alias.name))
+                    yield package, alias.name if is_module else ""
+
+
+def test_every_package_of_journal_and_spark_worker_names_its_face() -> None:
+    folders = [
+        folder.relative_to(CHECKOUT).as_posix().replace("/", ".")
+        for parent in ("xbus/broker/journal", "spark_worker")
+        for folder in (CHECKOUT / parent).iterdir()
+        if (folder / "__init__.py").exists()
+    ]
+    assert sorted(shown_modules()) == sorted(folders)
+
+
+def test_packages_of_journal_and_spark_worker_are_entered_by_their_face() -> None:
+    used = {package: set[str]() for package in shown_modules()}
+    for path, tree in modules():
+        for package, name in imported(path, tree):
+            used[package].add(name)
+    programs = re.findall(r'= "(\S+?):', (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+    for program in programs:
+        package, _, name = program.rpartition(".")
+        if package in used:
+            used[package].add(name)
+    assert {package: names - {""} for package, names in used.items()} == shown_modules()

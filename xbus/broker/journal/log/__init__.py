@@ -1,5 +1,10 @@
 """Reads of the log and of what belongs to it: envelopes, segments, deliveries, overlays, sessions, the catalog.
 
-Each function is one short read that leaves no transaction open. Nothing here writes, but ``contents``
-keeps the log's table of contents.
+Each function is one short read that leaves no transaction open. Nothing here writes, but ``contents``, which keeps the
+log's table of contents. Nothing here decides what happens to an envelope. Front, back, commands and the Spark worker
+import it.
+
+Face: ``backlog_changes``, ``catalog``, ``contents``, ``deliveries``, ``envelopes``, ``event_states``, ``ordered``,
+``overlays``, ``planning``, ``ranges``, ``reading``, ``repeats``, ``replies``, ``role_progress``, ``segments``,
+``sessions``.
 """

@@ -1,7 +1,10 @@
 """History that an operator sends again to one consumer role: found, counted, and sent as new envelopes.
 
 Each function takes the caller's connection and does one short read or write. The command decides how far it goes in one
-transaction, and asks the person.
+transaction, and asks the person. Nothing here changes a sealed envelope: what is sent are new ones over the same
+segments. Commands alone import it.
+
+Face: the names below.
 """
 
 from xbus.broker.journal.replay.pages import FoundEnvelope, Page, Part, count_removed, read_page

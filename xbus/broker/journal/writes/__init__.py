@@ -1,4 +1,10 @@
-"""The writes to the journal, as values; ``commit.statements`` carries each out."""
+"""The writes to the journal, as values; ``commit.statements`` carries each out.
+
+A write says what to note and what its answer is. It has no SQL and no behaviour beyond its size, so front and back make
+writes without knowing the database. Front, back and commands import it, and so does every package of the journal.
+
+Face: the names below, ``bulk`` and ``cursor``.
+"""
 
 from xbus.broker.journal.writes.bulk import BeginAttempt, EndAttempt, RenewAttempt
 from xbus.broker.journal.writes.contents import ListBlock, ListedGraph
