@@ -161,7 +161,7 @@ class Broker:
 
     async def until_together(self) -> None:
         """All consumers read in one lane."""
-        all_lanes = self.back._delivering.lanes
+        all_lanes = self.back._assembly.lanes
         await self.until(lambda: len(all_lanes._lanes) == 1)
 
     def items(self, login: str) -> list[bytes]:

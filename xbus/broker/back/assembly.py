@@ -99,24 +99,24 @@ class DeliveryAssembly:
         # Readers and writers.
         self.events = RoleEvents()
         self._log = LogReader(journal, bell)
-        self.troubles = CircuitBreakers(
+        self.breakers = CircuitBreakers(
             runtime.clock, after=settings.trouble_after, probe_interval=settings.probe_interval
         )
-        self._roles = ConsumerRoles(self.troubles, settings.behind_after)
+        self._roles = ConsumerRoles(self.breakers, settings.behind_after)
         self.ledger = DeliveryLedger(journal, runtime.clock, self._roles, self.events, runtime.intervals.retry)
         self._recovery = Recovery(journal, self._log, self.ledger, self._roles)
 
         # The recipients to serve, and those to spare now.
         self._slots: Slots[RecipientProxy] = Slots()
         self.registry = Registry(self._slots, runtime.clock, self.events)
-        self.probing = BreakerProbes(self.troubles, self.registry, self._slots, self.events)
+        self.probing = BreakerProbes(self.breakers, self.registry, self._slots, self.events)
 
         # What comes of runs.
         self._records = ReplyRecords(journal, self.ledger, self._tasks, bell.ring)
-        self._holds = OpenReplies(self._records.note_given)
+        self._open_replies = OpenReplies(self._records.note_given)
         schedule = RetrySchedule(RetryPolicy.of(settings), self.registry, runtime.clock, runtime.random)
         bad_items = BadItems(self._log, catalog)
-        self._results = RunResults(self.ledger, self._holds, self.probing, schedule, bad_items)
+        self._results = RunResults(self.ledger, self._open_replies, self.probing, schedule, bad_items)
 
         self._build_bulk()
         self._build_dispatch()
@@ -129,7 +129,7 @@ class DeliveryAssembly:
         self._attempts = OutputAttempts(
             self._journal, self._log, clock, self._runtime.random, self._settings.bulk_lease
         )
-        self._needs = OutputRequirements(self._attempts, self._log, self._slots, self._catalog)
+        self._requirements = OutputRequirements(self._attempts, self._log, self._slots, self._catalog)
         self._waiting = WaitingDeliveries(self.ledger, self.registry, self._results, self._catalog, events)
         workers = BulkWorkerPool(self._slots, clock, self._settings.register_timeout)
         jobs = BulkJobSender(self._attempts, self._log)
@@ -143,19 +143,19 @@ class DeliveryAssembly:
         intervals = self._runtime.intervals
         log, ledger, roles, probing = self._log, self.ledger, self._roles, self.probing
         self._gathering = ConsumerGathering(self._slots, roles, clock, events)
-        self._context = BackRunContext(log, self._slots, self._needs, tasks, self._settings.window_bytes)
+        self._context = BackRunContext(log, self._slots, self._requirements, tasks, self._settings.window_bytes)
         self._runs = RunExecutor(ledger, self._context, self._gathering, self._results, roles, tasks, events)
-        self._launcher = RunLauncher(ledger, roles, self._gathering, self._holds, self._runs)
-        workers = WorkerAvailability(log, self.registry, self._needs, probing, self._settings.worker_grace)
+        self._launcher = RunLauncher(ledger, roles, self._gathering, self._open_replies, self._runs)
+        workers = WorkerAvailability(log, self.registry, self._requirements, probing, self._settings.worker_grace)
         eligibility = Eligibility(roles, self.registry)
         bundle_workers = BundleWorkers(log, self._slots, self._context, self._results)
         bundle_run = BundleRun(log, ledger, bundle_workers, self._context, self._results, roles, events)
-        self._bundles = Bundles(roles, eligibility, self._holds, self._gathering, bundle_workers, bundle_run, tasks)
+        self._bundles = Bundles(roles, eligibility, self._open_replies, self._gathering, bundle_workers, bundle_run, tasks)
         dispatcher = Dispatcher(
             ledger,
             eligibility,
             workers,
-            BulkStep(self._log, self._needs, self.outputs, self._waiting),
+            BulkStep(self._log, self._requirements, self.outputs, self._waiting),
             self._launcher,
             self._bundles,
             self._context,
@@ -163,18 +163,18 @@ class DeliveryAssembly:
         self.lanes = Lanes(log, ledger, dispatcher, roles, tasks, events, intervals.gather)
         due_rows = DueRows(log, ledger, roles, probing)
         in_order = OrderedQueue(roles, log, ledger, clock)
-        self._rows = RetryQueue(due_rows, workers, dispatcher, in_order, probing, roles, self._runtime)
-        self._decisions = BacklogChanges(log, ledger, roles, clock, events, intervals.changes)
+        self._retry_queue = RetryQueue(due_rows, workers, dispatcher, in_order, probing, roles, self._runtime)
+        self._backlog_changes = BacklogChanges(log, ledger, roles, clock, events, intervals.changes)
 
     def _build_replies(self) -> None:
         """Build what gives immediate replies."""
-        self._left_behind = LeftBehind(self._holds, self._records, self._tasks)
+        self._left_behind = LeftBehind(self._open_replies, self._records, self._tasks)
         early = EarlyDelivery(
             self._log,
             self.registry,
             self._context,
             self.ledger,
-            self._holds,
+            self._open_replies,
             self._records,
             self._settings.reply_hold_timeout,
         )
@@ -199,15 +199,15 @@ class DeliveryAssembly:
         events.gone.subscribe(self._roles.gone)
         events.tripped.subscribe(self._roles.tripped)
         events.recovered.subscribe(self._roles.recovered)
-        events.arrived.subscribe(self.probing.arrived, self._needs.arrived, self.outputs.arrived)
-        events.arrived.subscribe(self.lanes.arrived, self._rows.arrived, self._left_behind.arrived)
-        events.left.subscribe(self._needs.left, self.outputs.left)
-        events.left.subscribe(self._bundles.left, self.lanes.left, self._rows.left, self._left_behind.left)
+        events.arrived.subscribe(self.probing.arrived, self._requirements.arrived, self.outputs.arrived)
+        events.arrived.subscribe(self.lanes.arrived, self._retry_queue.arrived, self._left_behind.arrived)
+        events.left.subscribe(self._requirements.left, self.outputs.left)
+        events.left.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left, self._left_behind.left)
         events.slow.subscribe(self.lanes.split)
         events.caught_up.subscribe(self._gathering.caught_up)
         events.tripped.subscribe(self._bundles.left, self.lanes.left)
-        events.recovered.subscribe(self.lanes.arrived, self._rows.recovered)
-        events.rows_due.subscribe(self._rows.wake)
+        events.recovered.subscribe(self.lanes.arrived, self._retry_queue.recovered)
+        events.rows_due.subscribe(self._retry_queue.wake)
         events.row_moved.subscribe(self._waiting.note)
 
     def _output_ready(self, attempt: OutputAttempt) -> None:
@@ -238,7 +238,7 @@ class DeliveryAssembly:
         self._watching = [
             self._tasks.create_task(self._replies.watch(), name="replies of consumers"),
             self._tasks.create_task(self._log.follow(self._replies.wake), name="log"),
-            self._tasks.create_task(self._decisions.carry_out(), name="decisions"),
+            self._tasks.create_task(self._backlog_changes.carry_out(), name="decisions"),
             self._tasks.create_task(every(self._runtime.intervals.idle, self.lanes.note_idle), name="idle roles"),
         ]
 
@@ -261,7 +261,7 @@ class DeliveryAssembly:
                 log.warning("order not followed: %s", error, extra={"action": "order_not_followed"})
                 await asyncio.sleep(self._runtime.intervals.retry)
         self._waiting.retain([role.id for role in self._catalog().roles.values() if not role.detached])
-        self._decisions.wake()
+        self._backlog_changes.wake()
 
     async def _follow_order(self) -> None:
         """Learn which roles want order now, and which of their ordering keys have rows."""
@@ -282,7 +282,7 @@ class DeliveryAssembly:
     async def stop(self, seconds: float) -> None:
         """Hand out nothing more, and let the runs in flight that won't be redelivered end for so many seconds."""
         self.lanes.stop()
-        self._rows.stop()
+        self._retry_queue.stop()
         self.outputs.stop()
         for task in self._watching:
             task.cancel()

@@ -79,15 +79,15 @@ class Back:
         self._own: Sequence[StoredRegistration] = ()
         self._restoring: dict[int, bytes] = {}
         self._awaited: set[int] = set()
-        self._delivering = DeliveryAssembly(journal, bell, runtime, settings, lambda: configuration.catalog)
-        self.registry = self._delivering.registry
-        self.events = self._delivering.events
+        self._assembly = DeliveryAssembly(journal, bell, runtime, settings, lambda: configuration.catalog)
+        self.registry = self._assembly.registry
+        self.events = self._assembly.events
         """The events of roles."""
-        self.troubles = self._delivering.troubles
+        self.breakers = self._assembly.breakers
         """The circuit breakers of the roles."""
-        self.outputs = self._delivering.outputs
+        self.outputs = self._assembly.outputs
         """The outputs that bulk workers make."""
-        self.reports = self._delivering.reports
+        self.reports = self._assembly.reports
         """The reports of bulk workers about the outputs that they make."""
 
     def is_registered(self, role_id: int) -> bool:
@@ -130,7 +130,7 @@ class Back:
         Raises:
             JournalUnavailable: the database can't be read now.
         """
-        await self._delivering.recover()
+        await self._assembly.recover()
         registrations = await self._registrations.read()
         # A recipient of before counts as present only after it has answered.
         await asyncio.gather(*(self._note_introduction(registration, None) for registration in registrations))
@@ -139,7 +139,7 @@ class Back:
 
     def start(self) -> None:
         """Begin to deliver, and connect to the recipients that registered with this journal before, where it is now."""
-        self._delivering.start()
+        self._assembly.start()
         self._configuration.on_change(self._configuration_changed)
         self._resume(self._own)
         self._tasks.create_task(self._registrations.watch(self._resume), name="foreign registrations")
@@ -153,7 +153,7 @@ class Back:
     async def stop(self, seconds: float) -> None:
         """Deliver nothing more, see ``DeliveryAssembly.stop``, and call nobody any more."""
         self._is_stopping = True
-        await self._delivering.stop(seconds)
+        await self._assembly.stop(seconds)
         for recipient in self.registry.connected():
             recipient.close()
 
@@ -161,9 +161,9 @@ class Back:
         self._tasks.create_task(self._follow_configuration(), name="configuration change")
 
     async def _follow_configuration(self) -> None:
-        await self._delivering.follow_configuration()
+        await self._assembly.follow_configuration()
         roles = self._configuration.catalog.roles.values()
-        self._delivering.probing.retain([role.id for role in roles if not role.detached])
+        self._assembly.probing.retain([role.id for role in roles if not role.detached])
         for recipient in self.registry.connected():
             role = self._configuration.catalog.roles.get(recipient.role.id)
             if role is not None and role.is_served_like(recipient.role):
@@ -242,10 +242,10 @@ class Back:
                 f"have an operator put it on the bus again with xbus recipient attach {role.login}",
                 code="role_detached",
             )
-        cursor = self._delivering.ledger.cursor(role_id)
+        cursor = self._assembly.ledger.cursor(role_id)
         if not role.worker and (cursor is None or cursor.until_position is not None):
             # A new role, or one that was put on the bus again just now.
-            await self._delivering.read_cursors()
+            await self._assembly.read_cursors()
         known: list[RecipientProxy] = []
 
         def lost() -> None:

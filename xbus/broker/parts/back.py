@@ -70,15 +70,15 @@ class BackPart:
             registry,
             shared.health,
             shared.clock,
-            RecipientSigns(self._pinger.is_silent, self._back.troubles.is_troubled, self._back.outputs.made_by),
+            RecipientSigns(self._pinger.is_silent, self._back.breakers.is_troubled, self._back.outputs.made_by),
         )
-        self._alarm = OverdueBacklog(
+        self._overdue = OverdueBacklog(
             shared.journal, registry, shared.health, shared.clock, shared.config.journal.owed_days
         )
         self._stalled = StalledDeliveries(
             shared.journal, shared.configuration, registry, shared.health, shared.clock, shared.config.health
         )
-        self._back.events.arrived.subscribe(self._presence.changed, self._alarm.arrived, self._stalled.arrived)
+        self._back.events.arrived.subscribe(self._presence.changed, self._overdue.arrived, self._stalled.arrived)
         self._back.events.left.subscribe(self._presence.changed)
         self._server = self._new_server()
 
@@ -154,7 +154,7 @@ class BackPart:
         self._shared.tasks.create_task(self._contents.watch(), name="table of contents")
         self._shared.tasks.create_task(self._pinger.watch(), name="supervision")
         self._shared.tasks.create_task(self._presence.keep(), name="presence")
-        self._shared.tasks.create_task(self._alarm.watch(), name="alarm")
+        self._shared.tasks.create_task(self._overdue.watch(), name="alarm")
         look = look_regularly(self._stalled.look, self._shared.config.health.interval, "stalled deliveries")
         self._shared.tasks.create_task(look, name="stalled deliveries")
         self._shared.tasks.create_task(answer_overdue(self._shared.journal, self._server), name="answers to recipients")

@@ -215,8 +215,8 @@ async def test_one_in_trouble_is_probed_and_nothing_is_parked(
             await broker.put(b"%d" % number)
         # The other one gets all of them, and this one three.
         await broker.until(lambda: len(broker.items("store_2")) == 8)
-        await broker.until(lambda: broker.back.troubles.is_troubled(role_id))
-        assert broker.back.troubles[role_id].since == broker.clock.now()
+        await broker.until(lambda: broker.back.breakers.is_troubled(role_id))
+        assert broker.back.breakers[role_id].since == broker.clock.now()
         known = len(broker.items("store_1"))
         assert known == 3
         for probes in range(1, 10):
@@ -225,7 +225,7 @@ async def test_one_in_trouble_is_probed_and_nothing_is_parked(
         assert broker.items("store_1")[known:] == [b"0", b"1", b"2"] * 3
         client.answers = {}
         broker.pass_time(30)
-        await broker.until(lambda: not broker.back.troubles.is_troubled(role_id))
+        await broker.until(lambda: not broker.back.breakers.is_troubled(role_id))
         broker.pass_time(1)
         await broker.until(lambda: set(broker.items("store_1")[known + 9 :]) == {b"%d" % number for number in range(8)})
         await broker.until_rows({})
@@ -241,7 +241,7 @@ async def test_of_one_in_trouble_not_even_the_last_attempt_is_counted(journal: J
         client = await broker.register("store_1", xbus_take_event=BROKEN)
         for number in range(5):
             await broker.put(b"%d" % number)
-        await broker.until(lambda: broker.back.troubles.is_troubled(role_id))
+        await broker.until(lambda: broker.back.breakers.is_troubled(role_id))
         client.answers = {}
         broker.pass_time(30)
         await broker.until(lambda: broker.items("store_1")[3:] == [b"2", b"3", b"4"])
@@ -254,13 +254,13 @@ async def test_who_comes_back_in_trouble_is_probed_at_once(journal: Journal) -> 
         await broker.register("store_1", xbus_take_event=LOST)
         for number in range(4):
             await broker.put(b"%d" % number)
-        await broker.until(lambda: broker.back.troubles.is_troubled(role_id))
+        await broker.until(lambda: broker.back.breakers.is_troubled(role_id))
         await broker.leave("store_1")
         broker.pass_time(1)
         await broker.register("store_1")
         await broker.until_rows({})
         await broker.until(lambda: sorted(broker.items("store_1")[2:]) == [b"0", b"1", b"2", b"3"])
-        assert not broker.back.troubles.is_troubled(role_id)
+        assert not broker.back.breakers.is_troubled(role_id)
 
 
 async def test_a_worker_in_trouble_is_let_have_an_event_now_and_then(journal: Journal) -> None:
@@ -270,7 +270,7 @@ async def test_a_worker_in_trouble_is_let_have_an_event_now_and_then(journal: Jo
         await broker.register("store_1")
         for number in range(6):
             await broker.put(b"%d" % number, type_name="flights")
-        await broker.until(lambda: broker.back.troubles.is_troubled(names))
+        await broker.until(lambda: broker.back.breakers.is_troubled(names))
         await broker.put(b"note")
         # Its consumer is not in trouble, and gets what does not need it.
         await broker.until(lambda: broker.items("store_1")[-1:] == [b"note"])
@@ -280,7 +280,7 @@ async def test_a_worker_in_trouble_is_let_have_an_event_now_and_then(journal: Jo
             await broker.until(lambda: len(broker.items("names_1")) == known + probes)  # noqa: B023
         client.answers = {}
         broker.pass_time(30)
-        await broker.until(lambda: not broker.back.troubles.is_troubled(names))
+        await broker.until(lambda: not broker.back.breakers.is_troubled(names))
         broker.pass_time(10)
         wanted = {b"note", *(b"%d" % number for number in range(6))}
         await broker.until(lambda: set(broker.items("store_1")) == wanted)

@@ -41,7 +41,7 @@ async def correct(
             resume_delivery(connection, broker.scribe.role_id(login), receipt.envelope_id, DECISION)
 
     await broker.journal.read(work)
-    await broker.back._delivering._log.refresh()
+    await broker.back._assembly._log.refresh()
     broker.pass_time(10)
 
 

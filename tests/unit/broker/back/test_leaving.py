@@ -27,7 +27,7 @@ async def test_one_that_is_about_to_go_gets_nothing_more_until_it_is_back(journa
             await asyncio.sleep(0)
         turned_away = len(broker.items("store_1"))
         assert turned_away <= 8
-        assert not broker.back.troubles.is_troubled(broker.scribe.role_id("store_1"))
+        assert not broker.back.breakers.is_troubled(broker.scribe.role_id("store_1"))
         assert {state for state, _, _ in (await broker.rows()).values()} <= {"retry"}
         # One that stops is known still. One that was called by another connection must register anew, by its heartbeat.
         is_known = broker.back.heartbeat(broker.scribe.role_id("store_1"), b"store_1", [])

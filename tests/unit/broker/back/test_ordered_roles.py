@@ -247,7 +247,7 @@ async def test_what_was_withdrawn_while_it_was_held_is_read_anew(journal: Journa
         await store.register(broker)
         await put(broker, "a1", "a2", "a3")
         await until_states(journal, ("a", "parked"), ("a", "held"), ("a", "held"))
-        broker.back._delivering._roles[broker.scribe.role_id()].in_flight.outdate(2)
+        broker.back._assembly._roles[broker.scribe.role_id()].in_flight.outdate(2)
         await drop(broker)
         await until_states(journal)
     assert store.taken == ["a2", "a3"]

@@ -26,10 +26,10 @@ class BulkStep:
     """
 
     def __init__(
-        self, log: LogReader, needs: OutputRequirements, outputs: BulkOutputs, waiting: WaitingDeliveries
+        self, log: LogReader, requirements: OutputRequirements, outputs: BulkOutputs, waiting: WaitingDeliveries
     ) -> None:
         self._log = log
-        self._needs = needs
+        self._requirements = requirements
         self._outputs = outputs
         self._waiting = waiting
 
@@ -42,7 +42,7 @@ class BulkStep:
             on_its_own: whether it gets the envelope by a row of its own, and thus with the corrections for its role.
         """
         overlays = await self._log.overlays(envelope, recipient.role.id if on_its_own else None)
-        return await self._needs.lacking(envelope, recipient.role.service, overlays.keys())
+        return await self._requirements.lacking(envelope, recipient.role.service, overlays.keys())
 
     def set_aside(
         self, envelope: LogEnvelope, missing: MissingOutputs, old: DeliveryRow | None, new: DeliveryRow

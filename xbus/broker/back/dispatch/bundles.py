@@ -21,7 +21,7 @@ class Bundles:
     Args:
         roles: which of them want order, and what is being brought to them.
         eligibility: who may get an envelope now.
-        holds: what consumers hold open already.
+        open_replies: what consumers hold open already.
         gathering: takes the consumers' slots.
         workers: say which envelopes they can transform in a bundle.
         run: carries a bundle out.
@@ -32,7 +32,7 @@ class Bundles:
         self,
         roles: ConsumerRoles,
         eligibility: Eligibility,
-        holds: OpenReplies,
+        open_replies: OpenReplies,
         gathering: ConsumerGathering,
         workers: BundleWorkers,
         run: BundleRun,
@@ -40,7 +40,7 @@ class Bundles:
     ) -> None:
         self._roles = roles
         self._eligibility = eligibility
-        self._holds = holds
+        self._open_replies = open_replies
         self._gathering = gathering
         self._workers = workers
         self._run = run
@@ -66,7 +66,7 @@ class Bundles:
         What was corrected or begun before goes alone, and what waits for one of its key gets a row. Several consumers
         behind workers share a run, so that its workers work once for all of them.
         """
-        if self._holds or self._workers.is_corrected(envelope):
+        if self._open_replies or self._workers.is_corrected(envelope):
             return []
         votes = sum(not recipient.role.own for recipient in recipients)
         deciding = [each for each in recipients if each.role.own or votes == 1]
@@ -77,7 +77,7 @@ class Bundles:
 
     def _is_new(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
         is_held = self._roles[recipient.role.id].keys.holds(envelope)
-        return not is_held and not self._holds.is_doubtful(envelope.envelope_id, [recipient])
+        return not is_held and not self._open_replies.may_be_open(envelope.envelope_id, [recipient])
 
     async def add(self, small: SmallEnvelope, recipient: RecipientProxy, *, in_company: bool) -> None:
         """Have an envelope brought to a consumer, as soon as it has a free slot and together with what waits then.

@@ -165,6 +165,6 @@ class Dispatcher:
     def _hold_behind(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> None:
         """Have an envelope wait for an earlier one of its ordering key, where roles want that."""
         for recipient in recipients:
-            if self._eligibility.is_held(recipient, envelope):
+            if self._eligibility.is_blocked(recipient, envelope):
                 row = self._ledger.before_its_turn(envelope, recipient.role.id)
                 self._ledger.move(None, transitions.held(row))

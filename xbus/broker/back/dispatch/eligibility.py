@@ -27,7 +27,7 @@ class Eligibility:
     def in_turn(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         """Check whether a recipient may get an envelope in its turn."""
         role = self._roles[recipient.role.id]
-        is_kept = role.state is ConsumerState.TRIPPED or role.keys.holds(envelope)
+        is_kept = role.state is ConsumerState.TRIPPED or role.keys.blocks(envelope)
         return self.is_due(recipient, envelope) and not is_kept and self._may_get(recipient, envelope)
 
     def is_served(self, recipient: RecipientProxy) -> bool:
@@ -48,10 +48,10 @@ class Eligibility:
         is_outdated = self._roles[recipient.role.id].in_flight.is_outdated(envelope.position)
         return self._may_get(recipient, envelope) and not is_outdated
 
-    def is_held(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
+    def is_blocked(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         """Check whether an envelope has to wait for an earlier one of its ordering key, and has no row for that yet."""
-        is_held = self._roles[recipient.role.id].keys.holds(envelope)
-        return is_held and self.is_due(recipient, envelope) and self._may_get(recipient, envelope)
+        is_blocked = self._roles[recipient.role.id].keys.blocks(envelope)
+        return is_blocked and self.is_due(recipient, envelope) and self._may_get(recipient, envelope)
 
     def _may_get(self, recipient: RecipientProxy, envelope: LogEnvelope) -> bool:
         role = self._roles[recipient.role.id]

@@ -34,7 +34,7 @@ class RetryQueue:
         self,
         due_rows: DueRows,
         workers: WorkerAvailability,
-        deliveries: Dispatcher,
+        dispatcher: Dispatcher,
         in_order: OrderedQueue,
         probing: BreakerProbes,
         roles: ConsumerRoles,
@@ -42,7 +42,7 @@ class RetryQueue:
     ) -> None:
         self._due_rows = due_rows
         self._workers = workers
-        self._deliveries = deliveries
+        self._dispatcher = dispatcher
         self._in_order = in_order
         self._probing = probing
         self._roles = roles
@@ -115,7 +115,7 @@ class RetryQueue:
         role = self._roles[recipient.role.id]
         well_since = max(arrived_at, role.breaker.over_since or arrived_at)
         if self._in_order.concerns(recipient):
-            await self._deliveries.predecessor_over(recipient)
+            await self._dispatcher.predecessor_over(recipient)
             role.in_flight.begin_reading()
             return await self._in_order.deliver(
                 recipient,
@@ -157,4 +157,4 @@ class RetryQueue:
             if not self._probing.admits(service):
                 self._due_rows.have_wait(row, service)
                 return None
-        return await self._deliveries.bring(envelope, recipient, row)
+        return await self._dispatcher.bring(envelope, recipient, row)

@@ -28,13 +28,13 @@ class RunLauncher:
         ledger: DeliveryLedger,
         roles: ConsumerRoles,
         gathering: ConsumerGathering,
-        holds: OpenReplies,
+        open_replies: OpenReplies,
         runs: RunExecutor,
     ) -> None:
         self._ledger = ledger
         self._roles = roles
         self._gathering = gathering
-        self._holds = holds
+        self._open_replies = open_replies
         self._runs = runs
 
     def carry_on(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
@@ -42,19 +42,19 @@ class RunLauncher:
 
         It may be far ahead of its turn, so it gets a row of its own.
         """
-        hold = self._holds.take(envelope.envelope_id, recipient)
-        if hold is None:
+        open_reply = self._open_replies.take(envelope.envelope_id, recipient)
+        if open_reply is None:
             return False
         row = transitions.after_reply(self._ledger.before_its_turn(envelope, recipient.role.id))
         self._ledger.move(None, row)
-        self._runs.begin(envelope, [recipient], {recipient.role.id: row}, hold.run)
+        self._runs.begin(envelope, [recipient], {recipient.role.id: row}, open_reply.run)
         return True
 
     def carry_on_all(self, envelope: LogEnvelope) -> None:
         """Those who hold an envelope open go on with it first: their workers have a part of it already."""
-        for hold in self._holds.all():
-            if hold.envelope_id == envelope.envelope_id:
-                self.carry_on(envelope, hold.recipient)
+        for open_reply in self._open_replies.all():
+            if open_reply.envelope_id == envelope.envelope_id:
+                self.carry_on(envelope, open_reply.recipient)
 
     async def gather(
         self,
@@ -101,6 +101,6 @@ class RunLauncher:
         Returns:
             The task that is done when all that came of it is noted.
         """
-        again = again or self._holds.is_doubtful(envelope.envelope_id, consumers)
+        again = again or self._open_replies.may_be_open(envelope.envelope_id, consumers)
         run = Run(envelope.envelope_id, consumers, context, again=again)
         return self._runs.begin(envelope, consumers, rows, run)

@@ -18,11 +18,11 @@ class WorkerAvailability:
     """
 
     def __init__(
-        self, log: LogReader, registry: Registry, needs: OutputRequirements, probing: BreakerProbes, grace: float
+        self, log: LogReader, registry: Registry, requirements: OutputRequirements, probing: BreakerProbes, grace: float
     ) -> None:
         self._log = log
         self._registry = registry
-        self._needs = needs
+        self._requirements = requirements
         self._probing = probing
         self._grace = grace
 
@@ -41,7 +41,7 @@ class WorkerAvailability:
         """The worker services between an envelope's emitter and a recipient, but for those that have done their work or
         are at it."""
         wanted = {recipient.role.service}
-        known = [event for event in envelope.events if self._needs.is_known(event)]
+        known = [event for event in envelope.events if self._requirements.is_known(event)]
         if known:
             # What is brought otherwise than it was sent takes the whole graph, whatever was made of it.
             overlaid = await self._log.overlays(envelope, recipient.role.id)
@@ -52,5 +52,5 @@ class WorkerAvailability:
         }
         for event in known:
             part = (await self._log.graph(event.graph_id)).leading_to(wanted)
-            services |= self._needs.services(event, part)
+            services |= self._requirements.services(event, part)
         return sorted(services)

@@ -71,7 +71,7 @@ class BlockedKeys:
         """Set the ordering key that the role wants now; it may have changed since the row was read."""
         return replace(row, ordering_key=self.key(envelope))
 
-    def holds(self, envelope: LogEnvelope) -> bool:
+    def blocks(self, envelope: LogEnvelope) -> bool:
         """Check whether an envelope has to wait until an earlier one of its key is settled."""
         known = self._keys.get(envelope.ordering_key or "")
         return known is not None and known.lowest < envelope.position

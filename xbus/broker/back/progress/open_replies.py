@@ -41,51 +41,51 @@ class OpenReplies:
     """
 
     def __init__(self, on_taken: Callable[[OpenReply], None]) -> None:
-        self._holds: dict[tuple[UUID, int], OpenReply] = {}
-        self._doubtful: set[tuple[UUID, int]] = set()
+        self._open: dict[tuple[UUID, int], OpenReply] = {}
+        self._maybe_open: set[tuple[UUID, int]] = set()
         self._on_taken = on_taken
 
     def __bool__(self) -> bool:
-        return bool(self._holds)
+        return bool(self._open)
 
     def all(self) -> list[OpenReply]:
         """List those that have not ended."""
-        return list(self._holds.values())
+        return list(self._open.values())
 
     def get(self, envelope_id: UUID, recipient: RecipientProxy) -> OpenReply | None:
         """Give the open reply of a recipient for an envelope."""
-        hold = self._holds.get((envelope_id, recipient.role.id))
-        return hold if hold is not None and hold.recipient is recipient else None
+        open_reply = self._open.get((envelope_id, recipient.role.id))
+        return open_reply if open_reply is not None and open_reply.recipient is recipient else None
 
-    def add(self, hold: OpenReply) -> None:
+    def add(self, open_reply: OpenReply) -> None:
         """Begin one."""
-        self._holds[hold.envelope_id, hold.recipient.role.id] = hold
+        self._open[open_reply.envelope_id, open_reply.recipient.role.id] = open_reply
 
     def take(self, envelope_id: UUID, recipient: RecipientProxy) -> OpenReply | None:
         """Take the open reply of a recipient for an envelope; its run and its slot are the caller's now."""
-        hold = self.get(envelope_id, recipient)
-        if hold is not None:
-            del self._holds[envelope_id, recipient.role.id]
-            hold.forget_expiry()
-            self._on_taken(hold)
-        return hold
+        open_reply = self.get(envelope_id, recipient)
+        if open_reply is not None:
+            del self._open[envelope_id, recipient.role.id]
+            open_reply.forget_expiry()
+            self._on_taken(open_reply)
+        return open_reply
 
     def lose(self, recipient: RecipientProxy) -> list[OpenReply]:
         """Take all open replies of a recipient that has gone; it may come back with them still open."""
-        lost = [hold for hold in self._holds.values() if hold.recipient is recipient]
-        for hold in lost:
-            del self._holds[hold.envelope_id, recipient.role.id]
-            self.doubt(hold.envelope_id, recipient.role.id)
+        lost = [open_reply for open_reply in self._open.values() if open_reply.recipient is recipient]
+        for open_reply in lost:
+            del self._open[open_reply.envelope_id, recipient.role.id]
+            self.mark_maybe_open(open_reply.envelope_id, recipient.role.id)
         return lost
 
-    def doubt(self, envelope_id: UUID, role_id: int) -> None:
+    def mark_maybe_open(self, envelope_id: UUID, role_id: int) -> None:
         """Note that an envelope without an open reply may be open at a role; it is stopped before its delivery."""
-        self._doubtful.add((envelope_id, role_id))
+        self._maybe_open.add((envelope_id, role_id))
 
-    def believe(self, envelope_id: UUID, role_id: int) -> None:
+    def mark_closed(self, envelope_id: UUID, role_id: int) -> None:
         """Note that nothing is open of an envelope at a role any more."""
-        self._doubtful.discard((envelope_id, role_id))
+        self._maybe_open.discard((envelope_id, role_id))
 
-    def is_doubtful(self, envelope_id: UUID, recipients: Iterable[RecipientProxy]) -> bool:
+    def may_be_open(self, envelope_id: UUID, recipients: Iterable[RecipientProxy]) -> bool:
         """Check whether an envelope may still be open at one of some recipients from an earlier registration."""
-        return any((envelope_id, recipient.role.id) in self._doubtful for recipient in recipients)
+        return any((envelope_id, recipient.role.id) in self._maybe_open for recipient in recipients)

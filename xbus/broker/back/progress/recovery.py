@@ -64,7 +64,7 @@ class Recovery:
             is_for_role = cursor.owes(envelope.position) and envelope.is_for(cursor.role_id)
             if is_for_role and any(service in graph.consumer_services for graph in graphs):
                 delivery = self._ledger.before_its_turn(envelope, cursor.role_id)
-                is_held = self._roles[cursor.role_id].keys.holds(envelope)
-                self._ledger.move(None, transitions.after_crash(delivery, is_held=is_held))
+                is_blocked = self._roles[cursor.role_id].keys.blocks(envelope)
+                self._ledger.move(None, transitions.after_crash(delivery, is_blocked=is_blocked))
             else:
                 self._ledger.pass_over(cursor.role_id, envelope.position, envelope.position)

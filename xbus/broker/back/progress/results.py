@@ -22,7 +22,7 @@ class RunResults:
 
     Args:
         ledger: takes the notes.
-        holds: the open replies of consumers.
+        open_replies: the open replies of consumers.
         probing: takes note of successes and failures; it counts no attempts of a role in trouble.
         schedule: says when the next attempt is due.
         bad_items: finds the bad items that are parked alone.
@@ -31,13 +31,13 @@ class RunResults:
     def __init__(
         self,
         ledger: DeliveryLedger,
-        holds: OpenReplies,
+        open_replies: OpenReplies,
         probing: BreakerProbes,
         schedule: RetrySchedule,
         bad_items: BadItems,
     ) -> None:
         self._ledger = ledger
-        self._holds = holds
+        self._open_replies = open_replies
         self._probing = probing
         self._schedule = schedule
         self._bad_items = bad_items
@@ -48,7 +48,7 @@ class RunResults:
         Args:
             row: its delivery row; None where it got the envelope in its turn.
         """
-        self._holds.believe(envelope.envelope_id, recipient.role.id)
+        self._open_replies.mark_closed(envelope.envelope_id, recipient.role.id)
         if row is None:
             self._ledger.settle(recipient.role.id, envelope.position)
         else:

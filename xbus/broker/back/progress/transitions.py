@@ -38,15 +38,15 @@ def before_its_turn(role_id: int, envelope: LogEnvelope, ordering_key: str | Non
     )
 
 
-def after_crash(delivery: DeliveryRow, *, is_held: bool) -> DeliveryRow:
+def after_crash(delivery: DeliveryRow, *, is_blocked: bool) -> DeliveryRow:
     """Redeliver on its own an envelope that may have been handed over before the crash.
 
     Args:
-        is_held: whether an earlier one of its ordering key goes first.
+        is_blocked: whether an earlier one of its ordering key goes first.
     """
     return replace(
         delivery,
-        state=DeliveryState.HELD if is_held else DeliveryState.RETRY,
+        state=DeliveryState.HELD if is_blocked else DeliveryState.RETRY,
         attempts=1,
         code="broker_stopped",
         cause="it may have been handed over when the broker went down",
@@ -80,7 +80,7 @@ def begun(delivery: DeliveryRow) -> DeliveryRow:
 
 def in_doubt(delivery: DeliveryRow) -> DeliveryRow:
     """Doubt a blocked row that may have been handed over before the crash."""
-    return replace(after_crash(delivery, is_held=True), attempts=max(delivery.attempts, 1))
+    return replace(after_crash(delivery, is_blocked=True), attempts=max(delivery.attempts, 1))
 
 
 def waiting_for(delivery: DeliveryRow, service: str) -> DeliveryRow:

@@ -27,9 +27,9 @@ class BreakerProbes:
     """
 
     def __init__(
-        self, troubles: CircuitBreakers, registry: Registry, slots: Slots[RecipientProxy], events: RoleEvents
+        self, breakers: CircuitBreakers, registry: Registry, slots: Slots[RecipientProxy], events: RoleEvents
     ) -> None:
-        self._troubles = troubles
+        self._breakers = breakers
         self._registry = registry
         self._slots = slots
         self._events = events
@@ -37,20 +37,20 @@ class BreakerProbes:
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """Note a recipient that has come; its first envelope shows whether its role's trouble came with it."""
-        self._troubles[recipient.role.id].came_back()
+        self._breakers[recipient.role.id].came_back()
         if recipient.role.worker and self.is_troubled(recipient.role.id):
             self._slots.limit(recipient, 0)
 
     def is_troubled(self, role_id: int) -> bool:
         """Check whether a role is in trouble."""
-        return self._troubles.is_troubled(role_id)
+        return self._breakers.is_troubled(role_id)
 
     # -- what happens at recipients --------------------------------------------------------------------------------
 
     def failed(self, role_id: int, position: int) -> None:
         """Note that an envelope failed at a role for a reason that may pass."""
         recipient = self._registry.get(role_id)
-        if self._troubles[role_id].failed(position):
+        if self._breakers[role_id].failed(position):
             self._logins[role_id] = str(role_id) if recipient is None else recipient.role.login
             log.warning("recipient in trouble", extra={"action": "troubled", "role": self._logins[role_id]})
             if recipient is not None and not recipient.role.worker:
@@ -60,7 +60,7 @@ class BreakerProbes:
 
     def went_well(self, role_id: int) -> None:
         """Note the success of an envelope at a role."""
-        if not self._troubles[role_id].went_well():
+        if not self._breakers[role_id].went_well():
             return
         login = self._logins.pop(role_id)
         log.info("recipient no longer in trouble", extra={"action": "trouble_over", "role": login})
@@ -80,7 +80,7 @@ class BreakerProbes:
 
     def is_time(self, role_id: int) -> bool:
         """Check whether a role in trouble may be probed now."""
-        return self._troubles[role_id].seconds_to_probe() == 0
+        return self._breakers[role_id].seconds_to_probe() == 0
 
     def served(self) -> list[str]:
         """List the worker services that may be called now, with those that may be probed."""
@@ -94,7 +94,7 @@ class BreakerProbes:
         for worker in self._registry.all():
             role = worker.role
             if role.worker and role.service == service and self.is_troubled(role.id) and self.is_time(role.id):
-                self._troubles[role.id].begin_probe()
+                self._breakers[role.id].begin_probe()
                 self._slots.limit(worker, 1)
                 return True
         return False
@@ -106,5 +106,5 @@ class BreakerProbes:
             for recipient in self._registry.all()
             if (recipient.role.worker or recipient.role.id == role_id) and self.is_troubled(recipient.role.id)
         ]
-        waits = (self._troubles[each].seconds_to_probe() for each in troubled)
+        waits = (self._breakers[each].seconds_to_probe() for each in troubled)
         return min(filter(None, waits), default=None)

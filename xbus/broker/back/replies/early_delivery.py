@@ -36,7 +36,7 @@ class EarlyDelivery:
         registry: Registry,
         context: BackRunContext,
         ledger: DeliveryLedger,
-        holds: OpenReplies,
+        open_replies: OpenReplies,
         records: ReplyRecords,
         hold_seconds: float,
     ) -> None:
@@ -44,7 +44,7 @@ class EarlyDelivery:
         self._registry = registry
         self._context = context
         self._ledger = ledger
-        self.holds = holds
+        self.open_replies = open_replies
         self._records = records
         self._hold_seconds = hold_seconds
 
@@ -55,40 +55,40 @@ class EarlyDelivery:
             NoReply: no consumer gave a reply.
             JournalError: the reply could not be written.
         """
-        hold = await self._hold(ask)
-        recipient = hold.recipient
+        open_reply = await self._open_reply(ask)
+        recipient = open_reply.recipient
         event_id = ask.event.event_id
         try:
-            reply = await self._ask(hold, ask)
-            is_held = self._is_open(hold)
-            if is_held:
-                hold.event_ids.append(event_id)
+            reply = await self._ask(open_reply, ask)
+            stays_open = self._is_open(open_reply)
+            if stays_open:
+                open_reply.event_ids.append(event_id)
             await self._records.keep(ask, recipient.role.id, reply)
         except BaseException:
-            self.give_up(hold)
+            self.give_up(open_reply)
             # Where it was lost before, workers may have begun since.
-            hold.run.stop()
+            open_reply.run.stop()
             raise
-        if not is_held:
+        if not stays_open:
             await self._records.write(MoveReply(event_id, ask.envelope_id, ReplyState.GIVEN))
-        elif self._is_open(hold):
-            hold.expiry = asyncio.get_running_loop().call_later(self._hold_seconds, self.give_up, hold)
+        elif self._is_open(open_reply):
+            open_reply.expiry = asyncio.get_running_loop().call_later(self._hold_seconds, self.give_up, open_reply)
 
-    def give_up(self, hold: OpenReply) -> None:
+    def give_up(self, open_reply: OpenReply) -> None:
         """Have the recipients forget an open reply, unless it has ended already."""
-        if self.holds.take(hold.envelope_id, hold.recipient) is hold:
-            hold.run.stop()
-            self._context.release_slot(hold.recipient)
+        if self.open_replies.take(open_reply.envelope_id, open_reply.recipient) is open_reply:
+            open_reply.run.stop()
+            self._context.release_slot(open_reply.recipient)
 
-    def _is_open(self, hold: OpenReply) -> bool:
-        return self.holds.get(hold.envelope_id, hold.recipient) is hold
+    def _is_open(self, open_reply: OpenReply) -> bool:
+        return self.open_replies.get(open_reply.envelope_id, open_reply.recipient) is open_reply
 
-    async def _hold(self, ask: Ask) -> OpenReply:
+    async def _open_reply(self, ask: Ask) -> OpenReply:
         """Give the consumer's open reply of the envelope, or begin one."""
         graph = await self._log.graph(ask.event.graph_id)
         while True:
             recipient = await replier(ask.event.type_name, graph, self._registry)
-            known = self.holds.get(ask.envelope_id, recipient)
+            known = self.open_replies.get(ask.envelope_id, recipient)
             if known is not None:
                 return known
             try:
@@ -96,16 +96,18 @@ class EarlyDelivery:
             except Absent:
                 # It has gone before it had a free slot: the next recipient of the role is asked.
                 continue
-            again = self.holds.is_doubtful(ask.envelope_id, [recipient])
-            hold = OpenReply(ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._context, again=again))
-            self.holds.add(hold)
-            return hold
+            again = self.open_replies.may_be_open(ask.envelope_id, [recipient])
+            open_reply = OpenReply(
+                ask.envelope_id, recipient, Run(ask.envelope_id, [recipient], self._context, again=again)
+            )
+            self.open_replies.add(open_reply)
+            return open_reply
 
-    async def _ask(self, hold: OpenReply, ask: Ask) -> Value:
-        hold.forget_expiry()
-        hold.asking = True
+    async def _ask(self, open_reply: OpenReply, ask: Ask) -> Value:
+        open_reply.forget_expiry()
+        open_reply.asking = True
         try:
-            return await hold.run.ask(ask.event)
+            return await open_reply.run.ask(ask.event)
         except Absent as absent:
             raise NoReply("reply_failed", f"a worker was lost: {absent}") from absent
         except RecipientFailed as failure:
@@ -113,4 +115,4 @@ class EarlyDelivery:
             code = "reply_refused" if failure.code == "refused" else "reply_failed"
             raise NoReply(code, "; ".join(error.message for error in failure.errors[:MAX_TOLD])) from failure
         finally:
-            hold.asking = False
+            open_reply.asking = False

@@ -25,8 +25,8 @@ class LeftBehind:
         tasks: send ``stop_envelope`` to recipients.
     """
 
-    def __init__(self, holds: OpenReplies, records: ReplyRecords, tasks: asyncio.TaskGroup) -> None:
-        self._holds = holds
+    def __init__(self, open_replies: OpenReplies, records: ReplyRecords, tasks: asyncio.TaskGroup) -> None:
+        self._open_replies = open_replies
         self._records = records
         self._tasks = tasks
         self._moves: defaultdict[int, defaultdict[UUID, list[MoveReply]]] = defaultdict(lambda: defaultdict(list))
@@ -56,7 +56,7 @@ class LeftBehind:
     def _note(self, role_id: int, envelope_id: UUID, *moves: MoveReply) -> None:
         """Note what a role may have open, and what to write when it has not."""
         self._moves[role_id][envelope_id] += moves
-        self._holds.doubt(envelope_id, role_id)
+        self._open_replies.mark_maybe_open(envelope_id, role_id)
 
     def arrived(self, recipient: RecipientProxy) -> None:
         """Have a consumer forget what it may have open from an earlier registration."""
@@ -72,14 +72,14 @@ class LeftBehind:
             if recipient.is_closed:
                 self._note(recipient.role.id, envelope_id, *moves)
             return
-        self._holds.believe(envelope_id, recipient.role.id)
+        self._open_replies.mark_closed(envelope_id, recipient.role.id)
         for move in moves:
             await self._records.write(move)
 
     def left(self, recipient: RecipientProxy) -> None:
         """Take the open replies of a lost recipient, which may still have them open; after the seal they are
         redelivered."""
-        for hold in self._holds.lose(recipient):
-            hold.forget_expiry()
-            hold.run.stop()
-            self._note(recipient.role.id, hold.envelope_id, *moves_to_given(hold))
+        for open_reply in self._open_replies.lose(recipient):
+            open_reply.forget_expiry()
+            open_reply.run.stop()
+            self._note(recipient.role.id, open_reply.envelope_id, *moves_to_given(open_reply))

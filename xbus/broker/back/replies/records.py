@@ -56,19 +56,19 @@ class ReplyRecords:
         )
         self._ring()
 
-    def note_given(self, hold: OpenReply) -> None:
+    def note_given(self, open_reply: OpenReply) -> None:
         """Note soon that no consumer keeps an envelope open any more for its replies."""
-        work = self._write_given(hold)
+        work = self._write_given(open_reply)
         try:
             self._tasks.create_task(work)
         except RuntimeError:
             # The broker is ending: the next run finds it held, and tells the consumer once more to forget it.
             work.close()
 
-    async def _write_given(self, hold: OpenReply) -> None:
-        # Not before the row of a hold that is carried on: until then a crash leaves it to be stopped.
+    async def _write_given(self, open_reply: OpenReply) -> None:
+        # Not before the row of an open reply that is carried on: until then a crash leaves it to be stopped.
         await self._ledger.written()
-        for move in moves_to_given(hold):
+        for move in moves_to_given(open_reply):
             await self.write(move)
 
     async def write(self, move: MoveReply) -> None:
@@ -80,6 +80,6 @@ class ReplyRecords:
             log.warning("a reply is not moved: %s", error, extra={"action": "reply_unmoved"})
 
 
-def moves_to_given(hold: OpenReply) -> list[MoveReply]:
+def moves_to_given(open_reply: OpenReply) -> list[MoveReply]:
     """List the moves to write when an envelope is no longer kept open."""
-    return [MoveReply(event_id, hold.envelope_id, ReplyState.GIVEN) for event_id in hold.event_ids]
+    return [MoveReply(event_id, open_reply.envelope_id, ReplyState.GIVEN) for event_id in open_reply.event_ids]

@@ -49,7 +49,7 @@ class ReplyService:
     ) -> None:
         self._log = log
         self._early = early
-        self._holds = early.holds
+        self._open_replies = early.open_replies
         self._launcher = launcher
         self._records = records
         self._clock = runtime.clock
@@ -66,7 +66,7 @@ class ReplyService:
 
     def wake(self) -> None:
         """Have the service look for news soon."""
-        if self._in_progress or self._holds or self._expects():
+        if self._in_progress or self._open_replies or self._expects():
             self._wake.set()
 
     async def watch(self) -> None:
@@ -80,9 +80,9 @@ class ReplyService:
         """Answer nothing more, and have all that is held open forgotten."""
         for task in self._in_progress.values():
             task.cancel()
-        for hold in self._holds.all():
-            if not hold.asking:
-                self._early.give_up(hold)
+        for open_reply in self._open_replies.all():
+            if not open_reply.asking:
+                self._early.give_up(open_reply)
 
     async def _look(self) -> None:
         # A request that gets its answer during the read may still appear in it, though nobody waits any more. Its end
@@ -117,17 +117,17 @@ class ReplyService:
         task.add_done_callback(ended)
 
     async def _look_for_ends(self) -> None:
-        held = self._holds.all()
+        held = self._open_replies.all()
         if not held:
             return
-        envelope_ids = list({hold.envelope_id for hold in held})
+        envelope_ids = list({open_reply.envelope_id for open_reply in held})
         sealed = {envelope.envelope_id: envelope for envelope in await self._log.read(read_sealed, envelope_ids)}
         cancelled = await self._log.read(read_cancelled, envelope_ids)
-        for hold in held:
-            if hold.envelope_id in sealed:
-                self._launcher.carry_on(sealed[hold.envelope_id], hold.recipient)
-            elif hold.envelope_id in cancelled and not hold.asking:
-                self._early.give_up(hold)
+        for open_reply in held:
+            if open_reply.envelope_id in sealed:
+                self._launcher.carry_on(sealed[open_reply.envelope_id], open_reply.recipient)
+            elif open_reply.envelope_id in cancelled and not open_reply.asking:
+                self._early.give_up(open_reply)
 
     # -- an answer -------------------------------------------------------------------------------------------------
 

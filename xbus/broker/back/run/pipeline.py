@@ -167,22 +167,22 @@ class EventStream:
     """An event on its way.
 
     Args:
-        course: the part of its graph that leads to the members and that they carry out.
+        plan: the part of its graph that leads to the members and that they carry out.
         members: who serves it.
         window_bytes: how much is held before each recipient, and how much may be on its way to it.
         may_commit: whether this is all that there is to do before the commit, and there is one member only.
     """
 
-    def __init__(self, course: EventPlan, members: Members, window_bytes: int, *, may_commit: bool) -> None:
-        self._course = course
-        self._graph = course.graph
+    def __init__(self, plan: EventPlan, members: Members, window_bytes: int, *, may_commit: bool) -> None:
+        self._plan = plan
+        self._graph = plan.graph
         self._members = members
         self._window_bytes = window_bytes
         self._may_commit = may_commit
         self._stages: dict[str, list[Stage]] = {}
         for service in self._children_first():
             self._stages[service] = self._make_stages(service)
-        self._start = self._targets(course.starts)
+        self._start = self._targets(plan.starts)
 
     def _children_first(self) -> list[str]:
         """The services in an order in which each comes behind those that get its answers."""
@@ -222,7 +222,7 @@ class EventStream:
     def _parents(self, nodes: Sequence[Node]) -> int:
         """Count those that put into the inbox of these nodes: the stages above, and the journal."""
         above = {self._graph.nodes[parent].service for node in nodes for parent in self._graph.parents(node.name)}
-        return len(above) + self._course.sources([node.name for node in nodes])
+        return len(above) + self._plan.sources([node.name for node in nodes])
 
     def _targets(self, names: Iterable[str]) -> Targets:
         return [(name, stage) for name in names for stage in self._stages[self._graph.nodes[name].service]]
@@ -250,7 +250,7 @@ class EventStream:
             items: those of the event, in index order.
             drop: told of a consumer that failed; says who leaves the run with it, itself included. Raises the failure
                 where nobody is left.
-            output: the items that an attempt of a bulk worker made, in their order; where the course is fed by any.
+            output: the items that an attempt of a bulk worker made, in their order; where the plan is fed by any.
 
         Raises:
             RecipientFailed: a worker failed, or no consumer is left.
@@ -281,7 +281,7 @@ class EventStream:
 
         feeds = [(items, self._start)] if self._start else []
         if output is not None:
-            feeds += [(output(attempt_id), self._targets(nodes)) for attempt_id, nodes in self._course.fed.items()]
+            feeds += [(output(attempt_id), self._targets(nodes)) for attempt_id, nodes in self._plan.fed.items()]
         await together(
             *(feed(*each) for each in feeds),
             *(

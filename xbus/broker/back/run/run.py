@@ -44,7 +44,7 @@ class RunContext(Protocol):
         """A free worker of each service, all at once. Raises Absent."""
 
     def release(self, worker: RecipientProxy) -> None:
-        """Give a hired worker back."""
+        """Give an acquired worker back."""
 
 
 class Run:
@@ -58,10 +58,10 @@ class Run:
     """
 
     def __init__(
-        self, envelope_id: UUID, consumers: Sequence[RecipientProxy], around: RunContext, *, again: bool
+        self, envelope_id: UUID, consumers: Sequence[RecipientProxy], context: RunContext, *, again: bool
     ) -> None:
         self._envelope_id = envelope_id
-        self._around = around
+        self._context = context
         self._again = again
         self._consumers = {recipient.role.id: recipient for recipient in consumers}
         self._workers: dict[int, RecipientProxy] = {}
@@ -98,7 +98,7 @@ class Run:
             settled: told of each consumer at once when it has committed.
         """
         try:
-            self._around = await self._around.with_overlays(envelope)
+            self._context = await self._context.with_overlays(envelope)
             await self._forget_first_if_again()
             for event in envelope.events:
                 if event.event_id not in self._ahead:
@@ -145,25 +145,25 @@ class Run:
 
     async def _carry_out_event(self, event: LogEvent, *, may_commit: bool) -> EventStream | None:
         """Bring an event to those of the consumers that its graph leads to; None where there are none."""
-        graph = await self._around.graph(event.graph_id)
+        graph = await self._context.graph(event.graph_id)
         services = {recipient.role.service for recipient in self._consumers.values()}
         graph = graph.leading_to(services & graph.consumer_services)
         if not graph.nodes:
             return None
-        course = self._around.plan(event, graph)
-        hired = await self._acquire(event, sorted(course.graph.worker_services))
+        plan = self._context.plan(event, graph)
+        workers = await self._acquire(event, sorted(plan.graph.worker_services))
         try:
-            await self._greet(hired)
+            await self._greet(workers)
             members = Members(
-                workers={worker.role.service: worker for worker in hired},
+                workers={worker.role.service: worker for worker in workers},
                 consumers=self._consumers_by_service(graph),
             )
             self._begun |= {recipient.role.id: recipient for group in members.consumers.values() for recipient in group}
-            stream = EventStream(course, members, self._around.window_bytes, may_commit=may_commit and not hired)
-            await stream.run(self._envelope_id, event, self._around.items(event), self._drop, self._around.output)
+            stream = EventStream(plan, members, self._context.window_bytes, may_commit=may_commit and not workers)
+            await stream.run(self._envelope_id, event, self._context.items(event), self._drop, self._context.output)
         finally:
-            for worker in hired:
-                self._around.release(worker)
+            for worker in workers:
+                self._context.release(worker)
         return stream
 
     async def _acquire(self, event: LogEvent, services: Sequence[str]) -> Sequence[RecipientProxy]:
@@ -178,15 +178,15 @@ class Run:
         }
         try:
             async with asyncio.timeout(max(unready.values(), default=None)):
-                return await self._around.acquire(services)
+                return await self._context.acquire(services)
         except TimeoutError:
             raise next(iter(unready)).failed_to_be_ready(event.event_id) from None
 
-    async def _greet(self, hired: Sequence[RecipientProxy]) -> None:
-        new = [worker for worker in hired if worker.role.id not in self._workers]
+    async def _greet(self, workers: Sequence[RecipientProxy]) -> None:
+        new = [worker for worker in workers if worker.role.id not in self._workers]
         if self._again:
             await self._forget_first(new)
-        for worker in hired:
+        for worker in workers:
             worker.begin_work()
         self._workers |= {worker.role.id: worker for worker in new}
         self._begun |= {worker.role.id: worker for worker in new}

@@ -114,7 +114,7 @@ async def test_an_output_of_an_item_as_it_was_sent_is_not_for_those_who_get_it_c
         decision = RepairDecision("ada", "a name", NOW)
         item = (envelope.events[0].event_id, 1, b"b", b"better", decision)
         await journal.read(lambda connection: add_correction(connection, None, *item))
-        await broker.back._delivering._log.refresh()
+        await broker.back._assembly._log.refresh()
         await broker.leave("names_1")
         await broker.register("store_2")
         # The worker has to be asked again, item by item, though its output is there.
@@ -347,8 +347,8 @@ async def test_what_nobody_waits_for_is_broken_off(journal: Journal) -> None:
         await begin(broker)
         attempt_id = await asked(broker)
         await broker.until_rows({"store_1": ("waiting", 0, "output_not_ready")})
-        broker.back._delivering._waiting.retain([])
-        await broker.until(lambda: broker.back._delivering._leases._unwanted)
+        broker.back._assembly._waiting.retain([])
+        await broker.until(lambda: broker.back._assembly._leases._unwanted)
         broker.pass_time(4)
         await broker.until(lambda: "xbus.stop_output" in broker.script.verbs("names_1"))
         assert not broker.back.reports.renew(role_id(broker), attempt_id, 0.5)
@@ -364,7 +364,7 @@ async def test_who_comes_to_wait_while_it_is_broken_off_has_it_made_anew(
     async with running(journal) as broker:
         await broker.register("names_1", BULK)
         await broker.register("store_1")
-        awaiting, attempts = broker.back._delivering._waiting, broker.back.outputs._attempts
+        awaiting, attempts = broker.back._assembly._waiting, broker.back.outputs._attempts
         waiting, write = dict(awaiting._waiting), attempts._write
         begun, may_end = asyncio.Event(), asyncio.Event()
 
@@ -376,7 +376,7 @@ async def test_who_comes_to_wait_while_it_is_broken_off_has_it_made_anew(
 
         monkeypatch.setattr(attempts, "_write", slow)
         awaiting.retain([])
-        await broker.until(lambda: broker.back._delivering._leases._unwanted)
+        await broker.until(lambda: broker.back._assembly._leases._unwanted)
         broker.pass_time(4)
         await broker.until(begun.is_set)
         awaiting._waiting.update(waiting)

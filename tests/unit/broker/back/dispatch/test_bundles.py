@@ -50,7 +50,7 @@ async def settle() -> None:
 
 async def until_read(broker: Broker) -> None:
     """All lanes have handed out what was put: it waits, or is on its way."""
-    delivering = broker.back._delivering
+    delivering = broker.back._assembly
     await broker.until(lambda: all(lane.position == delivering._log.head for lane in delivering.lanes._lanes))
     await settle()
 
@@ -177,12 +177,12 @@ async def test_five_in_a_row_that_fail_trip_the_breaker(journal: Journal) -> Non
         await put_all(broker, "abcdefgh")
         failing = by_item(dict.fromkeys((b"%c" % letter for letter in b"abcdefgh"), FAILS))
         client = await broker.register("store_1", BUNDLES, xbus_take_envelopes=failing)
-        await broker.until(lambda: broker.back.troubles.is_troubled(role_id))
+        await broker.until(lambda: broker.back.breakers.is_troubled(role_id))
         await settle()
         assert bundles(broker) == ["abcdefgh", "b", "c", "d", "e"]
         client.answers.clear()
         broker.pass_time(30)
-        await broker.until(lambda: not broker.back.troubles.is_troubled(role_id))
+        await broker.until(lambda: not broker.back.breakers.is_troubled(role_id))
         await until_states(broker, [])
     assert sorted(letters(broker)[8 + 4 :]) == list("abcdefgh")
     assert await broker.cursor() == 8
@@ -194,7 +194,7 @@ async def test_one_that_goes_well_between_is_no_trouble(journal: Journal) -> Non
         await put_all(broker, "abcdef")
         await broker.register("store_1", BUNDLES, xbus_take_envelopes=failing)
         await until_states(broker, [(position, "parked", 1) for position in (1, 2, 4, 5)])
-        assert not broker.back.troubles.is_troubled(broker.scribe.role_id("store_1"))
+        assert not broker.back.breakers.is_troubled(broker.scribe.role_id("store_1"))
         await broker.until(lambda: letters(broker)[-1] == "f")
 
 
@@ -209,7 +209,7 @@ async def test_all_of_a_bundle_that_got_no_answer_come_again_alone(journal: Jour
         give_in_turn(client, failure)
         await until_states(broker, [(position, "retry", 1) for position in (1, 2, 3)])
         # They failed together, so they count as one.
-        assert not broker.back.troubles.is_troubled(broker.scribe.role_id("store_1"))
+        assert not broker.back.breakers.is_troubled(broker.scribe.role_id("store_1"))
         assert broker.script.verbs("store_1").count("stop_envelope") == 3
         calls = len(broker.script.calls)
         broker.pass_time(10)
@@ -443,7 +443,7 @@ async def test_what_is_corrected_for_all_goes_alone_and_corrected(journal: Journ
         receipt = await broker.put(b"b")
         await put_all(broker, "cd")
         await correct(broker, receipt.position, b"B")
-        await broker.back._delivering._log.refresh()
+        await broker.back._assembly._log.refresh()
         await broker.register("store_1", BUNDLES)
         await broker.until(lambda: sorted(letters(broker)) == list("Bcd"))
         assert bundles(broker) == ["cd"]
@@ -460,7 +460,7 @@ async def test_what_is_corrected_while_it_waits_comes_corrected(journal: Journal
         await put_all(broker, "c")
         await until_read(broker)
         await correct(broker, receipt.position, b"B")
-        await broker.back._delivering._log.refresh()
+        await broker.back._assembly._log.refresh()
         first.set_result([DONE])
         await broker.until(lambda: len(letters(broker)) == 3)
         assert sorted(letters(broker)) == list("Bac")
@@ -522,7 +522,7 @@ async def test_who_comes_while_the_database_is_slow_gets_what_waited(
         await broker.until(lambda: letters(broker) == "a")
         await put_all(broker, "bcd")
         await until_read(broker)
-        ledger = broker.back._delivering.ledger
+        ledger = broker.back._assembly.ledger
         written = ledger.written
 
         async def slowly() -> None:
@@ -632,7 +632,7 @@ async def test_what_is_large_does_not_overtake_what_waits(journal: Journal) -> N
         await broker.until(lambda: letters(broker) == "a")
         await put_all(broker, "bc")
         await broker.put(b"x" * 70_000)
-        await broker.until(lambda: broker.back._delivering._log.head == 4)
+        await broker.until(lambda: broker.back._assembly._log.head == 4)
         await settle()
         stopping = asyncio.create_task(broker.back.stop(60))
         await settle()
@@ -694,7 +694,7 @@ async def test_the_row_of_an_earlier_one_gets_its_turn_between_bundles(journal: 
         await broker.until(lambda: pending)
         broker.pass_time(10)
         # The row waits for the slot that the bundle has; as that comes back the row is first.
-        await broker.until(lambda: broker.back._delivering._slots._change._waiters)
+        await broker.until(lambda: broker.back._assembly._slots._change._waiters)
         future, bundle = pending.pop()
         future.set_result([DONE] * len(bundle))
         await broker.until(lambda: letters(broker).count("a") == 2 or pending)

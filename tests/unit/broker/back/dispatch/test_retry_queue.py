@@ -38,8 +38,8 @@ class Listed:
         self.rows: list[DeliveryRow] = []
         self.launched: list[int] = []
         self.clock = StandingClock()
-        self.troubles = CircuitBreakers(self.clock, after=2, probe_interval=30)
-        self.roles = ConsumerRoles(self.troubles, behind_after=10)
+        self.breakers = CircuitBreakers(self.clock, after=2, probe_interval=30)
+        self.roles = ConsumerRoles(self.breakers, behind_after=10)
         self.moved: list[DeliveryRow] = []
         self.present: list[RecipientProxy] = []
         self.needed: list[str] = []
@@ -104,7 +104,7 @@ class Listed:
 async def due_rows(listed: Listed) -> AsyncIterator[RetryQueue]:
     async with asyncio.TaskGroup() as tasks:
         log, ledger = cast(LogReader, listed), cast(DeliveryLedger, listed)
-        probing = BreakerProbes(listed.troubles, cast(Registry, listed), Slots(), RoleEvents())
+        probing = BreakerProbes(listed.breakers, cast(Registry, listed), Slots(), RoleEvents())
         made = RetryQueue(
             DueRows(log, ledger, listed.roles, probing),
             cast(WorkerAvailability, listed),

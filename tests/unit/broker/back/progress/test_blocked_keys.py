@@ -44,16 +44,16 @@ def to_read(order: BlockedKeys) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("state", [HELD, RETRY, WAITING, PARKED])
 def test_a_key_that_has_a_row_holds_only_itself(order: BlockedKeys, state: DeliveryState) -> None:
     order.note(row(3, state))
-    assert order.holds(envelope(4))
-    assert not order.holds(envelope(4, "b"))
-    assert not order.holds(envelope(4, None))
+    assert order.blocks(envelope(4))
+    assert not order.blocks(envelope(4, "b"))
+    assert not order.blocks(envelope(4, None))
 
 
 def test_no_key_is_a_key_like_any_other(order: BlockedKeys) -> None:
     assert order.key(envelope(1, None)) == ""
     order.note(row(3, PARKED, ""))
-    assert order.holds(envelope(4, None))
-    assert not order.holds(envelope(4, "a"))
+    assert order.blocks(envelope(4, None))
+    assert not order.blocks(envelope(4, "a"))
 
 
 def test_who_wants_no_order_has_no_keys() -> None:
@@ -61,7 +61,7 @@ def test_who_wants_no_order_has_no_keys() -> None:
     assert order.key(envelope(1)) is None
     order.note(row(3, PARKED, None))
     order.add(HeldKey(ROLE, "a", 1, 1))
-    assert not order.holds(envelope(4))
+    assert not order.blocks(envelope(4))
 
 
 def test_what_is_settled_lets_the_next_one_of_its_key_go(order: BlockedKeys) -> None:
@@ -79,11 +79,11 @@ def test_what_is_settled_lets_the_next_one_of_its_key_go(order: BlockedKeys) -> 
     assert not order.is_next(row(6, HELD))
     order.note(row(5, RETRY))
     assert to_read(order) == []
-    assert order.holds(envelope(9))
+    assert order.blocks(envelope(9))
     order.note(row(5, SETTLED))
     order.note(row(6, RETRY))
     order.note(row(6, SETTLED))
-    assert not order.holds(envelope(9))
+    assert not order.blocks(envelope(9))
     assert to_read(order) == []
 
 
@@ -97,7 +97,7 @@ def test_what_fails_again_goes_before_what_it_held(order: BlockedKeys) -> None:
 
 def test_an_earlier_one_that_fails_later_goes_first(order: BlockedKeys) -> None:
     order.note(row(5, WAITING))
-    assert not order.holds(envelope(4))
+    assert not order.blocks(envelope(4))
     order.note(row(4, RETRY))
     assert not order.is_next(row(5, WAITING))
     order.note(row(4, SETTLED))
@@ -106,7 +106,7 @@ def test_an_earlier_one_that_fails_later_goes_first(order: BlockedKeys) -> None:
 
 def test_rows_that_were_found_at_the_start_are_to_be_read(order: BlockedKeys) -> None:
     order.add(HeldKey(ROLE, "a", 3, 9))
-    assert order.holds(envelope(10))
+    assert order.blocks(envelope(10))
     asked = order.to_read()
     assert asked == [HeldKey(ROLE, "a", 3, 9)]
     order.found(asked[0], row(3, RETRY))
@@ -116,7 +116,7 @@ def test_rows_that_were_found_at_the_start_are_to_be_read(order: BlockedKeys) ->
 def test_a_key_whose_rows_have_all_gone_is_free(order: BlockedKeys) -> None:
     order.add(HeldKey(ROLE, "a", 3, 3))
     order.found(order.to_read()[0], None)
-    assert not order.holds(envelope(10))
+    assert not order.blocks(envelope(10))
     assert to_read(order) == []
 
 
@@ -125,7 +125,7 @@ def test_what_has_changed_since_it_was_read_is_read_again(order: BlockedKeys) ->
     asked = order.to_read()[0]
     order.note(row(4, HELD))
     order.found(asked, None)
-    assert order.holds(envelope(10))
+    assert order.blocks(envelope(10))
     assert to_read(order) == [("a", 3)]
 
 
@@ -157,9 +157,9 @@ def test_what_waits_for_an_absent_worker_is_not_asked_for(order: BlockedKeys) ->
 def test_a_role_that_wants_order_no_longer_holds_nothing(order: BlockedKeys) -> None:
     order.note(row(3, PARKED))
     assert not order.want(False)
-    assert not order.holds(envelope(4))
+    assert not order.blocks(envelope(4))
     assert order.want(True)
-    assert not order.holds(envelope(4))
+    assert not order.blocks(envelope(4))
 
 
 def test_roles_that_want_order_are_told_apart() -> None:
@@ -167,6 +167,6 @@ def test_roles_that_want_order_are_told_apart() -> None:
     assert roles.want_order([ROLE]) == {ROLE}
     roles[ROLE].keys.note(row(3, PARKED))
     assert roles.want_order([ROLE, OTHER_ROLE]) == {OTHER_ROLE}
-    assert roles[ROLE].keys.holds(envelope(4))
+    assert roles[ROLE].keys.blocks(envelope(4))
     assert roles.want_order([OTHER_ROLE]) == set()
     assert not roles[ROLE].keys.is_wanted

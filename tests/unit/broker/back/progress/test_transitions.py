@@ -74,10 +74,10 @@ def test_what_is_handed_over_is_no_longer_due() -> None:
 
 
 def test_what_may_have_been_handed_over_counts_as_an_attempt() -> None:
-    crashed = after_crash(attempt(0), is_held=False)
+    crashed = after_crash(attempt(0), is_blocked=False)
     assert (crashed.state, crashed.attempts, crashed.code) == (DeliveryState.RETRY, 1, "broker_stopped")
     assert crashed.due_at is None
-    assert after_crash(attempt(0), is_held=True) == replace(crashed, state=DeliveryState.HELD)
+    assert after_crash(attempt(0), is_blocked=True) == replace(crashed, state=DeliveryState.HELD)
 
 
 def test_what_was_held_is_handed_over_as_it_is_and_may_be_in_doubt() -> None:

@@ -369,7 +369,7 @@ async def test_who_comes_in_the_place_of_one_that_left_is_asked(journal: Journal
         await broker.until(lambda: broker.items("store_1") == [b"a note"])
         wish = Wish(broker)
         event_id = await wish.ask()
-        await broker.until(lambda: broker.back._delivering._replies._in_progress)
+        await broker.until(lambda: broker.back._assembly._replies._in_progress)
         for _ in range(20):
             await asyncio.sleep(0)
         await broker.leave("store_1")
