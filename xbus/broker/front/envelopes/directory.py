@@ -118,7 +118,7 @@ class EnvelopeDirectory:
         self._clock = clock
         self._limits = limits
         self._find_type = find_type
-        self._live: dict[UUID, OpenEnvelope] = {}
+        self._open: dict[UUID, OpenEnvelope] = {}
         self._unsettled: dict[UUID, OpenEnvelope] = {}
         self._lookups: dict[UUID, _Lookup] = {}
         self._pruned: dict[UUID, PrunedKeyedEnvelope] = {}
@@ -130,11 +130,11 @@ class EnvelopeDirectory:
 
     def holds_open(self, emitter_id: int) -> bool:
         """Check whether an emitter is in the midst of sending."""
-        return any(envelope.emitter_id == emitter_id for envelope in self._live.values())
+        return any(envelope.emitter_id == emitter_id for envelope in self._open.values())
 
     def holder(self, envelope_id: UUID) -> bytes | None:
         """The hash of the session that alone may send an envelope; None where any may, or that is not known."""
-        known = self._live.get(envelope_id) or self._pruned.get(envelope_id)
+        known = self._open.get(envelope_id) or self._pruned.get(envelope_id)
         return None if known is None else known.holder
 
     def open(self, emitter_id: int, envelope_id: UUID, options: EnvelopeOptions = NO_OPTIONS) -> OpenEnvelope:
@@ -150,7 +150,7 @@ class EnvelopeDirectory:
         self.called.add(envelope_id)
         lookup = self._lookups.get(envelope_id)
         if lookup is None:
-            known = self._live.get(envelope_id)
+            known = self._open.get(envelope_id)
             if known is not None:
                 return act(known)
             lookup = self._lookups[envelope_id] = _Lookup()
@@ -161,7 +161,7 @@ class EnvelopeDirectory:
 
     def has_heard_of(self, envelope_id: UUID) -> bool:
         """Check whether an envelope is open, or a call for it is under way; of any other the journal knows more."""
-        return envelope_id in self._lookups or envelope_id in self._live or envelope_id in self._unsettled
+        return envelope_id in self._lookups or envelope_id in self._open or envelope_id in self._unsettled
 
     def put(self, write: PutEnvelope, act: Act[SealReceipt]) -> Deferred[SealReceipt]:
         """Write a whole envelope of which nothing is known here. Other calls for it wait until that is answered.
@@ -253,7 +253,7 @@ class EnvelopeDirectory:
                 # One of those before has put the envelope.
                 put.waiting.append(call)
             else:
-                call.go_on(self._live.get(envelope_id, known))
+                call.go_on(self._open.get(envelope_id, known))
 
     async def _settle(self, envelope_id: UUID) -> None:
         """Wait until the journal has answered all that was written of an envelope before it was forgotten.
@@ -297,13 +297,13 @@ class EnvelopeDirectory:
     def _keep(self, state: OpenEnvelopeState) -> OpenEnvelope:
         find_type = functools.partial(self._find_type, state.emitter_id)
         envelope = OpenEnvelope(state, self._journal, self._clock, self._limits, find_type, self._forget, self._answers)
-        self._live[state.envelope_id] = envelope
+        self._open[state.envelope_id] = envelope
         return envelope
 
     def _forget(self, envelope: OpenEnvelope) -> None:
         envelope_id = envelope.state.envelope_id
-        if self._live.get(envelope_id) is envelope:
-            del self._live[envelope_id]
+        if self._open.get(envelope_id) is envelope:
+            del self._open[envelope_id]
             if not envelope.is_settled:
                 self._unsettled[envelope_id] = envelope
                 self._spawn(self._let_go(envelope))
