@@ -1,7 +1,7 @@
 """The verbs that the broker calls on a recipient: one method per verb, named as the verb.
 
-``docs/wire.md`` lists them. Each call of an envelope becomes a job at the desk; what needs no author's code is answered
-at once.
+``docs/wire.md`` lists them. Each call of an envelope becomes a job of the author's thread. A call that needs no code of
+the author's is answered at once.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class RecipientApi:
     Args:
         recipient: the author's.
         calls: the author's methods.
-        desk: where they run.
+        author_thread: where they run.
         clock: tells the time.
         on_worker_ready: called when a worker may get another event, of a broker that does not send batches.
         caller: tells by which connection the call came that is carried out now.
@@ -60,7 +60,7 @@ class RecipientApi:
         self,
         recipient: Recipient,
         calls: Calls,
-        desk: AuthorThread,
+        author_thread: AuthorThread,
         clock: Clock,
         on_worker_ready: Callable[[], None],
         caller: Callable[[], bytes],
@@ -72,7 +72,7 @@ class RecipientApi:
         self.idle.set()
         self._recipient = recipient
         self._calls = calls
-        self._desk = desk
+        self._author_thread = author_thread
         self._clock = clock
         self._on_worker_ready = on_worker_ready
         self._caller = caller
@@ -87,7 +87,7 @@ class RecipientApi:
         """Describe, for a heartbeat, each open envelope, each about to be rolled back, and each output in the
         making."""
         deliveries = [*self._deliveries.values(), *self._stopping]
-        steps = self._desk.steps + self._steps_of_old + sum(delivery.steps for delivery in deliveries)
+        steps = self._author_thread.steps + self._steps_of_old + sum(delivery.steps for delivery in deliveries)
         outputs = [] if self._jobs is None else self._jobs.work()
         return [*(delivery.work(steps) for delivery in deliveries), *outputs]
 
@@ -191,7 +191,7 @@ class RecipientApi:
             raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
         deliveries = [self._open(whole.id) for whole in bundle]
         steps = [BundleStep(self._calls, *pair) for pair in zip(deliveries, bundle, strict=True)]
-        answers = self._desk.give(carry_out_all(steps, lambda: self.is_closing))
+        answers = self._author_thread.give(carry_out_all(steps, lambda: self.is_closing))
         answers.add_done_callback(lambda _: self._close_all(deliveries))
         return answers
 
@@ -294,7 +294,7 @@ class RecipientApi:
                 raise failure_of(error) from error
             return True
 
-        stopped = self._desk.give(roll_back)
+        stopped = self._author_thread.give(roll_back)
         stopped.add_done_callback(lambda _: self._forget(delivery))
         return stopped
 
@@ -327,7 +327,7 @@ class RecipientApi:
                 self._stop(envelope_id).add_done_callback(lambda stopped: stopped.cancelled() or stopped.exception())
 
     def _attempt(self, delivery: EnvelopeDelivery, step: Callable[[], tuple[object, ...]]) -> StepAnswer:
-        return self._desk.give(lambda: delivery.attempt(step))
+        return self._author_thread.give(lambda: delivery.attempt(step))
 
     def _wire(self, items: list[Item]) -> list[WireBatch]:
         return wire_batches(items, self.max_batch_bytes)

@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 
 class Calls:
-    """Calls an author's methods from the desk's thread, plain or asynchronous ones alike.
+    """Calls an author's methods from their thread, plain or asynchronous ones alike.
 
     Args:
         recipient: the author's.
-        desk: where the jobs that use this run.
+        author_thread: where the jobs that use this run.
     """
 
-    def __init__(self, recipient: Recipient, desk: AuthorThread) -> None:
+    def __init__(self, recipient: Recipient, author_thread: AuthorThread) -> None:
         self._recipient: Any = recipient
-        self._finished = desk.finished
+        self._finished = author_thread.finished
         self.is_worker = isinstance(recipient, Worker)
 
     def start(self) -> None:

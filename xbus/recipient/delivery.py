@@ -74,7 +74,7 @@ class EnvelopeDelivery:
         self._error = Failed("the envelope was stopped", code="envelope_stopped")
 
     def attempt(self, step: Callable[[], tuple[object, ...]]) -> tuple[object, ...]:
-        """Take one step through the author's code; to be called in the desk's thread.
+        """Take one step through the author's code; to be called in the author's thread.
 
         Returns:
             ``(True, ...)`` with what the step returned, or ``(False, errors)`` after a refusal.

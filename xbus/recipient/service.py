@@ -63,11 +63,11 @@ class RecipientService:
         waits: ServiceWaits,
     ) -> None:
         self._waits = waits
-        self._desk = AuthorThread(f"recipient {login}")
-        self._calls = Calls(author, self._desk)
+        self._author_thread = AuthorThread(f"recipient {login}")
+        self._calls = Calls(author, self._author_thread)
         self._jobs = BulkJobs(author, call, waits.jobs) if isinstance(author, BulkWorker) else None
         self.api = RecipientApi(
-            author, self._calls, self._desk, clock, on_worker_ready, lambda: self._server.caller, self._jobs
+            author, self._calls, self._author_thread, clock, on_worker_ready, lambda: self._server.caller, self._jobs
         )
         self._server = Server(
             context,
@@ -84,7 +84,7 @@ class RecipientService:
             ConfigurationError: the address can't be used.
         """
         endpoint = self._server.bind(bind)
-        await self._desk.give(self._calls.start)
+        await self._author_thread.give(self._calls.start)
         self._server.start()
         return endpoint
 
@@ -105,13 +105,13 @@ class RecipientService:
     def close(self) -> None:
         """Close the socket and the thread."""
         self._server.close()
-        self._desk.close()
+        self._author_thread.close()
 
     async def _stop_author(self) -> None:
         if self._jobs is not None:
             await self._jobs.close()
         await self.api.roll_back_all()
-        await self._desk.give(self._calls.stop)
+        await self._author_thread.give(self._calls.stop)
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, Any]) -> bool:
