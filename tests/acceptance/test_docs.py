@@ -112,6 +112,25 @@ def test_every_path_of_the_checkout_exists(page: Path) -> None:
     assert [path for path in named if not (CHECKOUT / path).exists()] == []
 
 
+@pytest.fixture(scope="module")
+def source() -> dict[str, str]:
+    """The text of each module, by its path in the checkout."""
+    paths = (path for folder in ("xbus", "spark_worker") for path in (CHECKOUT / folder).rglob("*.py"))
+    return {path.relative_to(CHECKOUT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_every_module_and_class_that_a_page_names_exists(page: Path, source: dict[str, str]) -> None:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    quoted = re.findall(r"`([^`\n]+)`", prose)
+    files = [name for name in quoted if re.fullmatch(r"(\w+/)*\w+\.py", name) and not name.startswith("tests/")]
+    ends = [f"/{name}" for name in files if not (CHECKOUT / name).exists() and not (page.parent / name).exists()]
+    assert [end for end in ends if not any(path.endswith(end) for path in source)] == []
+    classes = {name for text in quoted for name in re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", text)}
+    everything = "\n".join(source.values())
+    assert {name for name in classes if not re.search(rf"\b{name}\b", everything)} == set()
+
+
 # -- the commands ------------------------------------------------------------------------------------------------------
 
 
