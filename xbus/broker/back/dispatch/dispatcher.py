@@ -87,7 +87,7 @@ class Dispatcher:
         self._launcher.carry_on_all(envelope)
         for recipient in wanted:
             await self._bundles.emptied(recipient)
-        self._hold_behind(envelope, wanted)
+        self._block_behind(envelope, wanted)
         recipients = [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
         going: list[RecipientProxy] = []
         # All at once: the grace is for the envelope, not for each of its recipients.
@@ -115,7 +115,7 @@ class Dispatcher:
         present = await self._launcher.gather(
             envelope, recipients, lambda recipient: self._eligibility.in_turn(recipient, envelope)
         )
-        self._hold_behind(envelope, recipients)
+        self._block_behind(envelope, recipients)
         if present:
             self._launcher.begin(envelope, present, {}, self._context)
 
@@ -162,7 +162,7 @@ class Dispatcher:
             self._context.release_slot(recipient)
             raise
 
-    def _hold_behind(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> None:
+    def _block_behind(self, envelope: LogEnvelope, recipients: Iterable[RecipientProxy]) -> None:
         """Have an envelope wait for an earlier one of its ordering key, where roles want that."""
         for recipient in recipients:
             if self._eligibility.is_blocked(recipient, envelope):
