@@ -93,7 +93,7 @@ async def test_a_failed_write_leaves_nothing_behind(front: Front, north: Desk, f
         await asyncio.gather(_outcome(first), _outcome(second))
     await asyncio.sleep(0)
     assert front._envelopes._unsettled == {}
-    assert front._envelopes._live == {}
+    assert front._envelopes._open == {}
 
 
 async def test_an_event_with_the_id_of_another_is_told_so_at_what_comes_behind_it(north: Desk) -> None:

@@ -132,7 +132,7 @@ def second(verbs: FrontBatchVerbs) -> Sender:
 
 def forget_all(front: Front) -> None:
     """What a restart of the broker leaves in memory."""
-    front._envelopes._live.clear()
+    front._envelopes._open.clear()
     front._envelopes._pruned.clear()
 
 

@@ -185,7 +185,7 @@ async def test_a_reply_from_before_a_restart_is_found(north: Desk, back: Back, f
     ending = end_soon(north, envelope_id, event_id)
     await back.reply(envelope_id, event_id, "kept")
     await ending
-    front._envelopes._live.clear()
+    front._envelopes._open.clear()
     assert await end_soon(north, envelope_id, event_id) == EndedEvent(0, pack("kept"))
     await north.seal(envelope_id)
 
