@@ -1,1 +1,1 @@
-"""Parked work: a person reads it and puts it right."""
+"""Parked work: a person reads it and puts it right. Callers open the transaction of each action."""

@@ -128,7 +128,6 @@ def correct(
     """Have an item handed over otherwise than it was sent.
 
     Args:
-        connection: with a transaction open.
         found: how it was handed over when that was decided.
 
     Raises:

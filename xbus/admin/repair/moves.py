@@ -57,9 +57,6 @@ def present_item(connection: Connection, place: ParkedPlace) -> bytes:
 def resume(connection: Connection, past: Past, parked: Parked, decision: RepairDecision, ids: Ids) -> Resumed:
     """Resume all parked parts of an envelope for a role.
 
-    Args:
-        connection: with a transaction open.
-
     Raises:
         Refused: nothing of it is parked any more (``not_parked``), or items can't reach the role
             (``role_not_reached``).
@@ -82,9 +79,6 @@ def resume_place(connection: Connection, place: ParkedPlace, decision: RepairDec
 
 def drop(connection: Connection, parked: Parked, decision: RepairDecision) -> None:
     """Have a role go without all that is parked of an envelope for it, for good.
-
-    Args:
-        connection: with a transaction open.
 
     Raises:
         Refused: it is no longer parked (``not_parked``).

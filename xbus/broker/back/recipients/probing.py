@@ -1,7 +1,7 @@
 """Holds roles in trouble back, and lets one envelope through to each of them now and then.
 
-A consumer in trouble gets nothing in its turn, and one of its rows now and then. A worker in trouble is not hired, as
-if it were away; now and then it is let have one event.
+A consumer in trouble gets nothing in its turn, and one of its rows now and then. A worker in trouble is not acquired,
+as if it were away; now and then it gets one event.
 """
 
 import logging

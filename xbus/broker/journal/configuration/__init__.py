@@ -1,8 +1,9 @@
 """The configuration as a whole: administrators read it, plan a change to it, and apply the change, all or nothing.
 
 ``entries`` has the entries by name, ``checks`` the rules, ``plan`` the difference from what is stored, ``writing`` the
-transaction. A change never deletes a row that the journal refers to. It notes what shall become of owed envelopes, and
-never does it: the back carries that out. Commands import it; the broker reads the result as ``log.catalog``.
+transaction; callers open it, and roll it back after an error. A change never deletes a row that the journal refers to.
+It notes what shall become of owed envelopes, and never does it: the back carries that out. Commands import it; the
+broker reads the result as ``log.catalog``.
 
 Face: the names below, and ``decisions``, ``detaching``, ``entries``, ``history``, ``names``, ``owed``, ``plan``,
 ``reading``.

@@ -74,9 +74,6 @@ def outlook(connection: sa.Connection, login: str) -> Outlook:
 def detach(connection: sa.Connection, login: str, reason: str, at: datetime) -> None:
     """Have a role be owed nothing from now on; it never gets the envelopes that it lacks now.
 
-    Args:
-        connection: with a transaction open.
-
     Raises:
         Refused: see ``outlook``.
     """
@@ -91,9 +88,6 @@ def detach(connection: sa.Connection, login: str, reason: str, at: datetime) -> 
 
 def attach(connection: sa.Connection, login: str, at: datetime) -> int:
     """Have a role be owed again everything that is received from now on.
-
-    Args:
-        connection: with a transaction open.
 
     Returns:
         The first position that it is owed.

@@ -17,7 +17,6 @@ def set_password(
     """Let ``login`` in with another password from now on; sessions that are open stay so.
 
     Args:
-        connection: with a transaction open.
         kind: whose login it is; an emitter and a role may have the same one.
         login: the login, in use.
         password_hash: made by ``xbus.passwords``.

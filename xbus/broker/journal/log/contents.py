@@ -72,7 +72,6 @@ def find_listed(
 
     Args:
         after: a position; what is found lies above it.
-        limit: how many positions at the most.
         until: the last position that matters; None for all that is listed.
     """
     end = read_contents_end(connection)

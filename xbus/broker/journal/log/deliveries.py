@@ -73,7 +73,6 @@ def read_due_deliveries(
 
     Args:
         services: the worker services that are there.
-        limit: how many rows at the most.
         now: what is to be tried again is left out before its time;
         arrived_at: but where it failed before the role's recipient came, it waits no longer.
         among: the positions of the rows that are asked about; None for all.

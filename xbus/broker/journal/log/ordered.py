@@ -50,11 +50,7 @@ def _held_keys(role_ids: Collection[int]) -> "sa.Select[int, str, int, int]":
 
 
 def read_key_rows(connection: sa.Connection, role_id: int, ordering_key: str, limit: int) -> list[DeliveryRow]:
-    """Read the rows of one key, lowest position first.
-
-    Args:
-        limit: how many at the most.
-    """
+    """Read the rows of one key, lowest position first."""
     delivery = model.delivery.c
     statement = (
         SELECT_DELIVERIES.where(delivery.role_id == role_id, delivery.ordering_key == ordering_key)

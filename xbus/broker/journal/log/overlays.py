@@ -56,11 +56,7 @@ class OverlaidItem:
 
 
 def list_overlaid(connection: sa.Connection, envelope_id: UUID, limit: int) -> list[OverlaidItem]:
-    """List the items of an envelope that are handed over otherwise, in their order, and of each the oldest first.
-
-    Args:
-        limit: how many at the most.
-    """
+    """List the items of an envelope that are handed over otherwise, in their order, and of each the oldest first."""
     correction, parked = model.correction.c, model.parked_item.c
     made = sa.case((correction.after == correction.before, AS_SENT), else_=CORRECTED).label("state")
     corrected = _overlaid(model.correction, CONCERNS_EVENT, made, correction.at, correction.reason)

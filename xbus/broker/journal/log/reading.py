@@ -88,7 +88,6 @@ def read_log(connection: sa.Connection, after: int, limit: int) -> list[LogEnvel
 
     Args:
         after: a position; the results are above it.
-        limit: the most envelopes to read.
 
     Returns:
         At least one envelope, if one is above ``after``.

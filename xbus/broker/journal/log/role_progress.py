@@ -147,9 +147,6 @@ def read_owed_ahead(
     """Read which envelopes a role is owed in their turn, and when each was sealed.
 
     The part of the log that is listed costs little, however long it is; the rest is read.
-
-    Args:
-        limit: how many at the most, the oldest first.
     """
     graphs = connection.execute(sa.select(model.node.c.graph_id).where(model.node.c.service_id == service_id))
     leading, position = set(graphs.scalars()), model.envelope.c.position

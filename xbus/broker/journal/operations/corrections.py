@@ -108,7 +108,6 @@ def list_sharing(connection: sa.Connection, envelope_id: UUID, segments_id: UUID
     Args:
         envelope_id: the envelope that is left out.
         segments_id: the event whose segments hold the items.
-        limit: how many at the most.
     """
     event, envelope = model.event.c, model.envelope.c
     statement = (

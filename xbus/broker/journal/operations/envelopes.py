@@ -101,7 +101,6 @@ def list_envelopes(
     Args:
         state: only those in this state.
         before: only those after this one: the last one of the page before.
-        limit: the most envelopes of a page.
 
     Raises:
         Refused: no envelope has the id ``before`` (``envelope_unknown``).

@@ -76,7 +76,6 @@ def list_failures(
         role: only those of the role with this login.
         envelope_id: only those of this envelope.
         before: only those below this id: the last one of the page before.
-        limit: the most failures of a page.
 
     Raises:
         Refused: no role has or had this login (``unknown_login``).
@@ -103,7 +102,6 @@ def track_failure(connection: sa.Connection, failure_id: int, state: TrackingSta
     """Note a person's progress with a failure, and keep it in the history.
 
     Args:
-        connection: with a transaction open.
         state: the new state.
         comment: a remark; may be empty.
         at: the moment of the move.

@@ -59,7 +59,6 @@ def resume_items(
     """Send parked items again, as a received envelope for their role alone.
 
     Args:
-        connection: with a transaction open.
         envelope_id: of the new envelope.
         past: the envelope of the items.
         parked: names the role.
@@ -105,9 +104,6 @@ def drop_items(
     connection: sa.Connection, parked: Parked, items: Sequence[ParkedItem], decision: RepairDecision
 ) -> None:
     """Have a role go without items that are parked, for good.
-
-    Args:
-        connection: with a transaction open.
 
     Raises:
         Refused: one of them is no longer parked (``not_parked``).

@@ -82,7 +82,6 @@ def read_parked_page(
 
     Args:
         after: a position; what is returned lies above it.
-        limit: how many at the most.
     """
     delivery = model.delivery.c
     statement = (

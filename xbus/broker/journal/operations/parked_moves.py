@@ -37,9 +37,6 @@ class RepairDecision:
 def resume_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, decision: RepairDecision) -> None:
     """Have a parked envelope delivered again; its attempts are counted anew.
 
-    Args:
-        connection: with a transaction open.
-
     Raises:
         Refused: it is no longer parked (``not_parked``).
     """
@@ -78,9 +75,6 @@ def resume_deliveries(
 
 def drop_delivery(connection: sa.Connection, role_id: int, envelope_id: UUID, decision: RepairDecision) -> None:
     """Have a role go without a parked envelope, for good.
-
-    Args:
-        connection: with a transaction open.
 
     Raises:
         Refused: it is no longer parked (``not_parked``).
