@@ -150,7 +150,9 @@ class DeliveryAssembly:
         eligibility = Eligibility(roles, self.registry)
         bundle_workers = BundleWorkers(log, self._slots, self._context, self._results)
         bundle_run = BundleRun(log, ledger, bundle_workers, self._context, self._results, roles, events)
-        self._bundles = Bundles(roles, eligibility, self._open_replies, self._gathering, bundle_workers, bundle_run, tasks)
+        self._bundles = Bundles(
+            roles, eligibility, self._open_replies, self._gathering, bundle_workers, bundle_run, tasks
+        )
         dispatcher = Dispatcher(
             ledger,
             eligibility,

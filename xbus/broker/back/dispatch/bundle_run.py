@@ -77,7 +77,7 @@ class BundleRun:
         self._end(recipient, bundle)
         self._events.rows_due.publish(recipient.role.id)
 
-    def hold_back(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
+    def block(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
         """Have envelopes wait until an earlier one of their ordering key is settled."""
         for small in bundle:
             row = self._ledger.before_its_turn(small.envelope, recipient.role.id)

@@ -76,8 +76,8 @@ class Bundles:
         return [each for each in deciding if self.may_take(envelope, each) and self._is_new(envelope, each)]
 
     def _is_new(self, envelope: LogEnvelope, recipient: RecipientProxy) -> bool:
-        is_held = self._roles[recipient.role.id].keys.holds(envelope)
-        return not is_held and not self._open_replies.may_be_open(envelope.envelope_id, [recipient])
+        is_blocked = self._roles[recipient.role.id].keys.blocks(envelope)
+        return not is_blocked and not self._open_replies.may_be_open(envelope.envelope_id, [recipient])
 
     async def add(self, small: SmallEnvelope, recipient: RecipientProxy, *, in_company: bool) -> None:
         """Have an envelope brought to a consumer, as soon as it has a free slot and together with what waits then.
@@ -94,8 +94,8 @@ class Bundles:
                 await queue.room()
             elif not await self._gathering.others_wait(recipient, queue.room()):
                 return
-        if self._eligibility.is_held(recipient, small.envelope):
-            self._run.hold_back(recipient, [small])
+        if self._eligibility.is_blocked(recipient, small.envelope):
+            self._run.block(recipient, [small])
         if not self._eligibility.in_turn(recipient, small.envelope):
             return
         role = self._roles[recipient.role.id]
@@ -146,11 +146,11 @@ class Bundles:
                 self._queues.pop(recipient, None)
 
     def _free_to_go(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> list[SmallEnvelope]:
-        """Hold those back of which one of their key has failed while they waited."""
+        """Block those of which one of their key has failed while they waited."""
         keys = self._roles[recipient.role.id].keys
-        held = [small for small in bundle if keys.holds(small.envelope)]
-        self._run.hold_back(recipient, held)
-        return [small for small in bundle if small not in held]
+        blocked = [small for small in bundle if keys.blocks(small.envelope)]
+        self._run.block(recipient, blocked)
+        return [small for small in bundle if small not in blocked]
 
     def left(self, recipient: RecipientProxy) -> None:
         """Leave what waits for a recipient that gets nothing more in its turn, before another one of its role comes.

@@ -58,7 +58,7 @@ async def put_all(broker: Broker, items: str, type_name: str = "flights") -> Non
 
 async def until_settled(broker: Broker, position: int) -> None:
     """All up to this position was delivered, and nothing is left to be done."""
-    cursor = broker.back._delivering.ledger.cursor(broker.scribe.role_id("store_1"))
+    cursor = broker.back._assembly.ledger.cursor(broker.scribe.role_id("store_1"))
     assert cursor is not None
     await broker.until(lambda: cursor.position == position)
     while await states(broker):
@@ -211,7 +211,7 @@ async def test_what_is_corrected_goes_alone(journal: Journal) -> None:
         await broker.register("names_1", BUNDLES, xbus_take_envelopes=upper)
         receipt = await broker.put(b"a", type_name="flights")
         await correct(broker, receipt.position, b"z")
-        await broker.back._delivering._log.refresh()
+        await broker.back._assembly._log.refresh()
         await broker.register("store_1", BUNDLES)
         await broker.until(lambda: letters(broker) == "z")
         assert bundles(broker, "names_1") == []
