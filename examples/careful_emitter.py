@@ -9,7 +9,7 @@ from xbus.errors import Failed, Refused
 def main(url: str = "tcp://127.0.0.1:1984") -> None:
     try:
         with Emitter(url, "test_emitter", "password", retry_seconds=5) as emitter:
-            emitter.put("invoice", [{"number": 1}])
+            emitter.put("invoice", [{"number": 1}], timeout=10)
     except Refused as refusal:
         print("correct this first:", refusal.code, "-", refusal.cause, "-", refusal.next_step)
     except Failed as failure:

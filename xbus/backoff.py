@@ -31,7 +31,7 @@ class Patience:
     """Measures a row of failures.
 
     Args:
-        seconds: how long the row may last, counted from its first failure.
+        seconds: how long the row may last, counted from its beginning, or else from its first failure.
         backoff: gives the delays between tries.
         now: the time in seconds, from any start.
     """
@@ -41,6 +41,16 @@ class Patience:
         self._backoff = backoff
         self._now = now
         self._until: float | None = None
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left of the row; all of them while none has begun."""
+        return self.seconds if self._until is None else max(0.0, self._until - self._now())
+
+    def begin(self) -> None:
+        """Begin a row now, unless one has begun: from now on somebody waits for a success."""
+        if self._until is None:
+            self._until = self._now() + self.seconds
 
     def succeeded(self) -> None:
         """Note a success: the next failure begins a new row."""

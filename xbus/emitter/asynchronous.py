@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from functools import partial
@@ -19,7 +19,7 @@ from xbus.emitter.options import OptionKeywords, Options
 from xbus.emitter.outbox import Outbox, locked
 from xbus.emitter.outbox.queueing import OutboxThread, QueueSession
 from xbus.emitter.outbox.sending import OutboxSender
-from xbus.emitter.patience import EmitterPatience
+from xbus.emitter.patience import EmitterPatience, within
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
 from xbus.emitter.session import CallTransport, Session
@@ -124,15 +124,26 @@ class AsyncEmitter:
         self._line = None
         await self._exit.aclose()
 
-    def envelope(self, *, ordering_key: str | None = None, key: str | None = None) -> AsyncEnvelope:
+    def envelope(
+        self, *, ordering_key: str | None = None, key: str | None = None, timeout: float | None = None
+    ) -> AsyncEnvelope:
         """Begin an envelope, to be used in ``async with``; the arguments are those of ``Emitter.envelope``."""
         new_id = self._last_line.new_id()
-        return AsyncEnvelope(partial(self._open_line, self._forks), new_id, ordering_key, key)
+        return AsyncEnvelope(partial(self._open_line, self._forks), new_id, ordering_key, key, timeout)
 
     async def put(
-        self, type_name: str, items: Iterable[object], *, ordering_key: str | None = None, key: str | None = None
+        self,
+        type_name: str,
+        items: Iterable[object],
+        *,
+        ordering_key: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
     ) -> Receipt:
         """Send a whole envelope of one event, as ``Emitter.put`` does."""
+        return await within(timeout, self._put(type_name, items, ordering_key, key))
+
+    async def _put(self, type_name: str, items: Iterable[object], ordering_key: str | None, key: str | None) -> Receipt:
         line, packed = await self._open_line(), [item_bytes(item) for item in items]
         limits = line.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
@@ -142,9 +153,12 @@ class AsyncEmitter:
             return await self._put_batches(self.envelope(ordering_key=ordering_key, key=key), type_name, packed)
         return await self._put_at_once(line, type_name, packed, envelope_options(ordering_key, None))
 
-    async def ask(self, type_name: str, *items: object) -> Value:
+    async def ask(self, type_name: str, *items: object, timeout: float | None = None) -> Value:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it, as ``Emitter.ask`` does."""
         self._check_direct()
+        return await within(timeout, self._ask(type_name, items))
+
+    async def _ask(self, type_name: str, items: Sequence[object]) -> Value:
         async with self.envelope() as envelope:
             async with envelope.event(type_name, len(items)) as event:
                 for item in items:
@@ -157,18 +171,21 @@ class AsyncEmitter:
                 )
             return await event.reply()
 
-    async def consumers(self) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
+    async def consumers(self, *, timeout: float | None = None) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
         """Read the introductions of the registered consumers, as ``Emitter.consumers`` does."""
-        return [_introduction(told) for told in _CONSUMERS.read(await self._call("xbus.get_consumers"))]
+        return [
+            _introduction(told) for told in _CONSUMERS.read(await self._call("xbus.get_consumers", timeout=timeout))
+        ]
 
-    async def retry(self, event_id: str) -> str:
+    async def retry(self, event_id: str, *, timeout: float | None = None) -> str:
         """Have the envelope of an event delivered again to those it is parked for, as ``Emitter.retry`` does."""
-        return _RETRIED.read(await self._call("xbus.retry_event", event_id))
+        return _RETRIED.read(await self._call("xbus.retry_event", event_id, timeout=timeout))
 
-    async def replay(self, envelope_id: str) -> str:
+    async def replay(self, envelope_id: str, *, timeout: float | None = None) -> str:
         """Have a sealed envelope delivered to everybody again, as a new one, as ``Emitter.replay`` does."""
         # The new envelope's id is made here, so that a call whose answer got lost can be made again.
-        return _REPLAYED.read(await self._call("xbus.replay_envelope", envelope_id, self._last_line.new_id()))
+        arguments = (envelope_id, self._last_line.new_id())
+        return _REPLAYED.read(await self._call("xbus.replay_envelope", *arguments, timeout=timeout))
 
     def _check_direct(self) -> None:
         if self._outbox is not None:
@@ -178,8 +195,11 @@ class AsyncEmitter:
                 code="outbox_only",
             )
 
-    async def _call(self, verb: str, *arguments: object) -> Value:
+    async def _call(self, verb: str, *arguments: object, timeout: float | None) -> Value:
         self._check_direct()
+        return await within(timeout, self._called(verb, arguments))
+
+    async def _called(self, verb: str, arguments: tuple[object, ...]) -> Value:
         line = await self._open_line()
         stream = line.new_stream()
         try:

@@ -58,7 +58,8 @@ class EmitterContext:
         return stream
 
     def end(self, stream: Stream) -> None:
-        """Forget the envelope of ``stream``, which is over."""
+        """Forget the envelope of ``stream``, which is over; no call of it is made again."""
+        stream.end()
         self._streams.discard(stream)
 
     def forked(self) -> None:

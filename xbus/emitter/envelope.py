@@ -1,17 +1,22 @@
 """One envelope being sent: all of it arrives, or nothing."""
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
 
 from xbus.emitter.context import EmitterContext
 from xbus.emitter.event import AsyncEvent
+from xbus.emitter.patience import within
 from xbus.emitter.pending_calls import RepeatableCall
 from xbus.emitter.receipt import Receipt
+from xbus.emitter.session import FAREWELL_SECONDS
 from xbus.emitter.stream import Stream
-from xbus.errors import CallError, Refused
+from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.ids import numbered_event_id
+from xbus.rpc.codec import Value
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader
 
@@ -31,6 +36,7 @@ class AsyncEnvelope:
         new_id: its id, where it has no key.
         ordering_key: roles that want order get envelopes of one key one after the other; None is a key too.
         key: what the emitter calls it, for good: the same key never makes a second envelope.
+        timeout: the most seconds that each call in it waits; None for no limit but ``retry_seconds``.
 
     Attributes:
         id: the envelope's UUID as text; of one with a key inside the block only.
@@ -42,11 +48,13 @@ class AsyncEnvelope:
         new_id: str,
         ordering_key: str | None = None,
         key: str | None = None,
+        timeout: float | None = None,
     ) -> None:
         self.id = new_id if key is None else ""
         self._has_key = key is not None
         self._options = envelope_options(ordering_key, key)
         self._open_line = open_line
+        self._timeout = timeout
         self._line: EmitterContext
         self._stream: Stream
         self._events = 0
@@ -79,7 +87,7 @@ class AsyncEnvelope:
 
     async def _claim(self, start: RepeatableCall) -> None:
         try:
-            self.id = _STARTED.read(await self._stream.claim(start))
+            self.id = _STARTED.read(await within(self._timeout, self._stream.claim(start)))
         except BaseException:
             self._line.end(self._stream)
             raise
@@ -91,15 +99,14 @@ class AsyncEnvelope:
             if error is None:
                 await self._seal()
         except CallError as refusal:
-            if refusal.code not in NOT_OURS:
-                await self._cancel()
+            await self._cancel(refusal)
             raise
-        except BaseException:
-            await self._cancel()
+        except BaseException as interruption:
+            await self._cancel(interruption)
             raise
         else:
-            if error is not None and not (isinstance(error, CallError) and error.code in NOT_OURS):
-                await self._cancel()
+            if error is not None:
+                await self._cancel(error)
         finally:
             self._line.end(self._stream)
 
@@ -109,26 +116,32 @@ class AsyncEnvelope:
         event_id = self._line.new_id()
         if self._has_key:
             event_id = str(numbered_event_id(uuid.UUID(self.id), self._events))
-        return AsyncEvent(self._line, self._stream, self.id, event_id, type_name, estimate)
+        return AsyncEvent(self._line, self._stream, self.id, event_id, type_name, estimate, self._timeout)
 
     async def _seal(self) -> None:
         # The front lets it wait behind the replies to its events.
-        call = RepeatableCall("xbus.end_envelope", (self.id, self._events), self._line.reply_seconds)
-        answer = await self._stream.submit(call)
+        call = RepeatableCall("xbus.end_envelope", (self.id, self._events), self._line.reply_seconds, may_wait=True)
+        answer = await within(self._timeout, self._stream.submit(call))
         self._receipt = Receipt.of(answer)
 
-    async def _cancel(self) -> None:
-        if self._line.is_inherited:
-            return  # the parent goes on with it
+    async def _cancel(self, reason: BaseException) -> None:
+        if self._line.is_inherited or (isinstance(reason, CallError) and reason.code in NOT_OURS):
+            return  # somebody else goes on with it, or it is sealed
         self._stream.abandon(Refused("the envelope is cancelled", "send it as a new one", code="envelope_closed"))
-        try:
-            await self._line.session.call("xbus.cancel_envelope", self.id, seconds=self._line.options.probe_seconds)
-        except CallError as error:
-            # It stays open, seen by nobody.
-            logger.warning(
-                "envelope not cancelled",
-                extra={"action": "emitter_cancel_failed", "envelope_id": self.id, "code": error.code},
-            )
+        cancelled = self._line.session.call("xbus.cancel_envelope", self.id, seconds=self._line.options.probe_seconds)
+        cancelled.add_done_callback(partial(_note_cancelled, self.id))
+        # The caller of a silent bus has waited long enough, and whoever stops waiting does not want to wait here.
+        if not isinstance(reason, (TimedOut, ConnectionLost, asyncio.CancelledError)):
+            await asyncio.wait([cancelled], timeout=FAREWELL_SECONDS if isinstance(reason, Failed) else None)
+
+
+def _note_cancelled(envelope_id: str, cancelled: "asyncio.Future[Value]") -> None:
+    error = None if cancelled.cancelled() else cancelled.exception()
+    if error is not None:
+        # It stays open, seen by nobody.
+        code = error.code if isinstance(error, CallError) else type(error).__name__
+        extra = {"action": "emitter_cancel_failed", "envelope_id": envelope_id, "code": code}
+        logger.warning("envelope not cancelled", extra=extra)
 
 
 def envelope_options(ordering_key: str | None, key: str | None) -> tuple[EnvelopeOptionsMap, ...]:

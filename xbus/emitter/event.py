@@ -4,7 +4,8 @@ import asyncio
 from types import TracebackType
 
 from xbus.emitter.context import EmitterContext
-from xbus.emitter.pending_calls import RepeatableCall
+from xbus.emitter.patience import within
+from xbus.emitter.pending_calls import END_EVENT, RepeatableCall
 from xbus.emitter.stream import Stream
 from xbus.errors import Refused
 from xbus.rpc.codec import Value, pack_items
@@ -25,13 +26,21 @@ class AsyncEvent:
         event_id: its own id.
         type_name: the event type, which the emitter's profile must allow.
         estimate: how many items will come, 0 where that is not known.
+        timeout: the most seconds that each of its calls waits, unless the call says otherwise; None for no limit.
 
     Attributes:
         id: the event's UUID as text.
     """
 
     def __init__(
-        self, line: EmitterContext, stream: Stream, envelope_id: str, event_id: str, type_name: str, estimate: int
+        self,
+        line: EmitterContext,
+        stream: Stream,
+        envelope_id: str,
+        event_id: str,
+        type_name: str,
+        estimate: int,
+        timeout: float | None = None,
     ) -> None:
         self.id = event_id
         self._line = line
@@ -39,6 +48,7 @@ class AsyncEvent:
         self._envelope_id = envelope_id
         self._type_name = type_name
         self._estimate = estimate
+        self._timeout = timeout
         self._batch = line.new_batch()
         self._sent = 0
         self._open = False
@@ -57,16 +67,16 @@ class AsyncEvent:
         try:
             if error is None:
                 await self.flush()
-                self._end = self._call("xbus.end_event", self._sent, seconds=self._line.reply_seconds)
+                self._end = self._call(END_EVENT, self._sent, seconds=self._line.reply_seconds)
         finally:
             self._open = False
             if self._timer is not None:
                 self._timer.cancel()
 
-    async def send(self, item: object) -> None:
+    async def send(self, item: object, *, timeout: float | None = None) -> None:
         """Send one item, as ``Event.send`` does."""
         if self.add(item):
-            await self.flush()
+            await self.flush(timeout=timeout)
 
     def add(self, item: object) -> bool:
         """Put one item into the batch, from any thread; True when ``flush`` is due."""
@@ -75,18 +85,18 @@ class AsyncEvent:
         is_full = self._batch.add(item_bytes(item))
         return is_full or self._stream.error is not None
 
-    async def flush(self) -> None:
+    async def flush(self, *, timeout: float | None = None) -> None:
         """Send what waits for company now, as ``Event.flush`` does."""
-        await self._stream.room()
+        await within(self._timeout if timeout is None else timeout, self._stream.room())
         self._send_batch()
 
-    async def reply(self) -> Value:
+    async def reply(self, *, timeout: float | None = None) -> Value:
         """Give the immediate reply of a consumer, as ``Event.reply`` does."""
-        return (await self._ended())["reply"]
+        return (await within(self._timeout if timeout is None else timeout, self._ended()))["reply"]
 
-    async def has_reply(self) -> bool:
+    async def has_reply(self, *, timeout: float | None = None) -> bool:
         """Check whether the event got an immediate reply, be it None; see also ``reply``."""
-        return (await self._ended()).get("replied", True)
+        return (await within(self._timeout if timeout is None else timeout, self._ended())).get("replied", True)
 
     async def _ended(self) -> EventEnd:
         if self._end is None:
@@ -121,5 +131,6 @@ class AsyncEvent:
             seconds=seconds or self._line.options.answer_seconds,
             size=size,
             durable=durable,
+            may_wait=verb == END_EVENT,
         )
         return self._stream.submit(call)

@@ -1,8 +1,14 @@
-"""Decides how long an emitter insists, and how fast it tries again. Pure."""
+"""Decides how long an emitter insists, and how fast it tries again."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from xbus.backoff import Backoff, Patience
 from xbus.clock import Clock
-from xbus.errors import CallError
+from xbus.errors import CallError, TimedOut
+
+T = TypeVar("T")
 
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 2.0
@@ -19,8 +25,30 @@ class EmitterPatience(Patience):
     def __init__(self, seconds: float, clock: Clock) -> None:
         super().__init__(seconds, Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), clock.monotonic)
 
+    def limit(self, seconds: float) -> float:
+        """Shorten a time-out to what is left of the row; without repeats it is as it was."""
+        return min(seconds, self.left) if self.seconds else seconds
+
     def given_up(self, error: CallError) -> CallError:
         """Word ``error`` for a caller whose repeats were in vain; unchanged without repeats."""
-        insisted = ", and trying again for `retry_seconds` did not help" if self.seconds else ""
+        insisted = f", and nothing helped within the {self.seconds:g} s of `retry_seconds`" if self.seconds else ""
         next_step = error.next_step or "see whether the bus runs at this address"
         return type(error)(f"{error.cause}{insisted}", next_step, code=error.code)
+
+
+async def within(timeout: float | None, work: Awaitable[T]) -> T:
+    """Wait for ``work`` for so many seconds; None for as long as it takes.
+
+    Raises:
+        TimedOut: it took longer, and is cancelled.
+    """
+    if timeout is None:
+        return await work
+    try:
+        async with asyncio.timeout(timeout):
+            return await work
+    except TimeoutError:
+        raise TimedOut(
+            f"the bus has not answered within the {timeout:g} s of `timeout`",
+            "see whether it runs at this address; what you send under a key you may send again safely",
+        ) from None

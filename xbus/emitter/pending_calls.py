@@ -8,6 +8,8 @@ from itertools import chain
 from xbus.errors import CallError
 from xbus.rpc.codec import Value
 
+END_EVENT = "xbus.end_event"
+
 
 @dataclass(eq=False, slots=True)
 class RepeatableCall:
@@ -16,10 +18,11 @@ class RepeatableCall:
     Attributes:
         verb: the name on the wire.
         arguments: what follows the token.
-        seconds: how long to wait for its answer.
+        seconds: how long to wait for its answer, if the emitter insists for so long.
         size: the bytes that it takes of the window.
         durable: whether its answer promises that it, and all before it, is durable. The opening of an envelope or an
             event promises nothing: after a crash of the broker an answered opening may be forgotten.
+        may_wait: whether its answer may wait for a consumer's immediate reply: of an end, of an event or the envelope.
     """
 
     verb: str
@@ -27,6 +30,7 @@ class RepeatableCall:
     seconds: float
     size: int = 0
     durable: bool = True
+    may_wait: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -58,6 +62,11 @@ class PendingCalls:
     def has_mere_openings(self) -> bool:
         """True while answered openings have no durable call behind them: the front may forget these."""
         return bool(self._promised_nothing)
+
+    @property
+    def waits_for_reply(self) -> bool:
+        """True while the oldest unanswered call is the end of an event, which may wait for a consumer's reply."""
+        return bool(self._waiting) and self._waiting[0].call.verb == END_EVENT
 
     def add(self, call: RepeatableCall, settle: Callable[[Value], None]) -> None:
         """Note a call.

@@ -8,13 +8,18 @@ from xbus.emitter.patience import EmitterPatience
 from xbus.emitter.pending_calls import PendingCalls, RepeatableCall
 from xbus.emitter.session import CallTransport
 from xbus.emitter.window import SendWindow
-from xbus.errors import CallError, Failed, Refused
+from xbus.errors import CallError, ConnectionLost, Failed, Refused, TimedOut
 from xbus.rpc.codec import Value
 
 logger = logging.getLogger(__name__)
 
 FORGOTTEN = frozenset({"envelope_unknown", "event_unknown"})
 """Codes by which the front refuses an opening that it answered and never wrote, after a crash."""
+
+LOOKS = 4
+"""The emitter looks so often within ``retry_seconds`` whether the front lives, while a reply is waited for."""
+
+SHORTEST_LOOK_SECONDS = 0.01
 
 NO_REPLY = frozenset({"reply_failed", "reply_timed_out"})
 """Codes of failures that are an answer: the consumer was asked, and the caller decides about asking again."""
@@ -26,6 +31,9 @@ class Stream:
     Every call bears ids and indexes that its maker chose, so a repeat of it gets the first answer and does nothing
     twice. After a lost connection, a time-out or a passing failure all unanswered calls are made again in order. That
     an immediate reply did not come is no such failure.
+
+    Without a success for ``retry_seconds`` the stream breaks. A consumer may take longer for its reply: while the
+    stream waits for one, it asks the front for a sign of life, and that counts as success.
 
     Args:
         session: makes the calls.
@@ -47,6 +55,9 @@ class Stream:
         self._attempt = 1
         self._claim: RepeatableCall | None = None
         self._claimed_at_login = 0
+        self._watch: asyncio.TimerHandle | None = None
+        self._probe: asyncio.Task[None] | None = None
+        self._is_failing = False
 
     def submit(self, call: RepeatableCall) -> asyncio.Future[Value]:
         """Make a call.
@@ -61,9 +72,12 @@ class Stream:
         self._results.add(result)
         self._window.take(call.size)
         self._ledger.add(call, partial(self._settle, call, result))
+        self._patience.begin()
+        if call.may_wait and self._watch is None and self._patience.seconds:
+            self._watch_on()
         if self._recovery is None:
             if self._is_claimed:
-                self._transmit(call)
+                self._transmit(call, self._patience.seconds)
             else:
                 self._recovery = asyncio.create_task(self._repeat(None), name="xbus emitter claims its envelope anew")
         return result
@@ -92,14 +106,24 @@ class Stream:
             return
         self.error = error
         self._window.give(self._ledger.clear())
-        if self._recovery is not None:
-            self._recovery.cancel()
+        for task in (self._recovery, self._probe, self._watch):
+            if task is not None:
+                task.cancel()
         for result in self._results:
             _fail(result, error)
         self._results.clear()
 
-    def _transmit(self, call: RepeatableCall) -> None:
-        future = self._session.call(call.verb, *call.arguments, seconds=call.seconds)
+    def end(self) -> None:
+        """Make no call again: the envelope is over, or its sender has stopped waiting."""
+        if self._ledger:
+            self.abandon(Refused("the envelope is over", "send it as a new one", code="envelope_closed"))
+        elif self._watch is not None:
+            self._watch.cancel()
+
+    def _transmit(self, call: RepeatableCall, insists: float) -> None:
+        # What may wait for a reply is watched instead.
+        seconds = call.seconds if call.may_wait or not self._patience.seconds else min(call.seconds, insists)
+        future = self._session.call(call.verb, *call.arguments, seconds=seconds)
         future.add_done_callback(partial(self._answered, call, self._attempt))
 
     def _answered(self, call: RepeatableCall, attempt: int, future: asyncio.Future[Value]) -> None:
@@ -114,12 +138,21 @@ class Stream:
             self._succeeded(call, future.result())
 
     def _succeeded(self, call: RepeatableCall, answer: Value) -> None:
-        if call.durable:
-            self._patience.succeeded()
         try:
             self._ledger.answered(call, answer)
         except CallError as uncovered:
             self.abandon(uncovered)
+            return
+        if call.durable:
+            self._is_failing = False
+        if call.durable or not self._ledger:
+            self._progressed()
+
+    def _progressed(self) -> None:
+        """Begin to count anew, if anything is still waited for."""
+        self._patience.succeeded()
+        if self._ledger:
+            self._patience.begin()
 
     def _refused(self, call: RepeatableCall, attempt: int, refusal: CallError) -> None:
         if refusal.code == "session_unknown" or (refusal.code in FORGOTTEN and self._ledger.has_mere_openings):
@@ -139,7 +172,8 @@ class Stream:
             result.set_result(answer)
 
     def _recover(self, attempt: int, error: CallError) -> None:
-        if self._recovery is None and attempt == self._attempt:
+        if self._recovery is None and attempt == self._attempt and self.error is None:
+            self._is_failing = self._is_failing or not isinstance(error, (TimedOut, ConnectionLost))
             self._recovery = asyncio.create_task(self._repeat(error), name="xbus emitter repeats calls")
 
     async def _repeat(self, error: CallError | None) -> None:
@@ -152,16 +186,19 @@ class Stream:
         self._recovery = None
         self._attempt += 1
         for call in self._ledger.repeat():
-            self._transmit(call)
+            self._transmit(call, self._patience.left)
 
     async def _restore_session(self, error: CallError | None) -> None:
         while True:
             if error is not None:
                 await self._wait_after(error)
             try:
-                if error is not None:
-                    await self._session.restore()
-                return await self._claim_anew()
+                async with asyncio.timeout(self._patience.left if self._patience.seconds else None):
+                    if error is not None:
+                        await self._session.restore()
+                    return await self._claim_anew()
+            except TimeoutError:
+                error = error or _silent()
             except Failed as failure:
                 error = failure
 
@@ -171,6 +208,41 @@ class Stream:
             raise self._patience.given_up(error)
         logger.info("calls will be made again", extra={"action": "emitter_retry", "code": error.code})
         await asyncio.sleep(delay)
+
+    def _watch_on(self) -> None:
+        seconds = min(self._patience.seconds / LOOKS, max(self._patience.left, SHORTEST_LOOK_SECONDS))
+        self._watch = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """See whether the front, or the consumer that is asked, still gets on."""
+        self._watch = None
+        if self.error is not None or not self._ledger:
+            return
+        if self._recovery is None and self._probe is None:
+            if self._ledger.waits_for_reply and not self._is_failing:
+                self._probe = asyncio.create_task(self._ask_for_life(), name="xbus emitter waits for a reply")
+            elif not self._patience.left:
+                self._recover(self._attempt, _silent())
+        self._watch_on()
+
+    async def _ask_for_life(self) -> None:
+        attempt, error = self._attempt, None
+        try:
+            async with asyncio.timeout(self._patience.seconds / LOOKS):
+                await self._session.restore()
+        except TimeoutError:
+            error = _silent()
+        except Failed as failure:
+            error = failure
+        except CallError as refusal:
+            self._probe = None
+            self.abandon(refusal)
+            return
+        self._probe = None
+        if error is not None:
+            self._recover(attempt, error)
+        elif self._ledger.waits_for_reply:
+            self._progressed()
 
     @property
     def _is_claimed(self) -> bool:
@@ -182,6 +254,10 @@ class Stream:
             login = self._session.logins
             await self._session.call(self._claim.verb, *self._claim.arguments, seconds=self._claim.seconds)
             self._claimed_at_login = login
+
+
+def _silent() -> Failed:
+    return TimedOut("the bus does not answer", "see whether it runs at this address")
 
 
 def _fail(result: asyncio.Future[Value], error: CallError) -> None:

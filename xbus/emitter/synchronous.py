@@ -77,7 +77,9 @@ class Emitter:
         finally:
             self._close_background()
 
-    def envelope(self, *, ordering_key: str | None = None, key: str | None = None) -> "Envelope":
+    def envelope(
+        self, *, ordering_key: str | None = None, key: str | None = None, timeout: float | None = None
+    ) -> "Envelope":
         """Begin an envelope, to be used in ``with``: leaving the block seals it, an exception cancels it.
 
         Args:
@@ -85,11 +87,21 @@ class Emitter:
                 of other keys; None is a key too.
             key: what this emitter calls the envelope, for good. Sent again under the same key, by whichever process, it
                 goes on where it was, or gets its first receipt; other content is refused (``key_reused``).
+            timeout: the most seconds that each call in it waits: its beginning with a key, ``send``, ``flush`` and
+                ``reply`` unless they say otherwise, and the ends of its events and of itself. At its own end a call
+                that takes longer cancels it, as far as the bus can be reached. None for ``retry_seconds`` alone.
         """
-        return Envelope(self._running, self._emitter.envelope(ordering_key=ordering_key, key=key))
+        envelope = self._emitter.envelope(ordering_key=ordering_key, key=key, timeout=timeout)
+        return Envelope(self._running, envelope)
 
     def put(
-        self, type_name: str, items: Iterable[object], *, ordering_key: str | None = None, key: str | None = None
+        self,
+        type_name: str,
+        items: Iterable[object],
+        *,
+        ordering_key: str | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
     ) -> Receipt:
         """Send a whole envelope of one event; in a single call where it fits into one batch.
 
@@ -98,14 +110,17 @@ class Emitter:
             items: all its items, kept in memory until the bus has them.
             ordering_key: as at ``envelope``.
             key: the same.
+            timeout: the most seconds that it may take in all; None for ``retry_seconds`` alone.
 
         Raises:
             Refused: the envelope can't be taken; ``code`` says why.
-            Failed: the bus did not take it within ``retry_seconds``.
+            Failed: the bus did not take it within ``retry_seconds`` or ``timeout``. Whether it has it is not known, if
+                it could be reached: under a ``key`` you may send it again.
         """
-        return self._running.run(self._emitter.put(type_name, items, ordering_key=ordering_key, key=key))
+        put = self._emitter.put(type_name, items, ordering_key=ordering_key, key=key, timeout=timeout)
+        return self._running.run(put)
 
-    def ask(self, type_name: str, *items: object) -> Value:
+    def ask(self, type_name: str, *items: object, timeout: float | None = None) -> Value:
         """Send an envelope of one event, and wait for a consumer's immediate reply to it::
 
             price = emitter.ask("price_wanted", {"article": 4711})
@@ -115,6 +130,7 @@ class Emitter:
         Args:
             type_name: the event type, one with ``immediate_reply``.
             items: all items of the event.
+            timeout: as of ``put``.
 
         Returns:
             What the consumer replied.
@@ -125,9 +141,9 @@ class Emitter:
             Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the envelope within
                 ``retry_seconds``.
         """
-        return self._running.run(self._emitter.ask(type_name, *items))
+        return self._running.run(self._emitter.ask(type_name, *items, timeout=timeout))
 
-    def consumers(self) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
+    def consumers(self, *, timeout: float | None = None) -> list[tuple[Mapping[Key, Value], Mapping[Key, Value]]]:
         """Read the introductions of the registered consumers.
 
         Returns:
@@ -135,17 +151,18 @@ class Emitter:
             ``immediate_reply`` as ``[False, None]`` or ``[True, names of event types]``.
 
         Raises:
-            Failed: the bus did not answer within ``retry_seconds``.
+            Failed: the bus did not answer within ``retry_seconds`` or ``timeout``.
         """
-        return self._running.run(self._emitter.consumers())
+        return self._running.run(self._emitter.consumers(timeout=timeout))
 
-    def retry(self, event_id: str) -> str:
+    def retry(self, event_id: str, *, timeout: float | None = None) -> str:
         """Have the envelope of an event delivered again, as a new one, to the consumers for which it is parked.
 
         Asked again it answers the same, and nothing is done twice.
 
         Args:
             event_id: of an event that this emitter sent.
+            timeout: as of ``put``.
 
         Returns:
             The id of the event that repeats it.
@@ -154,13 +171,14 @@ class Emitter:
             Refused: it is parked for nobody (``nothing_to_retry``), or can't be sent again; ``code`` says why.
             Failed: the bus did not do it within ``retry_seconds``.
         """
-        return self._running.run(self._emitter.retry(event_id))
+        return self._running.run(self._emitter.retry(event_id, timeout=timeout))
 
-    def replay(self, envelope_id: str) -> str:
+    def replay(self, envelope_id: str, *, timeout: float | None = None) -> str:
         """Have a sealed envelope delivered to everybody again, as a new one, the way that its event types take now.
 
         Args:
             envelope_id: of an envelope that this emitter sent.
+            timeout: as of ``put``.
 
         Returns:
             The id of the new envelope.
@@ -169,7 +187,7 @@ class Emitter:
             Refused: it can't be sent again; ``code`` says why.
             Failed: the bus did not do it within ``retry_seconds``.
         """
-        return self._running.run(self._emitter.replay(envelope_id))
+        return self._running.run(self._emitter.replay(envelope_id, timeout=timeout))
 
     @property
     def _running(self) -> Background:
@@ -248,36 +266,47 @@ class Event:
         """The event's UUID as text."""
         return self._event.id
 
-    def send(self, item: object) -> None:
+    def send(self, item: object, *, timeout: float | None = None) -> None:
         """Send one item: bytes as they are, any other value packed by msgpack.
 
         It goes with the next batch; this waits only while the window is full. An error of an earlier batch is raised
         here, or when the block is left.
 
+        Args:
+            item: bytes, or any value that msgpack can write.
+            timeout: the most seconds to wait for the window; by default that of the envelope.
+
         Raises:
             Refused: the item or an earlier batch can't be taken; ``code`` says why.
-            Failed: the bus did not take an earlier batch within ``retry_seconds``.
+            Failed: the bus did not take an earlier batch within ``retry_seconds``; or the window stayed full for
+                ``timeout`` (``timed_out``). Then the item waits in its batch, and must not be sent again.
         """
         # The other thread is entered once per batch, not per item.
         if self._event.add(item):
-            self._background.run(self._event.flush())
+            self._background.run(self._event.flush(timeout=timeout))
 
-    def flush(self) -> None:
+    def flush(self, *, timeout: float | None = None) -> None:
         """Send what waits for company now.
+
+        Args:
+            timeout: as of ``send``.
 
         Raises:
             CallError: an earlier call went wrong.
         """
-        self._background.run(self._event.flush())
+        self._background.run(self._event.flush(timeout=timeout))
 
-    def reply(self) -> Value:
+    def reply(self, *, timeout: float | None = None) -> Value:
         """Give the immediate reply of a consumer, None if the event type has none; after the block only.
 
         Ask inside the envelope's block, and the envelope is sealed once the reply is there.
+
+        Args:
+            timeout: the most seconds to wait; by default that of the envelope.
 
         Raises:
             Refused: the event was not taken; ``code`` says why, as ``reply_refused`` where the consumer refused it.
             Failed: no reply came (``reply_failed``, ``reply_timed_out``); or the bus did not take the event within
                 ``retry_seconds``.
         """
-        return self._background.run(self._event.reply())
+        return self._background.run(self._event.reply(timeout=timeout))

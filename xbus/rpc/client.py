@@ -233,10 +233,10 @@ class Client:
             return
         if self._unsent.pop(request_id, None):
             self._forget(request_id)
-            cause = f"{self.name}: no connection for {call.method} within {timeout:g} s"
+            cause = f"{self.name}: no connection for {call.method} within {timeout:.3g} s"
             call.finish(None, TimedOut(cause, "see whether the other side runs, and listens there"))
         else:
-            call.finish(None, TimedOut(f"{self.name}: no answer to {call.method} within {timeout:g} s"))
+            call.finish(None, TimedOut(f"{self.name}: no answer to {call.method} within {timeout:.3g} s"))
 
     def _answered(self, frames: list[bytes]) -> None:
         try:

@@ -49,7 +49,7 @@ def arrived(front: FrontDouble) -> list[bytes]:
     return [item for envelope in sealed for event in envelope.events.values() for item in event.items]
 
 
-async def queue(sender: AsyncEmitter, *items: bytes, **said: str) -> None:
+async def queue(sender: AsyncEmitter, *items: bytes, **said: Any) -> None:
     async with sender.envelope(**said) as envelope, envelope.event("test_event") as event:
         for item in items:
             await event.send(item)

@@ -26,7 +26,7 @@ class NotedEmitter:
     options: ClassVar[dict[str, Any]]
     """What was said of the envelope."""
 
-    def __init__(self, url: str, login: str, password: str) -> None:
+    def __init__(self, url: str, login: str, password: str, **_: Any) -> None:
         self.notes.append(("login", url, login, password))
         self.sent = 0
 

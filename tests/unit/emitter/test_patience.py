@@ -46,6 +46,24 @@ def test_a_success_begins_anew() -> None:
     assert patience.failed() == FIRST_DELAY_SECONDS
 
 
+def test_a_row_that_was_begun_counts_from_its_beginning() -> None:
+    clock = HandClock()
+    patience = EmitterPatience(30, clock)
+    assert patience.left == 30
+    patience.begin()
+    clock.seconds = 29
+    patience.begin()
+    assert (patience.left, patience.limit(5), patience.failed()) == (1, 1, FIRST_DELAY_SECONDS)
+    clock.seconds = 31
+    assert (patience.left, patience.failed()) == (0, None)
+
+
+def test_without_repeats_no_time_out_is_shortened() -> None:
+    patience = EmitterPatience(0, HandClock())
+    patience.begin()
+    assert patience.limit(5) == 5
+
+
 def test_an_error_given_up_on_keeps_class_code_and_gets_a_next_step() -> None:
     patience = EmitterPatience(30, HandClock())
     error = patience.given_up(TimedOut("no answer"))
@@ -54,6 +72,6 @@ def test_an_error_given_up_on_keeps_class_code_and_gets_a_next_step() -> None:
     assert patience.given_up(ConnectionLost("gone", "look there")).next_step == "look there"
 
 
-def test_an_error_speaks_of_trying_again_only_where_that_was_done() -> None:
-    assert "trying again" in str(EmitterPatience(30, HandClock()).given_up(TimedOut("no answer")))
-    assert "trying again" not in str(EmitterPatience(0, HandClock()).given_up(TimedOut("no answer")))
+def test_an_error_names_the_time_only_where_it_was_insisted() -> None:
+    assert "`retry_seconds`" in str(EmitterPatience(30, HandClock()).given_up(TimedOut("no answer")))
+    assert "`retry_seconds`" not in str(EmitterPatience(0, HandClock()).given_up(TimedOut("no answer")))

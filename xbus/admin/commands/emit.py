@@ -19,7 +19,7 @@ from xbus.admin.files import (
 from xbus.admin.output import counted
 from xbus.admin.program import config_option
 from xbus.admin.secret import password_file_option, password_of
-from xbus.emitter import Emitter, Envelope, Event
+from xbus.emitter import Emitter, Envelope, Event, Options
 from xbus.errors import Refused
 
 OF_THE_ITEM = frozenset({"bad_items", "item_too_large"})
@@ -94,6 +94,14 @@ def _read_descriptor(value: str) -> Descriptor:
 @click.option("--login", envvar="XBUS_LOGIN", show_envvar=True, prompt=True, help="The emitter's login.")
 @password_file_option
 @click.option("--url", help="The front's address; by default that of the configuration file.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=Options.retry_seconds,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to insist while the bus does not answer or takes nothing.",
+)
 def emit(
     config_path: Path | None,
     paths: tuple[Path, ...],
@@ -107,6 +115,7 @@ def emit(
     login: str,
     password_file: Path | None,
     url: str | None,
+    timeout: float,
 ) -> None:
     """Send the items of each FILE as one event, and all files as one envelope: all of it, or nothing.
 
@@ -129,7 +138,7 @@ def emit(
         label = f"Sending {paths[0].name}" if len(paths) == 1 else f"Sending {len(paths)} files"
         with (
             click.progressbar(length=sum(file.size for file in files), label=label, file=sys.stderr) as bar,
-            Emitter(address, login, password) as emitter,
+            Emitter(address, login, password, retry_seconds=timeout) as emitter,
             emitter.envelope(ordering_key=ordering_key, key=key) as envelope,
         ):
             _send(envelope, event_types, files, bad, bar.update)
