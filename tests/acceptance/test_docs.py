@@ -169,6 +169,10 @@ def test_the_careful_emitter_tells_what_must_be_corrected(broker: Daemon) -> Non
     assert told.startswith('correct this first: unknown_type - there is no event type "invoice" - ')
 
 
+def test_values_of_other_types_are_sent(broker: Daemon) -> None:
+    assert run(*example("values"), broker.front).stdout == "sent\n"
+
+
 def test_what_has_a_key_is_sent_once(broker: Daemon) -> None:
     assert [run(*example("once"), broker.front).stdout for _ in range(2)] == ["sealed at position 1\n"] * 2
 

@@ -4,6 +4,8 @@ import asyncio
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +18,7 @@ from tests.support.sdk import Keeps, emit, send_numbers
 from tests.support.serving import serving
 from tests.support.showing import become
 from tests.support.waiting import DEADLINE_SECONDS, eventually, wait_until
-from xbus.emitter import AsyncEmitter, Emitter
+from xbus.emitter import AsyncEmitter, Emitter, Receipt
 from xbus.errors import CallError, Refused
 from xbus.recipient import Event, Item, Refusal, Worker
 from xbus.rpc.client import Client
@@ -58,6 +60,32 @@ async def test_small_envelopes_of_several_tasks(database_url: str, start_daemon:
     assert sorted(receipt.position for receipt in receipts) == list(range(1, 51))
     for number, receipt in enumerate(receipts):
         assert keeps.committed[receipt.envelope_id] == [(n, n) for n in range(number)]
+
+
+async def test_values_of_many_types_are_sent_once_under_a_key(sqlite_url: str, start_daemon: StartDaemon) -> None:
+    """Each program makes them anew, and their bytes are the same."""
+    add_bus(sqlite_url, {"orders": {"store": []}})
+    daemon = start_daemon(sqlite_url)
+    keeps = Keeps()
+
+    def pack_range(value: object) -> object:
+        return list(value) if isinstance(value, range) else value
+
+    def order() -> dict[str, object]:
+        lines = [{"total": Decimal("12.50"), "id": uuid.UUID(int=number)} for number in range(3)]
+        return {"at": datetime(2026, 5, 4, 9, 30, tzinfo=UTC), "lines": lines, "places": range(3)}
+
+    async def put() -> Receipt:
+        async with AsyncEmitter(daemon.front, "emitter_1", PASSWORD, pack=pack_range) as emitter:
+            return await emitter.put("orders", [order()], key="17")
+
+    async with serving(daemon, "store_1", keeps):
+        first, again = await put(), await put()
+        await eventually(lambda: keeps.committed, "the consumer commits")
+    assert first == again
+    lines = [{"total": "12.50", "id": f"00000000-0000-0000-0000-00000000000{number}"} for number in range(3)]
+    wanted = {"at": "2026-05-04T09:30:00+00:00", "lines": lines, "places": [0, 1, 2]}
+    assert keeps.committed == {first.envelope_id: [(0, wanted)]}
 
 
 async def test_an_emitter_outlives_a_killed_broker(database_url: str, start_daemon: StartDaemon) -> None:

@@ -31,6 +31,7 @@ from xbus.rpc.context import new_context
 from xbus.rpc.items import cut, item_bytes
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader, bad_answer
+from xbus.rpc.values import PackHook, hook_for
 
 HEARTBEAT_SECONDS = 5.0
 """Seconds between the signs of life that the front gives beneath the calls. They reveal a vanished machine."""
@@ -63,6 +64,7 @@ class AsyncEmitter:
         outbox: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        pack: PackHook | None = None,
         **options: Unpack[OptionKeywords],
     ) -> None:
         self._url = url
@@ -71,6 +73,7 @@ class AsyncEmitter:
         self._outbox = None if outbox is None else Path(outbox)
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)
+        self._hook = hook_for(pack)
         self._options = Options(**options)
         self._line: EmitterContext | None = None
         self._exit = AsyncExitStack()
@@ -94,7 +97,7 @@ class AsyncEmitter:
     async def _open(self) -> None:
         async with AsyncExitStack() as exit_stack:
             taker = await (self._log_in(exit_stack) if self._outbox is None else self._queue(exit_stack, self._outbox))
-            self._line = EmitterContext(taker, self._options, self._clock, self._ids)
+            self._line = EmitterContext(taker, self._options, self._clock, self._ids, self._hook)
             exit_stack.callback(self._line.close)
             self._exit = exit_stack.pop_all()
 
@@ -144,7 +147,7 @@ class AsyncEmitter:
         return await within(timeout, self._put(type_name, items, ordering_key, key))
 
     async def _put(self, type_name: str, items: Iterable[object], ordering_key: str | None, key: str | None) -> Receipt:
-        line, packed = await self._open_line(), [item_bytes(item) for item in items]
+        line, packed = await self._open_line(), [item_bytes(item, self._hook) for item in items]
         limits = line.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)
         batches = list(cut(packed, limits.max_batch_bytes))

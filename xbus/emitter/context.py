@@ -10,6 +10,7 @@ from xbus.emitter.stream import Stream
 from xbus.emitter.window import SendWindow
 from xbus.errors import Refused
 from xbus.ids import Ids
+from xbus.rpc.values import PackHook, as_text
 
 
 class EmitterContext:
@@ -20,14 +21,18 @@ class EmitterContext:
         options: the emitter's options.
         clock: tells the time.
         ids: makes the ids of envelopes and events.
+        hook: asked for the values of items that msgpack does not know.
 
     Attributes:
         is_inherited: whether it is that of the process that this one was forked from.
     """
 
-    def __init__(self, session: CallTransport, options: Options, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self, session: CallTransport, options: Options, clock: Clock, ids: Ids, hook: PackHook = as_text
+    ) -> None:
         self.session = session
         self.options = options
+        self.hook = hook
         self.window = SendWindow(options.window_bytes)
         self.is_inherited = False
         self._clock = clock

@@ -82,7 +82,7 @@ class AsyncEvent:
         """Put one item into the batch, from any thread; True when ``flush`` is due."""
         if not self._open:
             raise Refused("the event is not open", "send inside its `with` block", code="event_closed")
-        is_full = self._batch.add(item_bytes(item))
+        is_full = self._batch.add(item_bytes(item, self._line.hook))
         return is_full or self._stream.error is not None
 
     async def flush(self, *, timeout: float | None = None) -> None:

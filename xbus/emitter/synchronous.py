@@ -15,6 +15,7 @@ from xbus.emitter.receipt import Receipt
 from xbus.errors import Refused
 from xbus.ids import Ids
 from xbus.rpc.codec import Key, Value
+from xbus.rpc.values import PackHook
 
 
 class Emitter:
@@ -38,6 +39,9 @@ class Emitter:
             there when its block ends, and goes to the bus from there, in order, once.
         clock: tells the time; the machine's own where none is given.
         ids: makes the ids of envelopes and events.
+        pack: called for each value in an item that can't be packed, with the value; returns one that can, in its place,
+            or raises ``TypeError``. Dates, times, decimal numbers and UUIDs are packed as text, and members of an enum
+            as their values, without it. It must give the same for the same value.
         **options: see ``Options``.
 
     Raises:
@@ -55,9 +59,10 @@ class Emitter:
         outbox: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        pack: PackHook | None = None,
         **options: Unpack[OptionKeywords],
     ) -> None:
-        self._emitter = AsyncEmitter(url, login, password, outbox=outbox, clock=clock, ids=ids, **options)
+        self._emitter = AsyncEmitter(url, login, password, outbox=outbox, clock=clock, ids=ids, pack=pack, **options)
         self._background: Background | None = None
 
     def __enter__(self) -> "Emitter":
@@ -267,7 +272,7 @@ class Event:
         return self._event.id
 
     def send(self, item: object, *, timeout: float | None = None) -> None:
-        """Send one item: bytes as they are, any other value packed by msgpack.
+        """Send one item: bytes as they are, any other value packed by msgpack, dates and the like as text.
 
         It goes with the next batch; this waits only while the window is full. An error of an earlier batch is raised
         here, or when the block is left.

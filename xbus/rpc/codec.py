@@ -7,7 +7,7 @@ longer than the bytes it has.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias, cast
 
 import msgpack  # type: ignore[import-untyped]
@@ -34,14 +34,17 @@ _ARRAY_32 = struct.Struct(">BI")
 _ARRAY_32_MARK = 0xDD
 
 
-def pack(value: object) -> bytes:
+def pack(value: object, default: Callable[[object], object] | None = None) -> bytes:
     """Encode None, bool, int, float, str, bytes, and lists, tuples and dicts of these.
+
+    Args:
+        default: asked for each value that is something else; it gives one to encode in its place.
 
     Raises:
         ProtocolError: ``value`` contains something else, or an integer of more than 64 bits.
     """
     try:
-        return cast(bytes, msgpack.packb(value, use_bin_type=True))
+        return cast(bytes, msgpack.packb(value, default=default, use_bin_type=True))
     except (TypeError, ValueError, OverflowError) as error:
         raise ProtocolError(f"a value can't be sent: {error}", code="bad_value") from error
 

@@ -2,31 +2,32 @@
 
 from collections.abc import Iterator
 
-from xbus.errors import ProtocolError, Refused
+from xbus.errors import ProtocolError
 from xbus.rpc.codec import pack
+from xbus.rpc.values import PackHook, as_text, unpackable
 
 ITEM_HEADER_BYTES = 5
 """The most that msgpack puts before the bytes of an item."""
 
 
-def item_bytes(value: object) -> bytes:
+def item_bytes(value: object, hook: PackHook = as_text) -> bytes:
     """Give the bytes of an item: those given, or the msgpack of any other value.
 
+    Args:
+        value: the item.
+        hook: asked for the values that msgpack does not know; see ``hook_for``.
+
     Raises:
-        Refused: msgpack has no way to write the value (``bad_items``).
+        Refused: the value can't be packed (``bad_items``); the cause says where in it.
     """
     if type(value) is bytes:
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     try:
-        return pack(value)
+        return pack(value, hook)
     except ProtocolError as error:
-        raise Refused(
-            f"an item of type {type(value).__name__} can't be packed by msgpack",
-            "make it bytes, or of numbers, texts, lists and maps",
-            code="bad_items",
-        ) from error
+        raise unpackable(value, hook) from error
 
 
 def cut(items: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
