@@ -68,7 +68,7 @@ $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "xbus needs Python 3.11 or newer, and $(PYTHON) is not: install one and name it, as in make PYTHON=python3.12" >&2; exit 1; }
 	test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
-	$(IN_VENV) pip install --quiet --disable-pip-version-check --editable .
+	$(IN_VENV) pip install --quiet --disable-pip-version-check --editable '.[broker]'
 	@touch $@
 
 $(VENV)/.installed-spark: $(VENV)/.installed

@@ -1,5 +1,5 @@
 """``python -m spark_worker``, the same as ``xbus-spark-worker``."""
 
-from spark_worker.cli import main
+from spark_worker.programs import run_worker
 
-main()
+run_worker()

@@ -2,6 +2,7 @@
 
     XbusError                      code, cause, next step
     ├── ConfigurationError         a configuration that can't be used
+    ├── MissingExtra               a library is missing that an extra brings; an ImportError, too
     ├── SchemaError                the database holds no schema, or another one
     ├── JournalError               the journal could not do what was asked
     │   ├── JournalUnavailable     ... now; the same may go well later
@@ -48,6 +49,12 @@ class ConfigurationError(XbusError):
     """A configuration that can't be used; ``cause`` names file or section, key and value."""
 
     default_code = "bad_configuration"
+
+
+class MissingExtra(XbusError, ImportError):
+    """A library is missing, or too old, that an extra of the bus brings."""
+
+    default_code = "extra_missing"
 
 
 class SchemaError(XbusError):

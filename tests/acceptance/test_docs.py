@@ -33,7 +33,7 @@ LANGUAGES = {"console", "csv", "ini", "json", "python", "sh", "text", "toml", "x
 INSTALLING = {
     ". .venv/bin/activate",
     "python3 -m venv .venv",
-    "pip install --editable .",
+    "pip install --editable '.[broker]'",
     "pip install --editable '.[spark]'",
     ".ci/run",
 }

@@ -17,16 +17,6 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    result = run(
-        *(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, CHECKOUT), cwd=CHECKOUT
-    )
-    assert result.returncode == 0, result.stderr
-    return next(folder.glob("*.whl"))
-
-
-@pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the programs of an installation that has the wheel, and the libraries from where the tests run.
 

@@ -5,6 +5,7 @@ A name that a limit excepts stands in a list here. Such a list only gets shorter
 
 import ast
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -286,3 +287,33 @@ def test_packages_of_journal_and_spark_worker_are_entered_by_their_face() -> Non
         if package in used:
             used[package].add(name)
     assert {package: names - {""} for package, names in used.items()} == shown_modules()
+
+
+CLIENT = ("xbus.emitter", "xbus.recipient", "xbus.rpc")
+CLIENT_LIBRARIES = {"msgpack", "zmq"}
+OF_AN_EXTRA = {"xbus.recipient.inbox"}
+"""Modules of the client that nothing else of it imports, and that need more."""
+
+
+def imported_modules(tree: ast.Module) -> set[str]:
+    """The modules that a module imports, wherever in it."""
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def test_the_client_imports_zmq_and_msgpack_and_nothing_else() -> None:
+    trees = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): tree for path, tree in modules()}
+    waiting = [name for name in trees if name.startswith(CLIENT) and name not in OF_AN_EXTRA]
+    seen: set[str] = set()
+    libraries = set()
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        needed = imported_modules(trees[name])
+        waiting += [each for each in needed if each in trees and each not in seen]
+        libraries |= {top for each in needed for top in [each.partition(".")[0]]} - {"xbus"} - sys.stdlib_module_names
+    assert libraries == CLIENT_LIBRARIES
+    assert not seen & OF_AN_EXTRA

@@ -2,6 +2,7 @@
 
 import click
 
+from xbus import extras
 from xbus.admin.program import Program
 
 COMMANDS = (
@@ -26,7 +27,7 @@ COMMANDS = (
 
 
 @click.group(cls=Program, own=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="xbusd", prog_name="xbus")
+@click.version_option(package_name=extras.DISTRIBUTION, prog_name="xbus")
 def main() -> None:
     """Administer and try an Xbus.
 

@@ -5,12 +5,10 @@ from importlib.metadata import EntryPoint, entry_points
 
 import click
 
+from xbus import extras
 from xbus.errors import ConfigurationError
 
 GROUP = "xbus.commands"
-
-DISTRIBUTION = "xbusd"
-"""The name by which pip installs the bus; on the package index, xbus is somebody else's."""
 
 
 def found() -> dict[str, EntryPoint]:
@@ -30,9 +28,8 @@ def load(entry: EntryPoint) -> click.Command:
 
 
 def _missing(entry: EntryPoint, module: str) -> click.Command:
-    package = entry.dist.name if entry.dist is not None else DISTRIBUTION
-    extra = f"[{','.join(entry.extras)}]" if entry.extras else ""
-    cure = f"pip install '{package}{extra}'"
+    package = entry.dist.name if entry.dist is not None else extras.DISTRIBUTION
+    cure = extras.install(",".join(entry.extras), package) if entry.extras else f"pip install '{package}'"
 
     def refuse(arguments: Sequence[str]) -> None:
         raise ConfigurationError(f"xbus {entry.name} needs {module}, which is not installed", cure)

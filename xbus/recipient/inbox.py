@@ -1,16 +1,20 @@
 """The inbox of a recipient: which envelopes it has, noted in its own database by the transaction that keeps them.
 
 After a crash an envelope may come again that was committed just before. Noted here, in the same transaction, it is told
-from a new one. For databases that SQLAlchemy speaks to; nothing else of this package needs SQLAlchemy.
+from a new one. For databases that SQLAlchemy speaks to; nothing else of this package needs SQLAlchemy, which comes with
+the extra ``inbox``.
 """
 
 import uuid
 from datetime import datetime, timedelta
 from typing import Protocol
 
-import sqlalchemy as sa
-
+from xbus import extras
 from xbus.clock import Clock, SystemClock
+
+extras.require("xbus.recipient.inbox", "inbox", extras.INBOX)
+
+import sqlalchemy as sa  # noqa: E402 - the check says more than Python does
 
 TIDY_HOURS = 1.0
 """The fewest hours between two removals of old ids."""

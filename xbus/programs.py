@@ -1,0 +1,30 @@
+"""The programs of the bus as pip installs them; each says in one line which extra it lacks."""
+
+from xbus import ending, extras
+
+
+def run_xbus() -> None:
+    """Run ``xbus``."""
+    with ending.in_one_line("xbus"):
+        extras.require("the command xbus", "broker", extras.BROKER)
+    from xbus.admin.cli import main
+
+    main(prog_name="xbus")
+
+
+def set_up_broker() -> None:
+    """Run ``setup_xbusbroker``."""
+    with ending.in_one_line("setup_xbusbroker"):
+        extras.require("the broker", "broker", extras.BROKER)
+    from xbus.broker.cli import setup
+
+    setup(prog_name="setup_xbusbroker")
+
+
+def start_broker() -> None:
+    """Run ``start_xbusbroker``."""
+    with ending.in_one_line("start_xbusbroker"):
+        extras.require("the broker", "broker", extras.BROKER)
+    from xbus.broker.cli import start
+
+    start(prog_name="start_xbusbroker")
