@@ -4,6 +4,7 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from tests.support.clock import StandingClock
+from xbus.broker.back.log import DeliveryNote
 from xbus.broker.back.log.batch import RunBatch, join_small
 from xbus.broker.back.progress.consumer_role import ConsumerRoles
 from xbus.broker.back.recipients.circuit_breaker import CircuitBreakers
@@ -77,6 +78,9 @@ class Around:
 
     async def with_overlays(self, envelope: LogEnvelope) -> "Around":
         return self
+
+    async def note(self, envelope: LogEnvelope, attempt: int) -> DeliveryNote:
+        return DeliveryNote.of(envelope, "emitter_1", attempt)
 
     async def graph(self, graph_id: int) -> Graph:
         return self._envelope.graphs[graph_id]

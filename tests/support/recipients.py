@@ -44,6 +44,8 @@ def metadata(abilities: Abilities) -> dict[str, Any]:
         said["xbus"] = {"batches": 1, "envelopes": abilities.envelopes, "heartbeats": abilities.heartbeats}
     if abilities.bundles:
         said["xbus"]["bundles"] = True
+    if abilities.notes:
+        said["xbus"]["notes"] = True
     if abilities.bulk_items is not None:
         said["xbus"]["bulk"] = {"min_items": abilities.bulk_items}
     if abilities.bulk_attempts is not None:
@@ -90,7 +92,7 @@ class Script:
                     given.append((indices, data))
                 case "xbus.send_items", (_, _, *batch):
                     given += RunBatch(*batch).singly()
-                case "xbus.take_event", (_, _, _, batches, _):
+                case "xbus.take_event", (_, _, _, batches, _, *_):
                     for batch in batches:
                         given += RunBatch(*batch).singly()
         return given
@@ -103,7 +105,7 @@ class Script:
 
 def _items_of_bundle(call: Call, event_id: UUID | None) -> list[tuple[list[int], bytes]]:
     (bundle,) = call.args
-    events = [event for _, events in bundle for event in events]
+    events = [event for _, events, *_ in bundle for event in events]
     batches = [batch for event, _, batches in events if event_id in (None, UUID(event)) for batch in batches]
     return [single for batch in batches for single in RunBatch(*batch).singly()]
 

@@ -100,6 +100,7 @@ class RecipientApi:
         """
         self._connections.introduce(self._caller())
         abilities: RecipientAbilities = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
+        abilities["notes"] = True
         if kind := _kind(self._recipient):
             abilities["kind"] = kind
         if _takes_bundles(self._recipient):
@@ -134,9 +135,11 @@ class RecipientApi:
         return bool(types), types
 
     @verb("start_event")
-    def start_event(self, envelope_id: str, event_id: str, type_name: str) -> StepAnswer:
-        """Begin an event, and with the first one its envelope."""
-        delivery = self._open(envelope_id)
+    def start_event(
+        self, envelope_id: str, event_id: str, type_name: str, note: list[Value] | None = None
+    ) -> StepAnswer:
+        """Begin an event, and with the first one its envelope, of which the note tells."""
+        delivery = self._open(envelope_id, note)
         event = delivery.add_event(event_id, type_name)
 
         def step() -> tuple[None]:
@@ -162,11 +165,17 @@ class RecipientApi:
 
     @verb("xbus.take_event")
     def take_event(
-        self, envelope_id: str, event_id: str, type_name: str, batches: list[Value], commit: bool
+        self,
+        envelope_id: str,
+        event_id: str,
+        type_name: str,
+        batches: list[Value],
+        commit: bool,
+        note: list[Value] | None = None,
     ) -> StepAnswer:
         """Take a whole small event in one call; with ``commit`` end the envelope, too."""
         unpacked = [Batch.of_wire(batch) for batch in batches]
-        delivery = self._open(envelope_id)
+        delivery = self._open(envelope_id, note)
         event = delivery.add_event(event_id, type_name)
 
         def step() -> tuple[object, list[WireBatch]]:
@@ -189,7 +198,7 @@ class RecipientApi:
         self._check_caller()
         if len({whole.id for whole in bundle} - self._deliveries.keys()) < len(bundle):
             raise Refused("an envelope of the bundle is open already", "stop it first", code="envelope_open")
-        deliveries = [self._open(whole.id) for whole in bundle]
+        deliveries = [self._open(whole.id, whole.note) for whole in bundle]
         steps = [BundleStep(self._calls, *pair) for pair in zip(deliveries, bundle, strict=True)]
         answers = self._author_thread.give(carry_out_all(steps, lambda: self.is_closing))
         answers.add_done_callback(lambda _: self._close_all(deliveries))
@@ -332,14 +341,17 @@ class RecipientApi:
     def _wire(self, items: list[Item]) -> list[WireBatch]:
         return wire_batches(items, self.max_batch_bytes)
 
-    def _open(self, envelope_id: str) -> EnvelopeDelivery:
+    def _open(self, envelope_id: str, note: list[Value] | None) -> EnvelopeDelivery:
         self._check_caller()
-        if envelope_id in self._deliveries:
-            return self._deliveries[envelope_id]
-        if self.is_closing:
-            raise Failed("the recipient is about to stop", "send the envelope again later", code="recipient_stopping")
-        self.idle.clear()
-        delivery = self._deliveries[envelope_id] = EnvelopeDelivery(envelope_id)
+        delivery = self._deliveries.get(envelope_id) or EnvelopeDelivery(envelope_id)
+        if note is not None:
+            delivery.envelope.read_note(note)
+        if envelope_id not in self._deliveries:
+            if self.is_closing:
+                step = "send the envelope again later"
+                raise Failed("the recipient is about to stop", step, code="recipient_stopping")
+            self.idle.clear()
+            self._deliveries[envelope_id] = delivery
         return delivery
 
     def _delivery(self, envelope_id: str) -> EnvelopeDelivery:

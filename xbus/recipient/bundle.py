@@ -31,24 +31,31 @@ class WholeEvent:
 
 @dataclass(frozen=True, slots=True)
 class WholeEnvelope:
-    """An envelope with all of its events."""
+    """An envelope with all of its events, and what the broker tells of it."""
 
     id: str
     events: Sequence[WholeEvent]
+    note: list[Value] | None = None
 
     @classmethod
     def of_wire(cls, value: Value) -> "WholeEnvelope":
-        """The envelope in ``[envelope_id, [[event_id, type_name, batches], ...]]``.
+        """The envelope in ``[envelope_id, [[event_id, type_name, batches], ...]]``, with or without a note behind.
 
         Raises:
             Refused: it has not that form (``wrong_arguments``), or its items do not fit together (``bad_items``).
         """
+        note: list[Value] | None = None
         match value:
             case [str(envelope_id), list(entries)]:
-                events = [_event_of_wire(entry) for entry in entries]
-                if len({event.id for event in events}) == len(events):
-                    return cls(envelope_id, events)
-        raise _wrong_form()
+                pass
+            case [str(envelope_id), list(entries), list(note)]:
+                pass
+            case _:
+                raise _wrong_form()
+        events = [_event_of_wire(entry) for entry in entries]
+        if len({event.id for event in events}) < len(events):
+            raise _wrong_form()
+        return cls(envelope_id, events, note)
 
 
 def _event_of_wire(value: Value) -> WholeEvent:

@@ -1,7 +1,11 @@
 """Envelopes and events as the author of a recipient sees them."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
+
+from xbus.errors import Refused
+from xbus.rpc.codec import Value
 
 
 @dataclass(eq=False, slots=True)
@@ -13,11 +17,50 @@ class Envelope:
         state: the author's own, empty at first: a transaction, an open file, a count.
         is_stopped: set as soon as the envelope is to be rolled back, while a method may still work on it: what is long
             may end then.
+        emitter: the login of the emitter that sent it.
+        key: the emitter's name for it, None without one.
+        ordering_key: as the emitter gave it, None without one.
+        position: its place among all sealed envelopes of the bus. A repeated delivery has the same, a replay another.
+        sealed_at: when it was sealed, in UTC.
+        attempt: how often it comes to this recipient, with this time; 1 for the first time.
+
+    The last six are None where the bus says nothing: in an event with an immediate reply, as the envelope is not
+    sealed yet; in a ``rollback`` of an envelope that is not known here; and with a broker older than 0.3.0.
     """
 
     id: str
     state: dict[str, Any] = field(default_factory=dict)
     is_stopped: bool = False
+    emitter: str | None = None
+    key: str | None = None
+    ordering_key: str | None = None
+    position: int | None = None
+    sealed_at: datetime | None = None
+    attempt: int | None = None
+
+    def read_note(self, note: list[Value]) -> None:
+        """Take up what the broker tells of the envelope.
+
+        Raises:
+            Refused: it is no note (``wrong_arguments``).
+        """
+        match note:
+            case [
+                str() | None as emitter,
+                str() | None as key,
+                str() | None as ordering_key,
+                int(position),
+                float() | int() | None as sealed_at,
+                int(attempt),
+                *_,
+            ]:
+                self.emitter, self.key, self.ordering_key = emitter, key, ordering_key
+                self.position, self.attempt = position, attempt
+                self.sealed_at = None if sealed_at is None else datetime.fromtimestamp(sealed_at, UTC)
+            case _:
+                raise Refused(
+                    "a note is not [emitter, key, ordering_key, position, sealed_at, attempt]", code="wrong_arguments"
+                )
 
 
 @dataclass(eq=False, slots=True)

@@ -59,7 +59,7 @@ def unpack(data: bytes) -> Value:
         value: Value = msgpack.unpackb(data, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
         return value
     except (ValueError, TypeError, RecursionError) as error:
-        raise ProtocolError(f"{len(data)} bytes are not a msgpack value: {error!r}") from error
+        raise ProtocolError(f"{len(data)} bytes are not a msgpack value: {error!r:.100}") from error
 
 
 def _refuse_extension(extension: int, _: bytes) -> NoReturn:

@@ -153,6 +153,7 @@ class RecipientAbilities(TypedDict):
     heartbeats: bool
     kind: NotRequired[str]
     bundles: NotRequired[bool]
+    notes: NotRequired[bool]
     bulk: NotRequired[BulkAbility]
 
 

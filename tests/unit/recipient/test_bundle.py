@@ -4,6 +4,7 @@ import asyncio
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -446,3 +447,30 @@ async def test_what_one_says_that_the_wire_has_no_form_for_does_not_hide_what_wa
     assert author.committed == ["A"]
     assert pack(answers)
     bench.desk.close()
+
+
+# -- notes -----------------------------------------------------------------------------------------------------------
+
+NOTE: list[Any] = ["shop", "17", None, 42, 1777887000.25, 2]
+
+
+async def test_a_note_tells_of_the_envelope(bench: Bench, store: Store) -> None:
+    seen: list[Envelope] = []
+    store.commit = seen.append  # type: ignore[assignment, method-assign]
+    assert await bench.api.take_envelopes([[*whole("A", b"a"), NOTE], whole("B", b"b")]) == [(True,)] * 2
+    told, silent = seen
+    assert (told.emitter, told.key, told.ordering_key, told.position, told.attempt) == ("shop", "17", None, 42, 2)
+    assert told.sealed_at == datetime(2026, 5, 4, 9, 30, 0, 250_000, UTC)
+    assert (silent.emitter, silent.position, silent.sealed_at, silent.attempt) == (None, None, None, None)
+
+
+async def test_a_note_of_a_newer_broker_may_tell_more(bench: Bench) -> None:
+    assert await bench.api.take_envelopes([[*whole("A", b"a"), [*NOTE, "more"]]]) == [(True,)]
+
+
+@pytest.mark.parametrize("note", [[], NOTE[:-1], [1, *NOTE[1:]], [*NOTE[:3], "42", *NOTE[4:]]])
+async def test_what_is_no_note_is_refused(bench: Bench, note: list[Any]) -> None:
+    with pytest.raises(Refused) as refused:
+        await bench.api.take_envelopes([[*whole("A", b"a"), note]])
+    assert refused.value.code == "wrong_arguments"
+    assert bench.open == []

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from xbus.broker.back.dispatch.bundle_workers import BundleWorkers
+from xbus.broker.back.dispatch.bundle_workers import BundleWorkers, accompany
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, transitions
 from xbus.broker.back.recipients import (
@@ -105,6 +105,7 @@ class BundleRun:
             await self._ledger.reserve([recipient.role.id], bundle[-1].position)
             made = await self._workers.transform(bundle, recipient.role.service)
             going = [each for each in made if isinstance(each, SmallEnvelope)]
+            await accompany(self._log, recipient, going)
             results = iter(await recipient.take_envelopes(going) if going else ())
             return [next(results) if isinstance(each, SmallEnvelope) else each for each in made]
         except Exception as error:

@@ -93,12 +93,20 @@ class BundleWorkers:
             return [BundleStatus.GOES_ALONE] * len(bundle)
         worker.begin_work()
         try:
+            await accompany(self._log, worker, bundle)
             results = await worker.take_envelopes(bundle)
         finally:
             self._context.release(worker)
         if any(isinstance(result, Transformed) for result in results):
             self._results.worked(worker)
         return [_made_of(small, result) for small, result in zip(bundle, results, strict=True)]
+
+
+async def accompany(log: LogReader, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
+    """Let the envelopes of a bundle bring their notes, to a recipient that wants them."""
+    if recipient.abilities.notes:
+        for small in bundle:
+            recipient.accompany(small.envelope_id, await log.note(small.envelope))
 
 
 def _made_of(small: SmallEnvelope, result: BundleResult) -> SmallEnvelope | BundleStatus:

@@ -102,5 +102,6 @@ class RunLauncher:
             The task that is done when all that came of it is noted.
         """
         again = again or self._open_replies.may_be_open(envelope.envelope_id, consumers)
-        run = Run(envelope.envelope_id, consumers, context, again=again)
+        attempt = max((row.attempts for row in rows.values()), default=1)
+        run = Run(envelope.envelope_id, consumers, context, again=again, attempt=attempt)
         return self._runs.begin(envelope, consumers, rows, run)

@@ -4,11 +4,13 @@ Reads only, by way of the journal. It never knows who is registered. All other p
 """
 
 from xbus.broker.back.log.batch import RunBatch, check_given
+from xbus.broker.back.log.note import DeliveryNote
 from xbus.broker.back.log.reader import RETRY_SECONDS, LogPage, LogReader, OutputIncomplete
 from xbus.broker.back.log.small import SmallEnvelope
 
 __all__ = [
     "RETRY_SECONDS",
+    "DeliveryNote",
     "LogPage",
     "LogReader",
     "OutputIncomplete",

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch, join_small
+from xbus.broker.back.log.note import DeliveryNote
 from xbus.broker.back.log.small import SMALL_BYTES, SmallEnvelope
 from xbus.broker.back.log.tail import LogTail
 from xbus.broker.journal.bulk.outputs import BEGINNING, read_output, read_output_items
@@ -79,6 +80,7 @@ class LogReader:
         self._tail = LogTail()
         self._bell = bell
         self._graphs: dict[int, Graph] = {}
+        self._emitters: dict[int, str | None] = {}
         self._corrected: set[UUID] = set()
         """The events whose segments hold items that are corrected for all."""
         self._newest_correction = 0
@@ -190,6 +192,18 @@ class LogReader:
     async def graphs(self, envelope: LogEnvelope) -> list[Graph]:
         """The graphs of an envelope's events."""
         return [await self.graph(graph_id) for graph_id in sorted({event.graph_id for event in envelope.events})]
+
+    async def note(self, envelope: LogEnvelope, attempt: int = 1) -> DeliveryNote:
+        """The note that goes with an envelope.
+
+        Args:
+            attempt: how often it is handed over, with this time.
+        """
+        if envelope.emitter_id not in self._emitters:
+            self._emitters.update(await self.read(catalog.read_emitter_logins))
+        # An emitter that is not there stays so: it is looked for once.
+        emitter = self._emitters.setdefault(envelope.emitter_id, None)
+        return DeliveryNote.of(envelope, emitter, attempt)
 
     async def overlays(self, envelope: LogEnvelope, role_id: int | None = None) -> Mapping[UUID, EventOverlay]:
         """Read how events differ from those that were sent, by event id; mostly none does, and nothing is read.

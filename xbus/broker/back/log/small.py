@@ -6,13 +6,15 @@ from typing import TypeAlias
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch, join_small
+from xbus.broker.back.log.note import DeliveryNote
 from xbus.broker.journal.log.reading import LogEnvelope
 from xbus.broker.journal.log.segments import Segment
 
 SMALL_BYTES = 64 * 1024
 """The items of a small envelope have this many bytes at most. More per call makes others wait longer for their turn."""
 
-BundleEntry: TypeAlias = tuple[str, list[tuple[str, str, list[tuple[int, int, bytes, list[list[int]] | None]]]]]
+WireEvent: TypeAlias = tuple[str, str, list[tuple[int, int, bytes, list[list[int]] | None]]]
+BundleEntry: TypeAlias = tuple[str | list[WireEvent] | DeliveryNote, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,13 @@ class SmallEnvelope:
         """The same envelope with what a worker made of its items."""
         return SmallEnvelope(self.envelope, batches, sum(batch.size for of_event in batches for batch in of_event))
 
-    def on_wire(self) -> BundleEntry:
-        """The envelope as ``xbus.take_envelopes`` takes it."""
+    def on_wire(self, *note: DeliveryNote) -> BundleEntry:
+        """The envelope as ``xbus.take_envelopes`` takes it, with its note for a recipient that wants one."""
         events = [
             (str(event.event_id), event.type_name, [batch.on_wire() for batch in batches])
             for event, batches in zip(self.envelope.events, self.batches, strict=True)
         ]
-        return str(self.envelope.envelope_id), events
+        return (str(self.envelope.envelope_id), events, *note)
 
     @classmethod
     def of_segments(cls, envelope: LogEnvelope, segments: Mapping[UUID, Sequence[Segment]]) -> "SmallEnvelope | None":

@@ -85,4 +85,5 @@ def _memory(content: PutEnvelope | None) -> int:
 
 def _in_log(content: PutEnvelope, position: int) -> LogEnvelope:
     events = tuple([LogEvent(event.event_id, event.type_name, event.graph_id, event.items) for event in content.events])
-    return LogEnvelope(content.envelope_id, position, events, None, content.ordering_key)
+    about = (content.ordering_key, content.emitter_id, content.idempotency_key, content.at)
+    return LogEnvelope(content.envelope_id, position, events, None, *about)

@@ -14,6 +14,7 @@ class Abilities:
         batches: whether it takes items by the batch, call behind call.
         envelopes: how many envelopes, or events of a worker, it takes at once.
         bundles: whether it takes several whole envelopes in one call.
+        notes: whether it wants a note with each envelope.
         heartbeats: whether it tells by itself that it lives, and how far it is: then its time-outs are of progress.
         immediate_reply: the names of the event types to which it gives an immediate reply.
         bulk_items: an event of so many items it takes as a whole; None where it takes none so.
@@ -23,6 +24,7 @@ class Abilities:
     batches: bool = False
     envelopes: int = 1
     bundles: bool = False
+    notes: bool = False
     heartbeats: bool = False
     immediate_reply: frozenset[str] = frozenset()
     bulk_items: int | None = None
@@ -38,6 +40,7 @@ class Abilities:
                     batches=True,
                     envelopes=envelopes,
                     bundles=more.get("bundles") is True,
+                    notes=more.get("notes") is True,
                     heartbeats=more.get("heartbeats") is True,
                     immediate_reply=types,
                 )

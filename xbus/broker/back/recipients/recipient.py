@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from xbus.broker.back.log import RunBatch, SmallEnvelope
+from xbus.broker.back.log import DeliveryNote, RunBatch, SmallEnvelope
 from xbus.broker.back.recipients.abilities import Abilities
 from xbus.broker.back.recipients.failures import (
     LEAVING_CODES,
@@ -102,6 +102,7 @@ class RecipientProxy:
         self._on_leaving = on_leaving
         self._answers = Responses(role.id, is_worker=role.worker, on_leaving=self._leaves)
         self._open: dict[UUID, Bringing] = {}
+        self._notes: dict[UUID, DeliveryNote] = {}
         self._now = asyncio.get_running_loop().time
         self.since = self._now()
         """Since when it is here, on the loop's clock."""
@@ -113,12 +114,17 @@ class RecipientProxy:
         self._ready = asyncio.Event()
         self._ready.set()
 
+    def accompany(self, envelope_id: UUID, note: DeliveryNote) -> None:
+        """Let the first call about an envelope bring its note, to a recipient that wants one."""
+        if self.abilities.notes:
+            self._notes[envelope_id] = note
+
     async def start_event(self, envelope_id: UUID, event_id: UUID, type_name: str) -> None:
         """Call ``start_event``."""
         self._answers.begin(event_id)
-        self._begin(envelope_id)
+        note = self._begin(envelope_id)
         call = self._call(
-            "start_event", "start_event", self._timeouts.start_event, envelope_id, str(event_id), type_name
+            "start_event", "start_event", self._timeouts.start_event, envelope_id, str(event_id), type_name, *note
         )
         await self._answers.detail("start_event", event_id, call)
 
@@ -166,7 +172,7 @@ class RecipientProxy:
             commit: whether this ends the envelope too; then it is committed when this returns.
         """
         self._answers.note_all_given(event)
-        self._begin(envelope_id)
+        note = self._begin(envelope_id)
         call = self._call(
             "take_event",
             "xbus.take_event",
@@ -176,6 +182,7 @@ class RecipientProxy:
             event.type_name,
             [batch.on_wire() for batch in batches],
             commit,
+            *note,
         )
         end = self._answers.end(
             "take_event", event.event_id, await self._answers.parts("take_event", event.event_id, call)
@@ -190,14 +197,13 @@ class RecipientProxy:
         Returns:
             The result of each; the failure of the call is the result of all of them.
         """
-        for small in bundle:
-            self._begin(small.envelope_id)
+        entries = [small.on_wire(*self._begin(small.envelope_id)) for small in bundle]
         call = self._call_about(
             [small.envelope_id for small in bundle],
             "take_event",
             "xbus.take_envelopes",
             self._timeouts.end_envelope,
-            [small.on_wire() for small in bundle],
+            entries,
         )
         results: list[BundleResult]
         in_doubt = list(bundle)
@@ -266,6 +272,7 @@ class RecipientProxy:
 
     def _stop(self, envelope_id: UUID) -> "asyncio.Future[Value]":
         self._open.pop(envelope_id, None)
+        self._notes.pop(envelope_id, None)
         call = self._call("stop_envelope", "stop_envelope", self._timeouts.stop_envelope, envelope_id)
         call.add_done_callback(self._stopped)
         return call
@@ -363,9 +370,12 @@ class RecipientProxy:
         self.is_superseded = self.is_superseded or code == SUPERSEDED
         self._on_leaving(self)
 
-    def _begin(self, envelope_id: UUID) -> None:
+    def _begin(self, envelope_id: UUID) -> tuple[DeliveryNote, ...]:
+        """Note that an envelope is being brought; give what its first call has more than the others."""
         if envelope_id not in self._open:
             self._open[envelope_id] = Bringing(self._now(), "")
+        note = self._notes.pop(envelope_id, None)
+        return () if note is None else (note,)
 
     def _call(self, verb: str, name: str, seconds: float, envelope_id: UUID, *args: object) -> "asyncio.Future[Value]":
         """Call about an envelope; the time-out of a recipient that sends heartbeats is one of time without progress.

@@ -6,7 +6,7 @@ from copy import copy
 from typing import Any, Protocol
 from uuid import UUID
 
-from xbus.broker.back.log import LogReader, OutputIncomplete, RunBatch
+from xbus.broker.back.log import DeliveryNote, LogReader, OutputIncomplete, RunBatch
 from xbus.broker.back.recipients import AnyOf, RecipientFailed, RecipientProxy, Slots, This
 from xbus.broker.back.run.overlaid import overlaid
 from xbus.broker.back.run.plan import EventPlan
@@ -66,6 +66,10 @@ class BackRunContext:
         context = copy(self)
         context._overlays = overlays
         return context
+
+    async def note(self, envelope: LogEnvelope, attempt: int) -> DeliveryNote:
+        """The note that goes with an envelope."""
+        return await self._log.note(envelope, attempt)
 
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""

@@ -4,11 +4,11 @@ First all events go through all nodes, then ``end_envelope`` commits; whoever ca
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from xbus.broker.back.log import RunBatch
+from xbus.broker.back.log import DeliveryNote, RunBatch
 from xbus.broker.back.recipients import Absent, FailureClass, RecipientFailed, RecipientProxy
 from xbus.broker.back.run.flow_control import together
 from xbus.broker.back.run.pipeline import EventStream, Members
@@ -27,6 +27,9 @@ class RunContext(Protocol):
 
     async def with_overlays(self, envelope: LogEnvelope) -> "RunContext":
         """The same, with what an envelope's items are replaced by as it is known now."""
+
+    async def note(self, envelope: LogEnvelope, attempt: int) -> DeliveryNote:
+        """The note that goes with an envelope."""
 
     async def graph(self, graph_id: int) -> Graph:
         """A version of an event type's graph."""
@@ -53,16 +56,25 @@ class Run:
     Args:
         envelope_id: of which one.
         consumers: the recipients that are to get it; their slots are taken.
-        around: the back.
+        context: the back.
         again: whether some of them may have got it before: then each is told to forget it first.
+        attempt: how often it is handed to them, with this time.
     """
 
     def __init__(
-        self, envelope_id: UUID, consumers: Sequence[RecipientProxy], context: RunContext, *, again: bool
+        self,
+        envelope_id: UUID,
+        consumers: Sequence[RecipientProxy],
+        context: RunContext,
+        *,
+        again: bool,
+        attempt: int = 1,
     ) -> None:
         self._envelope_id = envelope_id
         self._context = context
         self._again = again
+        self._attempt = attempt
+        self._note: DeliveryNote | None = None
         self._consumers = {recipient.role.id: recipient for recipient in consumers}
         self._workers: dict[int, RecipientProxy] = {}
         self._begun: dict[int, RecipientProxy] = {}
@@ -99,6 +111,7 @@ class Run:
         """
         try:
             self._context = await self._context.with_overlays(envelope)
+            self._note = await self._context.note(envelope, self._attempt)
             await self._forget_first_if_again()
             for event in envelope.events:
                 if event.event_id not in self._ahead:
@@ -158,7 +171,7 @@ class Run:
                 workers={worker.role.service: worker for worker in workers},
                 consumers=self._consumers_by_service(graph),
             )
-            self._begun |= {recipient.role.id: recipient for group in members.consumers.values() for recipient in group}
+            self._begin(recipient for group in members.consumers.values() for recipient in group)
             stream = EventStream(plan, members, self._context.window_bytes, may_commit=may_commit and not workers)
             await stream.run(self._envelope_id, event, self._context.items(event), self._drop, self._context.output)
         finally:
@@ -189,7 +202,14 @@ class Run:
         for worker in workers:
             worker.begin_work()
         self._workers |= {worker.role.id: worker for worker in new}
-        self._begun |= {worker.role.id: worker for worker in new}
+        self._begin(new)
+
+    def _begin(self, recipients: Iterable[RecipientProxy]) -> None:
+        """Have what each gets from now on forgotten if it does not commit; the first call brings the note."""
+        for recipient in recipients:
+            if recipient.role.id not in self._begun and self._note is not None:
+                recipient.accompany(self._envelope_id, self._note)
+            self._begun[recipient.role.id] = recipient
 
     def _consumers_by_service(self, graph: Graph) -> Mapping[str, Sequence[RecipientProxy]]:
         return {

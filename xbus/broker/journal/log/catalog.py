@@ -206,6 +206,11 @@ def _isolation(connection: Connection) -> dict[str, int]:
     return {row.name: row.max_isolated for row in connection.execute(isolating)}
 
 
+def read_emitter_logins(connection: Connection) -> dict[int, str]:
+    """Read the logins of all emitters, by id."""
+    return dict(connection.execute(select(emitter.c.id, emitter.c.login)).all())
+
+
 def _emitters(connection: Connection) -> list[EmitterEntry]:
     allowed: dict[int, set[str]] = {}
     for profile_id, name in connection.execute(

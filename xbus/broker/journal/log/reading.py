@@ -4,6 +4,8 @@ transaction open."""
 import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -36,6 +38,9 @@ class LogEnvelope:
     Args:
         only_roles: the roles that it is for; None for all that its graphs lead to.
         ordering_key: those of one key keep their order; None is a key like any other.
+        emitter_id: whose it is.
+        key: the emitter's name for it, if it has one.
+        sealed_at: when it was sealed.
     """
 
     envelope_id: UUID
@@ -43,6 +48,9 @@ class LogEnvelope:
     events: tuple[LogEvent, ...]
     only_roles: frozenset[int] | None = None
     ordering_key: str | None = None
+    emitter_id: int = 0
+    key: str | None = None
+    sealed_at: datetime | None = None
 
     def is_for(self, role_id: int) -> bool:
         """Check whether a role may be owed it at all."""
@@ -119,6 +127,9 @@ _ENVELOPES = (
         model.envelope.c.id,
         model.envelope.c.position,
         model.envelope.c.ordering_key,
+        model.envelope.c.emitter_id,
+        model.envelope.c.idempotency_key,
+        model.envelope.c.closed_at,
         model.envelope.c.origin_id.is_not(None),
         model.event.c.id.label("event_id"),
         model.event_type.c.name,
@@ -138,19 +149,41 @@ _ENVELOPES = (
 
 
 def _log_envelopes(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[LogEnvelope]:
-    events: dict[tuple[UUID, int, str | None], list[LogEvent]] = {}
+    events: dict[_Head, list[LogEvent]] = {}
     repeats: set[UUID] = set()
-    for envelope_id, position, key, is_repeat, event_id, *event in connection.execute(_ENVELOPES.where(which)):
-        of_envelope = events.setdefault((envelope_id, position, key), [])
+    for *head, is_repeat, event_id, type_name, graph_id, items, origin_id in connection.execute(
+        _ENVELOPES.where(which)
+    ):
+        of_envelope = events.setdefault(_Head(*head), [])
         if event_id is not None:
-            of_envelope.append(LogEvent(event_id, *event))
+            of_envelope.append(LogEvent(event_id, type_name, graph_id, items, origin_id))
         if is_repeat:
-            repeats.add(envelope_id)
+            repeats.add(head[0])
     only_roles = read_only_roles(connection, repeats)
     return [
-        LogEnvelope(envelope_id, position, tuple(found), only_roles.get(envelope_id), key)
-        for (envelope_id, position, key), found in events.items()
+        LogEnvelope(
+            head.envelope_id,
+            head.position,
+            tuple(found),
+            only_roles.get(head.envelope_id),
+            head.ordering_key,
+            head.emitter_id,
+            head.key,
+            head.sealed_at,
+        )
+        for head, found in events.items()
     ]
+
+
+class _Head(NamedTuple):
+    """The columns of an envelope in each row of one of its events."""
+
+    envelope_id: UUID
+    position: int
+    ordering_key: str | None
+    emitter_id: int
+    key: str | None
+    sealed_at: datetime
 
 
 def read_only_roles(connection: sa.Connection, repeats: Collection[UUID]) -> dict[UUID, frozenset[int]]:

@@ -35,6 +35,9 @@ AT_ONCE = RetryPolicy(attempts=5, first_delay=0)
 PATIENCE_SECONDS = 10
 """For what can't be waited for until the test's deadline."""
 
+BEGINNINGS = {"start_event": 3, "xbus.take_event": 5, "xbus.take_envelopes": 1}
+"""The calls with which an envelope begins at a recipient, and how many arguments they have without a note."""
+
 
 async def put_all(broker: Broker, items: str) -> None:
     """An envelope with one item of each letter."""
@@ -315,6 +318,30 @@ async def test_those_that_announce_no_bundles_get_none(journal: Journal, kind: A
         await broker.register("store_1", kind)
         await broker.until(lambda: letters(broker) == "abc")
         assert bundles(broker) == []
+
+
+@pytest.mark.parametrize("kind", [OLD, NEW, BUNDLES], ids=["old", "new", "bundles"])
+@pytest.mark.parametrize("wants_notes", [False, True])
+async def test_a_note_goes_to_those_that_want_one_and_else_no_call_changes(
+    journal: Journal, kind: Abilities, wants_notes: bool
+) -> None:
+    wanted = wants_notes and kind.batches
+    async with running(journal) as broker:
+        await put_all(broker, "a")
+        await broker.register("store_1", replace(kind, notes=wanted))
+        await broker.until(lambda: letters(broker) == "a")
+    call = next(call for call in broker.script.calls if call.verb in BEGINNINGS)
+    (whole, usual) = (call.args[0][0], 2) if call.verb == "xbus.take_envelopes" else (call.args, BEGINNINGS[call.verb])
+    assert len(whole) == usual + wanted
+    if wanted:
+        assert whole[-1]._asdict() | {"sealed_at": None} == {
+            "emitter": "north",
+            "key": None,
+            "ordering_key": None,
+            "position": 1,
+            "sealed_at": None,
+            "attempt": 1,
+        }
 
 
 async def test_one_with_a_worker_on_its_way_goes_alone_and_what_is_behind_it_together(journal: Journal) -> None:
