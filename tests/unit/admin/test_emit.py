@@ -353,3 +353,84 @@ def test_each_of_several_files_may_have_its_descriptor(
     assert run(*KNOWN, files[1], files[1], "--descriptor", descriptors, **SECRET).exit_code == 0, "once for all"
     assert run(*KNOWN, *files, *files, *kinds, **SECRET).exit_code == 2, "too few"
     assert run(*KNOWN, files[0], *kinds, **SECRET).exit_code == 2, "too many"
+
+
+# -- what a file looks like --------------------------------------------------------------------------------------------
+
+
+def test_semicolons_are_found_and_told(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    result = emit(path, "id;name\n1;x\n", *KNOWN, **SECRET)
+    assert noted.notes[2] == {"id": "1", "name": "x"}
+    assert f"xbus: {path}: its fields are separated by semicolons; --delimiter says otherwise" in result.stderr
+
+
+@pytest.mark.parametrize("said", ["tab", "\\t", "\t"])
+def test_a_delimiter_may_be_said(noted: type[NotedEmitter], tmp_path: Path, said: str) -> None:
+    result = emit(tmp_path / "a.csv", "a;b\tc;d\n1\t2\n", *KNOWN, "--delimiter", said, **SECRET)
+    assert noted.notes[2] == {"a;b": "1", "c;d": "2"}
+    assert "--delimiter" not in result.stderr
+
+
+@pytest.mark.parametrize("said", ["", ";;", '"', "\n"])
+def test_what_is_no_delimiter_is_refused(noted: type[NotedEmitter], tmp_path: Path, said: str) -> None:
+    result = emit(tmp_path / "a.csv", "id\n", *KNOWN, "--delimiter", said, **SECRET)
+    assert (result.exit_code, noted.notes) == (2, [])
+    assert "one character" in result.stderr
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", ""), ("a.csv", "id,name\n"), ("a.jsonl", "\n\n")])
+def test_a_file_without_items_is_refused(noted: type[NotedEmitter], tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    result = emit(path, content, *KNOWN, **SECRET)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == (
+        f"xbus: {path} has no items: see whether it is complete, or send it with --allow-empty [empty_file]"
+    )
+    assert noted.notes[-1] == "cancelled"
+    noted.notes.clear()
+    assert emit(path, content, *KNOWN, "--allow-empty", **SECRET).exit_code == 0
+    assert noted.notes[-1] == "sealed"
+
+
+def test_a_file_whose_lines_are_all_bad_is_not_empty(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    result = emit(tmp_path / "a.jsonl", "{\n", *KNOWN, "--on-bad-line", "skip", **SECRET)
+    assert (result.exit_code, noted.notes[-1]) == (0, "sealed")
+
+
+def test_the_standard_input_is_a_file(noted: type[NotedEmitter]) -> None:
+    result = run("-", *KNOWN, "--type", "flights", "--format", "csv", stdin="id\n1\n2\n", **SECRET)
+    assert result.exit_code == 0, result.output
+    assert noted.notes[2:] == [{"id": "1"}, {"id": "2"}, "sealed"]
+
+
+def test_its_lines_are_named(noted: type[NotedEmitter]) -> None:
+    result = run("-", *KNOWN, "--type", "flights", "--format", "jsonl", stdin="1\n{\n", **SECRET)
+    assert "xbus: standard input:2: this is not JSON" in result.stderr
+    assert noted.notes[-1] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("words", "secret", "why"),
+    [
+        (["-", *KNOWN], SECRET, "give --format, or --descriptor"),
+        (["-", "-", *KNOWN, "--format", "csv"], SECRET, "can be sent once"),
+        (["-", "--format", "csv"], SECRET, "give --login, or set XBUS_LOGIN"),
+        (["-", "--format", "csv", *KNOWN], {}, "give --password-file, or set XBUS_PASSWORD"),
+    ],
+)
+def test_what_the_standard_input_lacks_is_told(
+    noted: type[NotedEmitter], words: list[str], secret: dict[str, str], why: str
+) -> None:
+    result = run(*words, "--type", "flights", stdin="id\n1\n", **secret)
+    assert (result.exit_code, noted.notes) == (2, [])
+    assert why in result.stderr
+
+
+@pytest.mark.parametrize("option", [("--format", "csv"), ("--delimiter", ";")])
+def test_a_descriptor_says_the_form_itself(
+    noted: type[NotedEmitter], tmp_path: Path, descriptors: str, option: tuple[str, str]
+) -> None:
+    result = emit(tmp_path / "a.txt", "x\n", *KNOWN, "--descriptor", descriptors, *option, **SECRET)
+    assert result.exit_code == 2
+    assert "A descriptor says the form" in result.stderr

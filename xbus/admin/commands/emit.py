@@ -1,26 +1,30 @@
 """``xbus emit``."""
 
+import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
 
 from xbus.admin.address import broker_address
 from xbus.admin.files import (
+    KINDS,
+    STANDARD_INPUT,
     CollectBadLines,
     Descriptor,
     ItemFile,
+    PlainForm,
     SkipBadLines,
     StopAtBadLine,
     read_descriptor,
 )
 from xbus.admin.output import counted
 from xbus.admin.program import config_option
-from xbus.admin.secret import password_file_option, password_of
+from xbus.admin.secret import PASSWORD_VARIABLE, password_file_option, password_of
 from xbus.emitter import Emitter, Envelope, Event, Options
-from xbus.errors import Refused
+from xbus.errors import Refused, XbusError
 
 OF_THE_ITEM = frozenset({"bad_items", "item_too_large"})
 """Codes of refusals that an item itself is the reason for."""
@@ -35,7 +39,16 @@ class _EmitCommand(click.Command):
     """Takes ``--on-bad-line collect FILE``, while an option of click takes the same number of words each time."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if str(STANDARD_INPUT) in args:
+            _check_that_nothing_is_asked(ctx, args)
         return super().parse_args(ctx, _named_file(ctx, args))
+
+
+def _check_that_nothing_is_asked(ctx: click.Context, args: Sequence[str]) -> None:
+    """See that login and password are given: a question would take its answer from the file."""
+    for option, variable in (("--login", "XBUS_LOGIN"), ("--password-file", PASSWORD_VARIABLE)):
+        if not os.environ.get(variable) and not any(word.partition("=")[0] == option for word in args):
+            raise click.UsageError(f"The standard input is the file to send: give {option}, or set {variable}.", ctx)
 
 
 def _named_file(ctx: click.Context, args: Sequence[str]) -> list[str]:
@@ -66,6 +79,15 @@ def _read_descriptor(value: str) -> Descriptor:
     return read_descriptor(Path(path), name) if path and not Path(value).exists() else read_descriptor(Path(value))
 
 
+def _read_delimiter(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    """Read a character, or the name of one that is hard to type."""
+    named = {"tab": "\t", "\\t": "\t"}
+    delimiter = "" if value is None else named.get(value, value)
+    if value is not None and (len(delimiter) != 1 or delimiter in '\r\n"'):
+        raise click.BadParameter("give one character, or tab", ctx, param)
+    return delimiter
+
+
 @click.command(cls=_EmitCommand)
 @config_option
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
@@ -79,6 +101,14 @@ def _read_descriptor(value: str) -> Descriptor:
     help="Read the files by an XML input descriptor: the first one in FILE, or the one of that name. "
     "Give it once for all files, or once for each in their order.",
 )
+@click.option("--format", "kind", type=click.Choice(KINDS), help="The form of the files, if their names don't say it.")
+@click.option(
+    "--delimiter",
+    callback=_read_delimiter,
+    metavar="CHARACTER",
+    help="Between two fields of a .csv file, or tab; by default the one in its first line.",
+)
+@click.option("--allow-empty", is_flag=True, help="Send a file without items, too.")
 @click.option("--encoding", metavar="NAME", help="The files' encoding; by default the descriptor's, or utf-8.")
 @click.option(
     _POLICY,
@@ -107,6 +137,9 @@ def emit(
     paths: tuple[Path, ...],
     type_name: str | None,
     descriptors: Sequence[Descriptor],
+    kind: str | None,
+    delimiter: str,
+    allow_empty: bool,
     encoding: str | None,
     policy: str,
     bad_lines: Path | None,
@@ -119,8 +152,9 @@ def emit(
 ) -> None:
     """Send the items of each FILE as one event, and all files as one envelope: all of it, or nothing.
 
-    A row of a .csv file becomes a map: its keys are the names in the first line, its values are texts. A line of a
-    .jsonl file becomes its value. With --descriptor the command reads files of CSV, of fixed length and of XML.
+    A row of a .csv or .tsv file becomes a map: its keys are the names in the first line, its values are texts. A line
+    of a .jsonl file becomes its value. With --descriptor the command reads files of CSV, of fixed length and of XML. A
+    file whose name ends in .gz is unpacked. - is the standard input, and needs --format or --descriptor.
     """
     kinds = _kinds(len(paths), descriptors)
     event_types = [type_name or (kind.event_type if kind else "") for kind in kinds]
@@ -130,18 +164,21 @@ def emit(
         raise click.UsageError(f"A file for bad lines goes with {_POLICY} {COLLECT}.")
     if policy == COLLECT and len(paths) > 1:
         raise click.UsageError(f"{_POLICY} {COLLECT} takes one file to send at a time.")
+    form = _form(paths, descriptors, kind, delimiter)
     address = broker_address("front", url, config_path)
     with ExitStack() as opened:
-        files = [opened.enter_context(ItemFile(path, kind, encoding)) for path, kind in zip(paths, kinds, strict=True)]
+        files = [
+            opened.enter_context(ItemFile(path, kind, encoding, form, _tell))
+            for path, kind in zip(paths, kinds, strict=True)
+        ]
         bad = opened.enter_context(_policy(policy, bad_lines))
         password = password_of(login, password_file)
-        label = f"Sending {paths[0].name}" if len(paths) == 1 else f"Sending {len(paths)} files"
         with (
-            click.progressbar(length=sum(file.size for file in files), label=label, file=sys.stderr) as bar,
+            _progress(files) as on_bytes,
             Emitter(address, login, password, retry_seconds=timeout) as emitter,
             emitter.envelope(ordering_key=ordering_key, key=key) as envelope,
         ):
-            _send(envelope, event_types, files, bad, bar.update)
+            _send(envelope, event_types, files, bad, on_bytes, allow_empty=allow_empty)
     receipt = envelope.receipt
     click.echo(f"{counted(receipt.items)} sent: envelope {receipt.envelope_id}, position {receipt.position:,}")
     if bad.count:
@@ -158,6 +195,29 @@ def _kinds(files: int, descriptors: Sequence[Descriptor]) -> Sequence[Descriptor
     return [descriptors[0] if descriptors else None] * files
 
 
+def _form(paths: Sequence[Path], descriptors: Sequence[Descriptor], kind: str | None, delimiter: str) -> PlainForm:
+    """Give what is said of files without a descriptor."""
+    if paths.count(STANDARD_INPUT) > 1:
+        raise click.UsageError("The standard input can be sent once.")
+    if descriptors and (kind or delimiter):
+        raise click.UsageError("A descriptor says the form of the files: leave out --format and --delimiter.")
+    if STANDARD_INPUT in paths and not (descriptors or kind):
+        raise click.UsageError("Nothing says what the standard input is: give --format, or --descriptor.")
+    return PlainForm(kind or "", delimiter)
+
+
+@contextmanager
+def _progress(files: Sequence[ItemFile]) -> Iterator[Callable[[int], object]]:
+    """Show how much of the files is read, where that is known."""
+    sizes = [file.size for file in files if file.size is not None]
+    if len(sizes) < len(files):
+        yield lambda count: None
+        return
+    label = f"Sending {Path(files[0].name).name}" if len(files) == 1 else f"Sending {len(files)} files"
+    with click.progressbar(length=sum(sizes), label=label, file=sys.stderr) as bar:
+        yield bar.update
+
+
 def _policy(policy: str, bad_lines: Path | None) -> StopAtBadLine:
     if policy == COLLECT and bad_lines is not None:
         return CollectBadLines(_tell, bad_lines)
@@ -170,15 +230,23 @@ def _send(
     files: Sequence[ItemFile],
     bad: StopAtBadLine,
     on_bytes: Callable[[int], object],
+    *,
+    allow_empty: bool,
 ) -> None:
     for event_type, file in zip(event_types, files, strict=True):
         with envelope.event(event_type) as event:
-            _send_file(event, file, bad, on_bytes)
+            entries = _send_file(event, file, bad, on_bytes)
+            if not entries and not allow_empty:
+                step = "see whether it is complete, or send it with --allow-empty"
+                raise XbusError(f"{file.name} has no items", step, code="empty_file")
     bad.finish()
 
 
-def _send_file(event: Event, file: ItemFile, bad: StopAtBadLine, on_bytes: Callable[[int], object]) -> None:
+def _send_file(event: Event, file: ItemFile, bad: StopAtBadLine, on_bytes: Callable[[int], object]) -> int:
+    """Send the items of a file; give the number of its entries, bad ones included."""
+    entries = 0
     for entry in file.entries(on_bytes):
+        entries += 1
         if entry.fault:
             bad.meet(file, entry, entry.fault)
             continue
@@ -190,6 +258,7 @@ def _send_file(event: Event, file: ItemFile, bad: StopAtBadLine, on_bytes: Calla
             # What the bus said about an earlier batch would come up here too, and is not this line's fault.
             event.flush()
             bad.meet(file, entry, error.cause)
+    return entries
 
 
 def _tell(sentence: str) -> None:

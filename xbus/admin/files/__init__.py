@@ -1,7 +1,7 @@
 """Items out of files, each with its line: CSV and JSON as they are, others by a descriptor.
 
-A file's way through this package: ``ItemFile`` opens it and picks an ``EntryReader``, which makes an ``Entry`` of each
-row, record or element, good or bad. Nothing is kept but the current one.
+A file's way through this package: ``ItemFile`` opens its ``Source`` and picks an ``EntryReader``, which makes an
+``Entry`` of each row, record or element, good or bad. Nothing is kept but the current one.
 """
 
 from xbus.admin.files.bad_lines import CollectBadLines, SkipBadLines, StopAtBadLine
@@ -9,12 +9,17 @@ from xbus.admin.files.descriptor import Descriptor
 from xbus.admin.files.descriptor_file import read_descriptor
 from xbus.admin.files.entry import Entry
 from xbus.admin.files.item_file import ItemFile
+from xbus.admin.files.plain_form import KINDS, PlainForm
+from xbus.admin.files.source import STANDARD_INPUT
 
 __all__ = [
+    "KINDS",
+    "STANDARD_INPUT",
     "CollectBadLines",
     "Descriptor",
     "Entry",
     "ItemFile",
+    "PlainForm",
     "SkipBadLines",
     "StopAtBadLine",
     "read_descriptor",

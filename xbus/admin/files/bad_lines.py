@@ -84,7 +84,7 @@ class CollectBadLines(SkipBadLines):
         try:
             if self._file is None:
                 self._file = self.path.open("x", encoding=reader.encoding, errors="surrogateescape", newline="")
-                self._file.write(reader.head(f"{TITLE}{file.path}: correct them below the remarks, and send this file"))
+                self._file.write(reader.head(f"{TITLE}{file.name}: correct them below the remarks, and send this file"))
                 self._tail = reader.tail()
             self._file.write(reader.remark(file.describe(entry, fault)) + entry.raw())
         except FileExistsError:

@@ -2,18 +2,16 @@
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain, islice
 from typing import NoReturn
 
 from xbus.admin.files.entry import Entry, Unreadable
+from xbus.admin.files.plain_form import DELIMITERS, delimiter_in
 from xbus.admin.files.rows import Row, rows
-from xbus.admin.files.text import TextReader, ended
+from xbus.admin.files.text import Text, TextReader, ended
 from xbus.rpc.codec import Value
-
-
-class _Strict(csv.excel):
-    strict = True
 
 
 class CsvReader(TextReader):
@@ -21,10 +19,20 @@ class CsvReader(TextReader):
 
     Args:
         text: the file.
+        delimiter: between two fields; "" for the one that the first line shows.
+        tell: takes which delimiter that is, if it is no comma.
     """
 
+    def __init__(self, text: Text, delimiter: str, tell: Callable[[str], object]) -> None:
+        super().__init__(text)
+        self._delimiter = delimiter
+        self._tell = tell
+
     def __iter__(self) -> Iterator[Entry]:
-        found = rows(self._text, _Strict)
+        lines = self._text.lines()
+        first = list(islice(lines, 1))
+        delimiter = self._delimiter or self._found_in("".join(line.text for line in first))
+        found = rows(self._text, _strict(delimiter), chain(first, lines))
         names = self._names(next(found, None))
         for row in found:
             if row.fault:
@@ -34,6 +42,12 @@ class CsvReader(TextReader):
                 yield Entry(row.line, row.raw, fault=fault)
             elif row.fields:
                 yield Entry(row.line, row.raw, dict(zip(names, row.fields, strict=True)))
+
+    def _found_in(self, first_line: str) -> str:
+        delimiter = delimiter_in(first_line)
+        if delimiter != ",":
+            self._tell(f"its fields are separated by {DELIMITERS[delimiter]}; --delimiter says otherwise")
+        return delimiter
 
     def _names(self, first: Row | None) -> list[str]:
         if first is None:
@@ -71,6 +85,10 @@ class JsonReader(TextReader):
             return None, f"this is not JSON ({error})"
         except RecursionError:
             return None, "this JSON is nested too deeply"
+
+
+def _strict(delimiter: str) -> type[csv.Dialect]:
+    return type("_Strict", (csv.excel,), {"delimiter": delimiter, "strict": True})
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -1,7 +1,7 @@
 """Rows of CSV with their lines in the file."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from xbus.admin.files.text import Text, TextLine, ended
@@ -31,28 +31,33 @@ class Row:
         return ended("".join(line.text for line in self.lines))
 
 
-def rows(text: Text, dialect: type[csv.Dialect]) -> Iterator[Row]:
+def rows(text: Text, dialect: type[csv.Dialect], lines: Iterable[TextLine] | None = None) -> Iterator[Row]:
     """Iterate over each row, good or bad; a blank line is a row without fields.
 
     After a bad row it goes on with the next line.
 
+    Args:
+        text: the file.
+        dialect: of its CSV.
+        lines: those of the file, where some of them have been read already.
+
     Raises:
         Unreadable: the file can't be divided into lines.
     """
-    lines = _Lines(text.lines())
-    reader = csv.reader(lines, dialect)
+    source = _Lines(iter(text.lines() if lines is None else lines))
+    reader = csv.reader(source, dialect)
     while True:
-        lines.taken = []
+        source.taken = []
         try:
             fields = next(reader)
         except StopIteration:
             return
         except (csv.Error, _Unfinished) as error:
-            yield Row(lines.taken, [], f"this is not CSV ({error})")
+            yield Row(source.taken, [], f"this is not CSV ({error})")
         else:
-            row = Row(lines.taken, fields)
+            row = Row(source.taken, fields)
             fault = text.fault(row.raw())
-            yield Row(lines.taken, [], fault) if fault else row
+            yield Row(source.taken, [], fault) if fault else row
 
 
 class _Unfinished(Exception):

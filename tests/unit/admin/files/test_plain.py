@@ -122,7 +122,7 @@ def test_what_can_not_be_told_apart_ends_the_reading(
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(XbusError, match=r"neither \.csv nor \.jsonl"):
+    with pytest.raises(XbusError, match=r"neither \.csv, \.tsv nor \.jsonl"):
         ItemFile(tmp_path / "a.xlsx")
 
 
