@@ -13,6 +13,9 @@ T = TypeVar("T")
 FIRST_DELAY_SECONDS = 0.05
 LONGEST_DELAY_SECONDS = 2.0
 
+SHORTEST_TRY_SECONDS = 0.001
+"""With less time than this left nothing is tried again."""
+
 
 class EmitterPatience(Patience):
     """Measures a row of failed calls.
@@ -24,6 +27,13 @@ class EmitterPatience(Patience):
 
     def __init__(self, seconds: float, clock: Clock) -> None:
         super().__init__(seconds, Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), clock.monotonic)
+
+    def failed(self) -> float | None:
+        """As ``Patience.failed``; each delay leaves time for the try behind it."""
+        delay = super().failed()
+        if delay is None or self.left < SHORTEST_TRY_SECONDS:
+            return None
+        return min(delay, self.left / 2)
 
     def limit(self, seconds: float) -> float:
         """Shorten a time-out to what is left of the row; without repeats it is as it was."""

@@ -32,7 +32,7 @@ def test_it_ends_after_the_time_since_the_first_failure() -> None:
     clock.seconds = 29.99
     last = patience.failed()
     assert last is not None
-    assert last < 0.02
+    assert last < 0.01, "it leaves time for another try"
     clock.seconds = 30
     assert patience.failed() is None
 
