@@ -17,7 +17,7 @@ class Options:
         batch_bytes: bytes of items that make a batch full.
         linger_seconds: how long an item may wait for others before its batch goes as it is (at most twice that).
         window_bytes: bytes of batches in flight; above it ``send`` waits for the bus.
-        answer_seconds: how long to wait for one answer before the call is repeated; at most ``retry_seconds``.
+        answer_seconds: how long to wait for one answer before the call is repeated; at most half of ``retry_seconds``.
         reply_seconds: the same for the end of an event or envelope, which may wait for a consumer's immediate reply;
             never less than the front itself waits and ``answer_seconds`` more.
         retry_seconds: how long to insist while nothing succeeds, before an error is raised. It is counted from the call

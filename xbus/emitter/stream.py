@@ -77,7 +77,8 @@ class Stream:
             self._watch_on()
         if self._recovery is None:
             if self._is_claimed:
-                self._transmit(call, self._patience.seconds)
+                # An answer may get lost alone: the call is made twice at least.
+                self._transmit(call, self._patience.seconds / 2)
             else:
                 self._recovery = asyncio.create_task(self._repeat(None), name="xbus emitter claims its envelope anew")
         return result

@@ -115,6 +115,14 @@ async def test_retry_seconds_bounds_a_login_that_is_not_answered(front: FrontDou
                 pass
 
 
+async def test_an_answer_that_gets_lost_is_asked_for_again_in_time(front: FrontDouble) -> None:
+    """Though ``answer_seconds`` are longer than all that is insisted."""
+    front.fail_next("put_envelope", SILENCE)
+    async with emitter(front, retry_seconds=2, answer_seconds=1000) as sender:
+        assert (await sender.put("test_event", [b"one"])).items == 1
+    assert front.calls.count("put_envelope") == 2
+
+
 async def test_a_reply_may_take_longer_while_the_front_lives(front: FrontDouble) -> None:
     reply = asyncio.get_running_loop().create_future()
     front.replies.append(reply)
