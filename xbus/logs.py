@@ -6,6 +6,7 @@ Code logs a sentence that stays the same and hands the rest over as ``extra``: `
 extra={"action": "seal", "envelope_id": ...})``. So the log can be searched by sentence, by action and by id.
 """
 
+import configparser
 import logging
 import logging.config
 from pathlib import Path
@@ -57,6 +58,24 @@ def set_up(config: LoggingSettings) -> None:
         _use_file(config.configfile)
 
 
+def check(config: LoggingSettings) -> None:
+    """Look at the file of the log's configuration without using it: that would already open files of the log.
+
+    Raises:
+        ConfigurationError: ``configfile`` can't be read, or lacks a section.
+    """
+    if config.configfile is None:
+        return
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(config.configfile.read_text(encoding="utf-8"))
+        missing = [name for name in ("loggers", "handlers", "formatters") if not parser.has_section(name)]
+        if missing:
+            raise ValueError(f"it has no section [{missing[0]}]")
+    except (OSError, ValueError, configparser.Error) as error:
+        raise _unusable(config.configfile, error) from error
+
+
 def _use_standard_error(level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(TextFormatter())
@@ -69,8 +88,12 @@ def _use_file(path: Path) -> None:
     try:
         logging.config.fileConfig(path, disable_existing_loggers=False, encoding="utf-8")
     except Exception as error:  # fileConfig lets out whatever the classes named in the file raise
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigurationError(
-            f"[logging] configfile: {path} can't be used ({reason})",
-            "correct it as logging.config.fileConfig of Python wants it, or leave the option out",
-        ) from error
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: Exception) -> ConfigurationError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return ConfigurationError(
+        f"[logging] configfile: {path} can't be used ({reason})",
+        "correct it as logging.config.fileConfig of Python wants it, or leave the option out",
+    )

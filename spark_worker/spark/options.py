@@ -7,10 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from xbus.config import Config, load
+from xbus.config import FILE_VARIABLE, Config, is_in, load
 from xbus.errors import ConfigurationError
-
-CONFIG_VARIABLE = "XBUS_CONFIG"
 
 BAD_OPTION = "bad_option"
 """The code of every option that can't be used."""
@@ -94,19 +92,19 @@ class SparkOptions:
         raise bad_option(name, value, f"is not {what} from {least} on")
 
     def configuration(self) -> Config:
-        """Load the configuration of the bus, from option ``config`` or the file that the environment names.
+        """Load the configuration of the bus, from option ``config`` or from the environment, which may name a file.
 
         Raises:
             ConfigurationError: neither names a file, or it can't be used.
         """
-        path = self.text("config") or os.environ.get(CONFIG_VARIABLE, "")
-        if not path:
+        path = self.text("config") or os.environ.get(FILE_VARIABLE, "")
+        if not path and not is_in(os.environ):
             raise ConfigurationError(
                 "no configuration file is named",
-                f'give .option("config", "config.ini"), or set {CONFIG_VARIABLE}',
+                f'give .option("config", "config.ini"), or set {FILE_VARIABLE}',
                 code=BAD_OPTION,
             )
-        return load(Path(path))
+        return load(Path(path) if path else None)
 
     def refuse_others(self, known: Iterable[str], silent: Iterable[str] = ()) -> None:
         """Let known options pass: a name written wrong would else be without effect.

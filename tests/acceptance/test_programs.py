@@ -1,5 +1,6 @@
 """``setup_xbusbroker`` and ``start_xbusbroker`` as an operator meets them: what they say, and how they end."""
 
+import json
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -7,7 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.daemon import write_config
-from tests.support.processes import run, script
+from tests.support.processes import Process, run, script
+from tests.support.waiting import wait_until
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.model import emitter, role
@@ -66,6 +68,38 @@ def test_a_relative_database_is_beside_its_configuration(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+def test_a_configuration_must_be_named(name: str, tmp_path: Path) -> None:
+    assert_refused(run(script(name), cwd=tmp_path), "no configuration file is named", "give -c FILE, set XBUS_CONFIG")
+
+
+def test_the_environment_names_the_configuration(tmp_path: Path, empty_database_url: str) -> None:
+    config = write_config(tmp_path / "config.ini", empty_database_url)
+
+    assert run(script("setup_xbusbroker"), env={"XBUS_CONFIG": str(config)}).returncode == 0
+
+    schema.check(empty_database_url)
+
+
+def test_the_environment_alone_configures_a_broker(tmp_path: Path, empty_database_url: str) -> None:
+    environment = {
+        "XBUS_DATABASE__SQLALCHEMY_DBURI": empty_database_url,
+        "XBUS_ZMQ__FRONTSOCKET": "tcp://127.0.0.1:0",
+        "XBUS_ZMQ__BACKSOCKET": "tcp://127.0.0.1:0",
+    }
+    assert run(script("setup_xbusbroker"), env=environment, cwd=tmp_path).returncode == 0
+    ready = tmp_path / "ready.json"
+    start = (script("start_xbusbroker"), "--ready-file", ready)
+    broker = Process(*start, output=tmp_path / "broker.log", env=environment, cwd=tmp_path)
+    try:
+        wait_until(ready.exists, "the broker is ready")
+        front = json.loads(ready.read_text())["front"]
+        assert run(script("xbus"), "health", "--url", front, env=environment).returncode == 0
+        assert broker.stop() == 0
+    finally:
+        broker.kill()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_the_help_explains_every_option(name: str) -> None:
     result = program(name, "--help")
 
@@ -74,7 +108,7 @@ def test_the_help_explains_every_option(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("arguments", [[], ["-c", "config.ini", "--bogus"], ["-c", "config.ini", "surplus"]])
+@pytest.mark.parametrize("arguments", [["-c", "config.ini", "--bogus"], ["-c", "config.ini", "surplus"]])
 def test_a_wrong_command_line_ends_with_2(name: str, arguments: list[str]) -> None:
     result = program(name, *arguments)
 

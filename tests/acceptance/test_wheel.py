@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import write_config
 from tests.support.processes import run
 from xbus.broker.journal.database import schema
 
@@ -39,13 +38,14 @@ def test_the_wheel_holds_the_package_and_the_migrations(wheel: Path) -> None:
     assert top == {"xbus", "spark_worker", "pyspark_xbus.py"}
     migrations = {path.relative_to(CHECKOUT / "alembic") for path in (CHECKOUT / "alembic").rglob("*.py")}
     assert {f"xbus/broker/journal/migrations/{path}" for path in migrations} <= names
-    assert "xbus/py.typed" in names
+    assert {"xbus/py.typed", "xbus/config/config.ini.sample"} <= names
     assert not [name for name in names if name.startswith("alembic") or "__pycache__" in name]
 
 
 def test_its_programs_work_outside_of_the_checkout(programs: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'xbus.db'}"
-    config = write_config(tmp_path / "config.ini", url)
+    config = tmp_path / "config.ini"
+    assert run(programs / "xbus", "config", "init", config, cwd=tmp_path, env=libraries()).returncode == 0
 
     result = run(programs / "setup_xbusbroker", "-c", config, "--demo", cwd=tmp_path, env=libraries())
 

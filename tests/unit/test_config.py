@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.config import SECTIONS, UNUSED, Config, load, option_name
+from xbus.config import OPTIONS, SECTIONS, UNUSED, Config, load, option_name, read, sample, without_secrets, written
 from xbus.errors import ConfigurationError
 
 SAMPLE = Path(__file__).parents[2] / "config.ini.sample"
@@ -21,13 +21,13 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "config.ini"
 
 
-def read(file: Path, text: str) -> Config:
+def configured(file: Path, text: str) -> Config:
     file.write_text(text)
     return load(file)
 
 
 def test_an_empty_file_means_the_defaults(file: Path) -> None:
-    config = read(file, "")
+    config = configured(file, "")
 
     assert config.database.url == f"sqlite:///{file.parent / 'xbus.db'}"
     assert config.zmq.frontsocket == "tcp://127.0.0.1:1984"
@@ -39,7 +39,7 @@ def test_an_empty_file_means_the_defaults(file: Path) -> None:
 def test_the_sample_says_what_the_defaults_are(file: Path) -> None:
     file.write_text(SAMPLE.read_text())
 
-    assert load(file) == read(file, "")
+    assert load(file) == configured(file, "")
 
 
 def test_the_sample_lists_every_option_and_no_other() -> None:
@@ -65,7 +65,7 @@ def test_every_section_is_a_dataclass() -> None:
 
 
 def test_a_file_of_the_old_broker(file: Path) -> None:
-    config = read(
+    config = configured(
         file,
         """
         [database]
@@ -111,7 +111,7 @@ def test_a_file_of_the_old_broker(file: Path) -> None:
     ],
 )
 def test_database_addresses(file: Path, written: str, meant: str) -> None:
-    config = read(file, f"[database]\nsqlalchemy.dburi = {written}")
+    config = configured(file, f"[database]\nsqlalchemy.dburi = {written}")
 
     assert config.database.url == meant.format(folder=file.parent)
 
@@ -127,7 +127,7 @@ def test_database_addresses(file: Path, written: str, meant: str) -> None:
     ],
 )
 def test_socket_addresses(file: Path, written: str, meant: str) -> None:
-    config = read(file, f"[zmq]\nb2fsocket = {written}")
+    config = configured(file, f"[zmq]\nb2fsocket = {written}")
 
     assert config.zmq.b2fsocket == meant.format(folder=file.parent)
 
@@ -166,7 +166,7 @@ def test_socket_addresses(file: Path, written: str, meant: str) -> None:
 )
 def test_a_bad_value_is_named_with_its_place(file: Path, section: str, key: str, value: str, because: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read(file, f"[{section}]\n{key} = {value}")
+        configured(file, f"[{section}]\n{key} = {value}")
 
     assert caught.value.cause.startswith(f"{file}: [{section}] {key}: ")
     assert because in caught.value.cause
@@ -215,7 +215,7 @@ def test_any_file_is_read_or_refused(tmp_path_factory: Any, data: bytes) -> None
 
 @pytest.mark.parametrize(("written", "meant"), [("0", 0), ("1.5", 1.5), ("never", math.inf)])
 def test_minutes_until_health_tells(file: Path, written: str, meant: float) -> None:
-    assert read(file, f"[health]\nparked_minutes = {written}").health.parked_minutes == meant
+    assert configured(file, f"[health]\nparked_minutes = {written}").health.parked_minutes == meant
 
 
 @given(
@@ -244,7 +244,7 @@ def test_an_unknown_option_is_refused(tmp_path_factory: Any, section: str, key: 
 )
 def test_a_malformed_file_is_refused(file: Path, text: str, cause: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read(file, text)
+        configured(file, text)
 
     assert cause in caught.value.cause
     assert caught.value.next_step
@@ -263,7 +263,7 @@ def test_a_file_that_is_no_text_is_refused(file: Path) -> None:
 
 
 def test_passwords_are_not_shown(file: Path) -> None:
-    config = read(file, "[database]\nsqlalchemy.dburi = postgresql://xbus:secret@db/xbus\n")
+    config = configured(file, "[database]\nsqlalchemy.dburi = postgresql://xbus:secret@db/xbus\n")
     assert "secret" not in repr(config)
 
     for text in (
@@ -271,5 +271,114 @@ def test_passwords_are_not_shown(file: Path) -> None:
         "[database]\npostgresql://xbus:secret@db",
     ):
         with pytest.raises(ConfigurationError) as caught:
-            read(file, text)
+            configured(file, text)
         assert "secret" not in str(caught.value)
+
+
+# -- the environment ---------------------------------------------------------------------------------------------------
+
+
+def test_a_variable_of_the_environment_wins_over_the_file(file: Path) -> None:
+    file.write_text("[zmq]\nfrontsocket = tcp://*:1\nbacksocket = tcp://*:2\n")
+
+    config = load(file, {"XBUS_ZMQ__FRONTSOCKET": "tcp://*:3", "XBUS_SUPERVISION__NODE_POLLING_INTERVAL": "7"})
+
+    assert config.zmq.frontsocket == "tcp://*:3"
+    assert config.zmq.backsocket == "tcp://*:2"
+    assert config.supervision.interval == 7
+
+
+def test_the_environment_alone_is_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    config = load(None, {"XBUS_DATABASE__SQLALCHEMY_DBURI": "sqlite:///here.db", "XBUS_LOGIN": "shop_1"})
+
+    assert config.database.url == f"sqlite:///{tmp_path}/here.db"
+    assert config.file is None
+
+
+@pytest.mark.parametrize("environment", [{}, {"XBUS_LOGIN": "shop_1", "XBUS_CONFIG": "x.ini", "PATH": "/bin"}])
+def test_neither_file_nor_environment_is_refused(environment: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"no configuration file is named: .*XBUS_DATABASE__SQLALCHEMY_DBURI"):
+        load(None, environment)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("XBUS_FRONT__MAX_ITEM_BYTES", "lots", "XBUS_FRONT__MAX_ITEM_BYTES: 'lots' is not a whole number: correct it"),
+        ("XBUS_DATABASE__SQLALCHEMY_DBURI", "mysql://u:secret@h/n", "SQLALCHEMY_DBURI: the value is neither an sqlite"),
+        (
+            "XBUS_ZMQ__FRONTSOKET",
+            "tcp://*:3",
+            "XBUS_ZMQ__FRONTSOKET belongs to no option: you may mean XBUS_ZMQ__FRONT",
+        ),
+        ("XBUS_Q__W", "1", "XBUS_Q__W belongs to no option: unset it"),
+    ],
+)
+def test_a_bad_variable_is_named(variable: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(None, {variable: value})
+
+    assert said in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_each_option_has_a_variable_of_its_own() -> None:
+    assert len({option.variable for option in OPTIONS}) == len(OPTIONS)
+    everything = {option.variable: written(_default(option.section, option.field)) for option in OPTIONS}
+
+    found = read(None, everything)
+
+    assert found.problems == ()
+    assert found.config == load(None, {"XBUS_DAEMON__STOP_TIMEOUT": "10"})
+    assert {option: option.variable for option in OPTIONS} == found.sources
+
+
+def _default(section: str, field: str) -> object:
+    return getattr(getattr(Config(), section), field)
+
+
+def test_everything_wrong_is_found(file: Path) -> None:
+    file.write_text("[zmq]\nfrontsocket = x\nbacksocket = y\n[frnt]\n[front]\nmax_items = 1\n")
+
+    found = read(file, {"XBUS_LOGGING__LEVEL": "LOUD"})
+
+    assert [problem.cause.replace(f"{file}: ", "").split(" is")[0] for problem in found.problems] == [
+        "[zmq] frontsocket: 'x'",
+        "[zmq] backsocket: 'y'",
+        "'max_items'",
+        "'frnt'",
+        "XBUS_LOGGING__LEVEL: 'LOUD'",
+    ]
+    assert found.config.zmq.frontsocket == "tcp://127.0.0.1:1984"
+
+
+def test_the_sample_is_found() -> None:
+    assert sample() == SAMPLE.read_text()
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("sqlite:////var/lib/xbus.db", "sqlite:////var/lib/xbus.db"),
+        ("postgresql://xbus@h/n", "postgresql://xbus@h/n"),
+        ("postgresql://h:5432/n?sslmode=require", "postgresql://h:5432/n?sslmode=require"),
+        ("postgresql+psycopg2://xbus:secret@h:5432/n", "postgresql+psycopg2://xbus:***@h:5432/n"),
+        ("postgresql://:secret@h/n", "postgresql://:***@h/n"),
+        (
+            "postgresql:///n?user=u&password=secret&sslpass%77ord=secret",
+            "postgresql:///n?user=u&password=***&sslpass%77ord=***",
+        ),
+        ("postgresql://xbus:se/c?ret@h/n", "postgresql://xbus:***@h/n"),
+        ("postgresql://xb/us:secret@h/n", "postgresql://***"),
+        ("postgresql://xbus:secret@secret@h/n", "postgresql://***"),
+    ],
+)
+def test_an_address_is_shown_without_its_secrets(address: str, shown: str) -> None:
+    assert without_secrets(address) == shown
+
+
+@given(st.text(), st.text())
+def test_no_password_is_ever_shown(before: str, after: str) -> None:
+    assert "5ecret" not in without_secrets(f"postgresql://{before}:5ecret@{after}".replace("5ecret5ecret", ""))

@@ -8,6 +8,7 @@ from xbus.admin.program import Program
 COMMANDS = (
     "apply",
     "clearing",
+    "config",
     "descriptor",
     "emit",
     "envelope",

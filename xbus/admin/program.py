@@ -10,10 +10,19 @@ import click
 from xbus import ending
 from xbus.admin import plugins
 from xbus.broker.journal.database import schema
-from xbus.config import Config, load
-from xbus.errors import ConfigurationError
+from xbus.config import FILE_VARIABLE, Config, load
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Careful(click.Command):
+    """A command that does harm where somebody follows a hint: it proposes no option for one that it doesn't know."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise click.NoSuchOption(error.option_name, ctx=error.ctx) from None
 
 
 class Program(click.Group):
@@ -53,7 +62,7 @@ config_option = click.option(
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
-    envvar="XBUS_CONFIG",
+    envvar=FILE_VARIABLE,
     show_envvar=True,
     metavar="FILE",
     help="The broker's configuration file.",
@@ -81,13 +90,11 @@ def json_option(for_each: str = "") -> Callable[[Command], Command]:
 
 
 def load_config(path: Path | None) -> Config:
-    """Load the broker's configuration.
+    """Load the broker's configuration, from a file and from the environment.
 
     Raises:
-        ConfigurationError: no file is named, or it can't be used.
+        ConfigurationError: neither names anything, or it can't be used.
     """
-    if path is None:
-        raise ConfigurationError("no configuration file is named", "give -c FILE or set XBUS_CONFIG")
     return load(path)
 
 

@@ -12,7 +12,7 @@ from xbus import ending, logs
 from xbus.broker.journal.configuration import add_demo_rows
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import writing
-from xbus.config import Config, load
+from xbus.config import FILE_VARIABLE, Config, load
 from xbus.errors import XbusError
 
 log = logging.getLogger(__name__)
@@ -41,16 +41,17 @@ config_option = click.option(
     "--config",
     "path",
     type=click.Path(path_type=Path),
-    required=True,
+    envvar=FILE_VARIABLE,
+    show_envvar=True,
     metavar="FILE",
-    help="The configuration file; config.ini.sample explains it.",
+    help="The configuration file; xbus config init writes one that explains each option.",
 )
 
 
 @click.command(epilog=EXIT_CODES, context_settings=HELP)
 @config_option
 @click.option("--demo", is_flag=True, help="Add rows to try the bus with, passwords included.")
-def setup(path: Path, demo: bool) -> None:
+def setup(path: Path | None, demo: bool) -> None:
     """Create the broker's database, or bring it to the version of this program. Safe to repeat."""
     _run("setup_xbusbroker", path, lambda config: _set_up(config, demo))
 
@@ -62,7 +63,7 @@ def setup(path: Path, demo: bool) -> None:
 @click.option(
     "--drill", is_flag=True, help="Answer health only: for a look at a restored journal. Nothing is delivered."
 )
-def start(path: Path, ready_file: Path | None, only: Literal["front", "back"] | None, drill: bool) -> None:
+def start(path: Path | None, ready_file: Path | None, only: Literal["front", "back"] | None, drill: bool) -> None:
     """Run the broker until SIGTERM or SIGINT.
 
     The ready file is JSON: {"pid": 4711, "front": "tcp://127.0.0.1:1984", "back": "tcp://127.0.0.1:4891"}, with the
@@ -96,8 +97,8 @@ def _set_up(config: Config, demo: bool) -> int:
     return 0
 
 
-def _run(program: str, path: Path, work: Callable[[Config], int]) -> None:
-    """Do the work with the configuration of a file, and leave the process with its exit code."""
+def _run(program: str, path: Path | None, work: Callable[[Config], int]) -> None:
+    """Do the work with the configuration, and leave the process with its exit code."""
     try:
         config = load(path)
         logs.set_up(config.logging)

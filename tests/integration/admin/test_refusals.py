@@ -129,8 +129,10 @@ def test_a_configuration_must_be_named(xbus: Xbus, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("XBUS_CONFIG")
     result = xbus("export")
     assert result.exit_code == 1
-    said = "no configuration file is named: give -c FILE or set XBUS_CONFIG [bad_configuration]"
-    assert result.stderr == f"xbus: {said}\n"
+    assert result.stderr == (
+        "xbus: no configuration file is named: give -c FILE, set XBUS_CONFIG, or set options as in "
+        "XBUS_DATABASE__SQLALCHEMY_DBURI [bad_configuration]\n"
+    )
 
 
 def test_the_command_line_goes_before_the_environment(xbus: Xbus, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import click
 from xbus import logs
 from xbus.admin.address import broker_address
 from xbus.admin.commands.standing import attach, detach, list_
-from xbus.admin.program import config_option, load_config
+from xbus.admin.program import config_option
 from xbus.admin.secret import password_file_option, password_of
-from xbus.config import LoggingSettings
+from xbus.config import load_or_default
 from xbus.errors import ConfigurationError
 from xbus.recipient import Recipient, run
 
@@ -59,7 +59,7 @@ def run_(
     """
     kind = load_recipient(name)
     address = broker_address("back", back_url, config_path)
-    logs.set_up(LoggingSettings() if config_path is None else load_config(config_path).logging)
+    logs.set_up(load_or_default(config_path).logging)
     password = password_of(login, password_file)
     if advertise is None:
         run(kind, address, login, password, bind=bind)

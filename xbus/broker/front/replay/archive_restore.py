@@ -27,12 +27,11 @@ def restore_command(config_file: Path | None) -> tuple[str, ...]:
     """Give the command that restores an envelope; the caller adds the id.
 
     Args:
-        config_file: the broker's; None if it runs without one, and can restore nothing.
+        config_file: the broker's; None if it runs without one: the command inherits the environment.
     """
-    if config_file is None:
-        return ()
     # -P: a module that lies in the folder where the broker was started must not be taken for one of ours.
-    return (sys.executable, "-P", "-m", "xbus.admin", "restore", "-c", str(config_file))
+    command = (sys.executable, "-P", "-m", "xbus.admin", "restore")
+    return command if config_file is None else (*command, "-c", str(config_file))
 
 
 class ArchiveRestore:

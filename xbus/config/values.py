@@ -1,0 +1,181 @@
+"""The values of options: read from text with their checks, and written as text again. Pure.
+
+A check raises ValueError with the rest of the sentence "<value> ...".
+"""
+
+import configparser
+import logging
+import math
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+LARGEST_NUMBER = 2**53
+"""No option needs more, and up to here a float keeps whole numbers exact."""
+
+LARGEST_DAYS = 36_500
+"""A hundred years."""
+
+LARGEST_MINUTES = LARGEST_DAYS * 24 * 60
+
+
+def switch(value: str) -> bool:
+    """Read true or false."""
+    try:
+        return configparser.ConfigParser.BOOLEAN_STATES[value.lower()]
+    except KeyError:
+        raise ValueError("is neither true nor false") from None
+
+
+def count(value: str) -> int:
+    """Read a whole number of at least 1; ``1_000_000`` may be written for readability."""
+    try:
+        number = int(value)
+    except ValueError:
+        raise ValueError("is not a whole number") from None
+    if not 1 <= number <= LARGEST_NUMBER:
+        raise ValueError(f"is not between 1 and {LARGEST_NUMBER}")
+    return number
+
+
+def limit(value: str) -> int:
+    """Read a number as :func:`count` does, or 0 for no limit."""
+    return 0 if value == "0" else count(value)
+
+
+def days(value: str) -> float:
+    """Read a number of days, or 0 for ever."""
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("is not a number of days") from None
+    if not 0 <= number <= LARGEST_DAYS:  # false for "nan" as well
+        raise ValueError(f"is not a number of days between 0 and {LARGEST_DAYS}")
+    return number
+
+
+def seconds(value: str) -> float:
+    """Read a number of seconds above 0."""
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("is not a number of seconds") from None
+    if not 0 < number <= LARGEST_NUMBER:  # false for "nan" as well
+        raise ValueError("is not a number of seconds above 0")
+    return number
+
+
+def part(value: str) -> float:
+    """Read a number from 0 to 1."""
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("is not a number from 0 to 1") from None
+    if not 0 <= number <= 1:
+        raise ValueError("is not a number from 0 to 1")
+    return number
+
+
+def seconds_or_never(value: str) -> float:
+    """Read a number of seconds; 0 for never."""
+    return 0.0 if re.fullmatch(r"0+\.?0*|\.0+", value) else seconds(value)
+
+
+def minutes(value: str) -> float:
+    """Read a number of minutes, or ``never``, which is infinite."""
+    if value == "never":
+        return math.inf
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("is neither a number of minutes nor the word never") from None
+    if not 0 <= number <= LARGEST_MINUTES:  # false for "nan" as well
+        raise ValueError(f"is neither a number of minutes between 0 and {LARGEST_MINUTES} nor the word never")
+    return number
+
+
+def file(value: str) -> Path | None:
+    """Read a path; nothing means none."""
+    return Path(value) if value else None
+
+
+def level(value: str) -> str:
+    """Read a level of the log."""
+    if value.upper() not in logging.getLevelNamesMapping():
+        raise ValueError("is not one of DEBUG, INFO, WARNING, ERROR, CRITICAL")
+    return value.upper()
+
+
+def socket(value: str) -> str:
+    """Read an address of ZeroMQ."""
+    transport, separator, place = value.partition("://")
+    if transport not in ("tcp", "ipc", "inproc") or not separator or not place:
+        raise ValueError("is not an address such as tcp://127.0.0.1:1984, ipc:///run/xbus.socket or inproc://#name")
+    if transport == "tcp" and not _is_port(place.rpartition(":")[2]):
+        raise ValueError("has no port between 0 and 65535 at its end")
+    return value
+
+
+def _is_port(text: str) -> bool:
+    return text == "*" or (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535)
+
+
+def served_socket(value: str) -> str:
+    """Read an address of ZeroMQ that other programs can reach."""
+    if value.startswith("inproc://"):
+        raise ValueError("is an address inside the broker, where nobody else can call")
+    return socket(value)
+
+
+def database(value: str) -> str:
+    """Read an SQLAlchemy URL; the short names of PostgreSQL mean the driver that the bus brings along."""
+    scheme, separator, rest = value.partition("://")
+    if not separator or not scheme:
+        raise ValueError("is not a database address such as sqlite:///xbus.db or postgresql://user:password@host/name")
+    if scheme in ("postgres", "postgresql"):
+        scheme = "postgresql+psycopg2"
+    if scheme.partition("+")[0] not in ("postgresql", "sqlite"):
+        raise ValueError("is neither an sqlite nor a postgresql address")
+    if scheme.startswith("sqlite") and rest.partition("?")[0] in ("", "/", "/:memory:"):
+        raise ValueError("is a database in memory, which would be gone with the program")
+    # Written for a reader with interpolation, a percent sign is doubled; in a URL two in a row mean nothing.
+    return f"{scheme}://{rest.replace('%%', '%')}"
+
+
+HIDDEN = "***"
+"""The replacement of a secret."""
+
+_ADDRESS = re.compile(
+    r"[^:]*://(?:(?P<user>[^:/?#@]*)(?::(?P<password>[^@]*))?@)?(?P<place>[^@?]*)(?:\?(?P<query>[^@]*))?", re.DOTALL
+)
+"""An address of which everybody can tell the parts; the characters between them are written as %40 and the like."""
+
+_TELLING = re.compile("pass|secret|token|key", re.IGNORECASE)
+"""Names of an address's parameters whose values are secrets."""
+
+
+def written(value: object) -> str:
+    """Write a value as a configuration file would."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return "never" if math.isinf(value) else str(int(value)) if value.is_integer() else str(value)
+    return str(value)
+
+
+def without_secrets(address: str) -> str:
+    """Write the address of a database without its password, and without other secrets among its parameters."""
+    scheme = address.partition("://")[0]
+    found = _ADDRESS.fullmatch(address)
+    if found is None:  # nobody can say which part of it is the password
+        return f"{scheme}://{HIDDEN}"
+    login = "" if found["user"] is None else f"{found['user']}{'' if found['password'] is None else f':{HIDDEN}'}@"
+    query = "" if found["query"] is None else f"?{'&'.join(map(_parameter, found['query'].split('&')))}"
+    return f"{scheme}://{login}{found['place']}{query}"
+
+
+def _parameter(pair: str) -> str:
+    name = pair.partition("=")[0]
+    return f"{name}={HIDDEN}" if _TELLING.search(unquote(name)) else pair
