@@ -134,3 +134,48 @@ def test_what_no_other_role_can_take_is_not_rerouted(xbus: Xbus, log: Log) -> No
     assert result.exit_code == 1
     assert "can go to another role of its service" in result.stderr
     assert "nothing" in xbus("apply", "--prune", "--yes", "-", stdin="").stderr
+
+
+# -- a dry run ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_shows_the_changes_and_makes_none(xbus: Xbus, bus: Path, database_url: str) -> None:
+    before = version(database_url)
+
+    result = xbus("apply", "--dry-run", bus)
+
+    assert result.exit_code == 0
+    assert 'add event_type "flights"' in result.stdout
+    assert result.stdout.endswith("Nothing was changed: this was a dry run.\n")
+    assert version(database_url) == before
+    assert xbus("export").stdout == ""
+
+
+def test_a_dry_run_shows_what_is_owed_and_asks_nothing(xbus: Xbus, log: Log, database_url: str) -> None:
+    before = version(database_url)
+
+    result = xbus("apply", "--dry-run", "--prune", "-")
+
+    assert result.exit_code == 0
+    assert 'remove role "store_1"' in result.stdout
+    assert 'role "store_1" has not got 1 envelope yet: position 2' in result.stdout
+    assert "To apply it, decide about what is owed: --owed keep, --owed drop, or --owed reroute." in result.stdout
+    assert version(database_url) == before
+    assert "decide about" not in xbus("apply", "--dry-run", "--prune", "--owed", "drop", "-").stdout
+    nobody = xbus("apply", "--dry-run", "--prune", "--owed", "reroute", "-")
+    assert (nobody.exit_code, "to another role of its service" in nobody.stderr) == (1, True)
+
+
+def test_a_dry_run_tells_what_is_wrong(xbus: Xbus) -> None:
+    result = xbus("apply", "--dry-run", "-", stdin='[[emitter]]\nlogin = "shop"\nprofile = "shops"\n')
+
+    assert result.exit_code == 1
+    assert 'there is no emitter_profile "shops"' in result.stderr
+
+
+def test_an_unknown_option_proposes_none_that_removes(xbus: Xbus, bus: Path) -> None:
+    result = xbus("apply", "--prun", bus)
+
+    assert result.exit_code == 2
+    assert "No such option" in result.stderr
+    assert "--prune" not in result.stderr

@@ -9,7 +9,7 @@ import click
 
 from xbus.admin import bus_file
 from xbus.admin.bus_file import BusFile, LineProblem
-from xbus.admin.program import config_option, database_url
+from xbus.admin.program import Careful, config_option, database_url
 from xbus.admin.repair.moves import decision_of
 from xbus.admin.sending_again import send_history
 from xbus.broker.journal import configuration
@@ -23,10 +23,13 @@ from xbus.ending import REFUSED
 
 ANSWERS = click.Choice([answer.value for answer in Owed])
 
+OWED_FIRST = "To apply it, decide about what is owed: --owed keep, --owed drop, or --owed reroute."
 
-@click.command()
+
+@click.command(cls=Careful)
 @config_option
 @click.argument("file", type=click.File("rb"))
+@click.option("--dry-run", is_flag=True, help="Show what would change and who is still owed something. Change nothing.")
 @click.option("--prune", is_flag=True, help="List entries that the file does not name, and remove them.")
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @click.option(
@@ -36,7 +39,15 @@ ANSWERS = click.Choice([answer.value for answer in Owed])
     "keep them, drop them, or reroute them (by the new graph; to another role).",
 )
 @click.option("--to", metavar="LOGIN", help="With --owed reroute: the role that gets the envelopes of removed roles.")
-def apply(config_path: Path | None, file: BinaryIO, prune: bool, yes: bool, owed: str | None, to: str | None) -> None:
+def apply(
+    config_path: Path | None,
+    file: BinaryIO,
+    dry_run: bool,
+    prune: bool,
+    yes: bool,
+    owed: str | None,
+    to: str | None,
+) -> None:
     """Change the bus to match FILE, all of it or nothing; - is standard input.
 
     Entries that the file does not name stay as they are. A removed role that comes back continues at its old place.
@@ -45,9 +56,14 @@ def apply(config_path: Path | None, file: BinaryIO, prune: bool, yes: bool, owed
     found = bus_file.read(file.read())
     with reading(url) as connection:
         plan = make_plan(read_stored(connection), found.bus, prune=prune, unreadable=found.unreadable)
-        arrears = [] if plan.problems or found.problems else read_arrears(connection, plan)
-    _refuse(getattr(file, "name", "<stdin>"), found, plan)
-    _tell(plan, arrears)
+        _refuse(getattr(file, "name", "<stdin>"), found, plan)
+        arrears = read_arrears(connection, plan)
+        _tell(plan, arrears)
+        if dry_run and owed == Owed.REROUTE:
+            heirs(connection, plan, to)
+    if dry_run:
+        click.echo("Nothing was changed: this was a dry run." + (f" {OWED_FIRST}" if arrears and not owed else ""))
+        return
     answer = Owed(owed) if owed is not None else _ask(arrears)
     if plan.removals and not yes:
         click.confirm("Remove what is told above?", abort=True)
