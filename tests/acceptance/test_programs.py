@@ -26,10 +26,10 @@ def program(name: str, *arguments: str | Path) -> "CompletedProcess[str]":
     return run(script(name), *arguments)
 
 
-def assert_refused(result: "CompletedProcess[str]", cause: str, cure: str) -> None:
+def assert_refused(result: "CompletedProcess[str]", cause: str, cure: str, exit_code: int = 1) -> None:
     """One line that says what is wrong and what to do, beside what was logged."""
     said = [line for line in result.stderr.splitlines() if "broker: " in line and not line[0].isdigit()]
-    assert result.returncode == 1, result
+    assert result.returncode == exit_code, result
     assert len(said) == 1, result.stderr
     assert cause in said[0]
     assert cure in said[0]
@@ -146,14 +146,39 @@ def test_a_wrong_configuration_is_refused(section: str, line: str, cause: str, c
     assert list(tmp_path.iterdir()) == [config]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_an_unreachable_database_is_refused(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [("setup_xbusbroker",), ("start_xbusbroker", "--start-timeout", "0")])
+def test_an_unreachable_database_ends_it_with_3(arguments: tuple[str, ...], tmp_path: Path) -> None:
     config = write_config(tmp_path / "config.ini", "postgresql://xbus:secret@127.0.0.1:1/xbus")
 
-    result = program(name, "-c", config)
+    result = program(*arguments, "-c", config)
 
-    assert_refused(result, "Connection refused", "see that the database runs and that sqlalchemy.dburi is right")
+    assert_refused(result, "Connection refused", "see that the database runs and that sqlalchemy.dburi is right", 3)
     assert "secret" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_database_that_is_away_is_waited_for_until_the_time_is_over(name: str, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config.ini", "postgresql://xbus:secret@127.0.0.1:1/xbus")
+
+    result = program(name, "-c", config, "--start-timeout", "1.5")
+
+    lines = result.stderr.splitlines()
+    assert [line for line in lines if "the database is away, trying again in 1 s: " in line]
+    assert "Connection refused" in lines[0]
+    assert lines[-1].startswith(f"{name}: the database can't do its work now")
+    assert result.returncode == 3
+
+
+@pytest.mark.parametrize("options", [[], ["--drill"]])
+def test_a_broker_that_waits_for_its_database_can_be_stopped(options: list[str], tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config.ini", "postgresql://xbus:secret@127.0.0.1:1/xbus")
+    broker = Process(script("start_xbusbroker"), "-c", config, *options, output=tmp_path / "log")
+    try:
+        wait_until(lambda: "trying again" in broker.text, "it waits")
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.text
+    finally:
+        broker.kill()
 
 
 def test_a_database_that_is_not_set_up_is_refused(tmp_path: Path, empty_database_url: str) -> None:

@@ -170,3 +170,140 @@ def test_a_broker_that_is_not_there_yet_is_waited_for_and_the_program_says_so(tm
         assert program.stop() == 0
     finally:
         program.kill()
+
+
+# -- on_start ----------------------------------------------------------------------------------------------------------
+
+STARTING = """\
+import pathlib
+import sys
+from xbus.errors import ConfigurationError
+from xbus.recipient import Consumer
+
+
+class Late(Consumer):
+    def on_start(self):
+        if not pathlib.Path("there").exists():
+            raise ConnectionError("the database of the shop is away")
+        print("started", flush=True)
+
+    def on_stop(self):
+        print("stopped", flush=True)
+
+
+class Never(Consumer):
+    def on_start(self):
+        raise ConfigurationError("no shop is named", "set SHOP")
+
+    def on_stop(self):
+        print("stopped", flush=True)
+
+
+class Exits(Consumer):
+    def on_start(self):
+        sys.exit("no shop is named")
+"""
+
+
+@pytest.fixture
+def starting(tmp_path: Path) -> Path:
+    (tmp_path / "starting.py").write_text(STARTING)
+    return tmp_path
+
+
+def command_of(name: str, back: str, *options: str) -> tuple[str, ...]:
+    return (script("xbus"), "recipient", "run", f"starting:{name}", "--back", back, "--login", "store_1", *options)
+
+
+def test_a_start_that_fails_is_tried_again_and_the_log_says_why_and_when(daemon: Daemon, starting: Path) -> None:
+    program = Process(
+        *command_of("Late", daemon.back), output=starting / "log", cwd=starting, env={"XBUS_PASSWORD": PASSWORD}
+    )
+    try:
+        said = (
+            "on_start failed, trying again in 1 s: ConnectionError: the database of the shop is away (starting.py, line"
+        )
+        wait_until(lambda: said in program.text, "it says why it has not started")
+        wait_until(lambda: "trying again in 2 s" in program.text, "it says so again")
+        assert "Traceback" not in program.text
+
+        (starting / "there").touch()
+        wait_until(lambda: "action=recipient_registered" in program.text, "it serves")
+        assert "started\n" in program.text
+        assert program.stop() == 0
+        assert "stopped\n" in program.text
+    finally:
+        program.kill()
+
+
+def test_a_recipient_that_waits_for_its_start_can_be_stopped(starting: Path) -> None:
+    program = Process(
+        *command_of("Late", "tcp://127.0.0.1:1"), output=starting / "log", cwd=starting, env={"XBUS_PASSWORD": PASSWORD}
+    )
+    try:
+        wait_until(lambda: "trying again" in program.text, "it waits")
+        assert program.stop() == 0
+        assert "stopped\n" not in program.text
+    finally:
+        program.kill()
+
+
+@pytest.mark.parametrize(
+    ("name", "exit_code", "said"),
+    [
+        ("Late", 3, "on_start failed: ConnectionError: the database of the shop is away (starting.py, line 10)"),
+        ("Never", 1, "recipient store_1: no shop is named: set SHOP [bad_configuration]"),
+        ("Exits", 3, "the recipient's code raised SystemExit('no shop is named') [recipient_failed]"),
+    ],
+)
+def test_a_start_that_fails_for_good_ends_the_program_with_one_line(
+    starting: Path, name: str, exit_code: int, said: str
+) -> None:
+    ended = run(
+        *command_of(name, "tcp://127.0.0.1:1", "--start-timeout", "0"), cwd=starting, env={"XBUS_PASSWORD": PASSWORD}
+    )
+
+    assert ended.returncode == exit_code, ended.stderr
+    assert said in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+REFUSING = """\
+from xbus.recipient import Consumer, Refusal, Worker
+
+
+class Choosy(Consumer):
+    def on_item(self, event, item):
+        if item.data == b"bad":
+            raise Refusal("there is no airline XX")
+"""
+
+
+@pytest.mark.parametrize("events", [1, 2])
+def test_the_log_says_what_was_refused_and_why(
+    daemon: Daemon, kinds: Path, tmp_path: Path, start_process: StartProcess, events: int
+) -> None:
+    (tmp_path / "refusing.py").write_text(REFUSING)
+    run_it = (script("xbus"), "recipient", "run", "refusing:Choosy", "--back", daemon.back, "--login", "store_1")
+    program = Process(*run_it, output=tmp_path / "log", cwd=tmp_path, env={"XBUS_PASSWORD": PASSWORD})
+    start_process(sys.executable, kinds, "AWorker", daemon.back, "w_1")
+    try:
+        wait_until(lambda: "action=recipient_registered" in program.text, "it serves")
+        with Emitter(daemon.front, "emitter_1", PASSWORD) as emitter, emitter.envelope() as envelope:
+            for _ in range(events):
+                with envelope.event("test_event") as event:
+                    event.send(b"good")
+                    event.send(b"bad")
+
+        wait_until(lambda: "action=recipient_refused" in program.text, "it says that it refused")
+
+        (line,) = [line for line in program.text.splitlines() if "action=recipient_refused" in line]
+        assert "the recipient refused item 1 of event " in line
+        assert "(test_event): there is no airline XX" in line
+        assert f"envelope_id={envelope.receipt.envelope_id} event_id=" in line
+        assert "event_type=test_event indices=1" in line
+    finally:
+        program.kill()

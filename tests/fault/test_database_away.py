@@ -3,15 +3,18 @@
 import asyncio
 import signal
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import StartDaemon
 from tests.support import postgres
 from tests.support.bus import PASSWORD, add_bus
+from tests.support.daemon import write_config
 from tests.support.old_clients import OldConsumer, OldEmitter, OldWorker
+from tests.support.processes import Process, script
 from tests.support.showing import become
-from tests.support.waiting import DEADLINE_SECONDS, answered, eventually
+from tests.support.waiting import DEADLINE_SECONDS, answered, eventually, wait_until
 from xbus.emitter import AsyncEmitter
 
 
@@ -182,3 +185,19 @@ async def test_a_stop_without_the_database_ends_in_time(
                 task.cancel()
             await asyncio.gather(*sending, return_exceptions=True)
             await asyncio.to_thread(cluster.start)
+
+
+def test_a_broker_that_starts_before_its_database_waits_for_it(
+    cluster: postgres.Cluster, url: str, tmp_path: Path
+) -> None:
+    config = write_config(tmp_path / "config.ini", url)
+    cluster.stop()
+    broker = Process(script("start_xbusbroker"), "-c", config, output=tmp_path / "log")
+    try:
+        wait_until(lambda: "the database is away, trying again in 2 s" in broker.text, "it waits")
+        cluster.start()
+        wait_until(lambda: "action=ready" in broker.text, "it serves")
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.text
+    finally:
+        broker.kill()

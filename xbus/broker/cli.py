@@ -1,32 +1,42 @@
 """The two programs of the broker: ``setup_xbusbroker`` makes its database, ``start_xbusbroker`` runs it."""
 
 import logging
+import math
+import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import click
 
 from xbus import ending, logs
+from xbus.backoff import Backoff, Patience
 from xbus.broker.journal.configuration import add_demo_rows
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import writing
 from xbus.config import FILE_VARIABLE, Config, load
-from xbus.errors import XbusError
+from xbus.errors import JournalUnavailable, XbusError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 log = logging.getLogger(__name__)
 
-MUST_BE_MENDED = 1
-
 EXIT_CODES = (
     "Ends with 0 when all went well, with 1 when something must be mended first, which a line on standard error names "
-    "with its cure, and with 2 when the command line is wrong."
+    "with its cure, with 2 when the command line is wrong, and with 3 when the database can't be reached now."
 )
 EXIT_CODES_OF_START = (
     "Ends with 0 when it was told to stop, with 1 when something must be mended first, which a line on standard error "
-    "names with its cure, with 2 when the command line is wrong, and with 3 when a part of it died; the log says why."
+    "names with its cure, with 2 when the command line is wrong, and with 3 when a part of it died or the database "
+    "can't be reached; the log says why."
 )
+
+FIRST_DELAY_SECONDS = 1.0
+"""Seconds until a database that is away is tried again. Shorter starts sooner and writes more lines."""
+
+LONGEST_DELAY_SECONDS = 30.0
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -48,12 +58,19 @@ config_option = click.option(
 )
 
 
+def start_timeout_option(default: str) -> Callable[[Command], Command]:
+    """Add ``--start-timeout``, which is None if nobody gives it."""
+    told = f"For how long to wait for a database that is away, before this ends with 3; by default {default}."
+    return click.option("--start-timeout", type=click.FloatRange(0), metavar="SECONDS", help=told)
+
+
 @click.command(epilog=EXIT_CODES, context_settings=HELP)
 @config_option
 @click.option("--demo", is_flag=True, help="Add rows to try the bus with, passwords included.")
-def setup(path: Path | None, demo: bool) -> None:
+@start_timeout_option("it does not wait")
+def setup(path: Path | None, demo: bool, start_timeout: float | None) -> None:
     """Create the broker's database, or bring it to the version of this program. Safe to repeat."""
-    _run("setup_xbusbroker", path, lambda config: _set_up(config, demo))
+    _run("setup_xbusbroker", path, lambda config: _set_up(config, demo), start_timeout or 0.0)
 
 
 @click.command(epilog=EXIT_CODES_OF_START, context_settings=HELP)
@@ -63,17 +80,26 @@ def setup(path: Path | None, demo: bool) -> None:
 @click.option(
     "--drill", is_flag=True, help="Answer health only: for a look at a restored journal. Nothing is delivered."
 )
-def start(path: Path | None, ready_file: Path | None, only: Literal["front", "back"] | None, drill: bool) -> None:
+@start_timeout_option("for ever")
+def start(
+    path: Path | None,
+    ready_file: Path | None,
+    only: Literal["front", "back"] | None,
+    drill: bool,
+    start_timeout: float | None,
+) -> None:
     """Run the broker until SIGTERM or SIGINT.
 
     The ready file is JSON: {"pid": 4711, "front": "tcp://127.0.0.1:1984", "back": "tcp://127.0.0.1:4891"}, with the
     ports that were really taken; a part that does not run is left out.
     """
     work = _drill if drill else _start
-    _run("start_xbusbroker", path, lambda config: work(config, only, ready_file))
+    seconds = math.inf if start_timeout is None else start_timeout
+    _run("start_xbusbroker", path, lambda config: work(config, only, ready_file), seconds)
 
 
 def _drill(config: Config, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
+    _stop_at_signal()
     schema.check(config.database.url)
     from xbus.broker import drill
 
@@ -81,6 +107,7 @@ def _drill(config: Config, only: Literal["front", "back"] | None, ready_file: Pa
 
 
 def _start(config: Config, only: Literal["front", "back"] | None, ready_file: Path | None) -> int:
+    _stop_at_signal()
     schema.check(config.database.url)
     from xbus.broker import daemon  # here, because setting up needs none of the broker's parts
 
@@ -97,15 +124,40 @@ def _set_up(config: Config, demo: bool) -> int:
     return 0
 
 
-def _run(program: str, path: Path | None, work: Callable[[Config], int]) -> None:
+def _stop_at_signal() -> None:
+    """Have SIGTERM and SIGINT end the program with 0, until the broker runs and obeys them itself."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+
+
+def _run(program: str, path: Path | None, work: Callable[[Config], int], start_timeout: float) -> None:
     """Do the work with the configuration, and leave the process with its exit code."""
     try:
         config = load(path)
         logs.set_up(config.logging)
         for note in config.notes:
             log.warning("%s", note, extra={"action": "read_configuration"})
-        code = work(config)
+        code = _with_database(lambda: work(config), start_timeout)
     except XbusError as error:
         ending.tell(program, error)
-        code = MUST_BE_MENDED
+        code = ending.exit_code(error)
     sys.exit(code)
+
+
+def _with_database(work: Callable[[], int], seconds: float) -> int:
+    """Do the work, and repeat it for so many seconds while the database is away.
+
+    Raises:
+        JournalUnavailable: the time is over.
+    """
+    patience = Patience(seconds, Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), time.monotonic)
+    while True:
+        try:
+            return work()
+        except JournalUnavailable as error:
+            delay = patience.failed()
+            if delay is None:
+                raise
+            extra = {"action": "database_away", "code": error.code, "seconds": delay}
+            log.warning("the database is away, trying again in %g s: %s", delay, error, extra=extra)
+        time.sleep(delay)

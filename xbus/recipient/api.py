@@ -20,6 +20,7 @@ from xbus.recipient.bundle import BundleAnswer, BundleStep, WholeEnvelope, carry
 from xbus.recipient.calls import Calls
 from xbus.recipient.connections import Connections
 from xbus.recipient.delivery import EnvelopeDelivery, failure_of, log_rollback_failure
+from xbus.recipient.envelope import Event
 from xbus.recipient.item import Batch, Item
 from xbus.recipient.outputs import WireBatch, wire_batches
 from xbus.rpc.codec import Value
@@ -146,7 +147,7 @@ class RecipientApi:
             self._calls.start_event(event)
             return (None,)
 
-        return self._attempt(delivery, step)
+        return self._attempt(delivery, step, event)
 
     @verb("xbus.send_items")
     def send_items(
@@ -161,7 +162,7 @@ class RecipientApi:
             out = self._calls.batch(event, batch)
             return (None if out is None else self._wire(out),)
 
-        return self._attempt(delivery, step)
+        return self._attempt(delivery, step, event)
 
     @verb("xbus.take_event")
     def take_event(
@@ -186,7 +187,7 @@ class RecipientApi:
                 self._calls.commit(delivery.envelope)
             return reply, self._wire(out + last)
 
-        answer = self._attempt(delivery, step)
+        answer = self._attempt(delivery, step, event)
         if commit:
             answer.add_done_callback(lambda done: self._close_if_committed(envelope_id, done))
         return answer
@@ -238,7 +239,7 @@ class RecipientApi:
             out = self._calls.batch(event, batch)
             return (None if out is None else [(item.indices, item.data) for item in out],)
 
-        return self._attempt(delivery, step)
+        return self._attempt(delivery, step, event)
 
     @verb("xbus.end_event")
     def end_event_batches(self, envelope_id: str, event_id: str) -> StepAnswer:
@@ -250,7 +251,7 @@ class RecipientApi:
             reply, out = self._calls.end_event(event)
             return reply, self._wire(out)
 
-        return self._attempt(delivery, step)
+        return self._attempt(delivery, step, event)
 
     @verb("end_event")
     def end_event(self, envelope_id: str, event_id: str) -> StepAnswer:
@@ -264,7 +265,7 @@ class RecipientApi:
                 raise Failed("this broker takes no items at the end of an event", code="recipient_failed")
             return (reply,)
 
-        answer = self._attempt(delivery, step)
+        answer = self._attempt(delivery, step, event)
         if isinstance(self._recipient, Worker):
             answer.add_done_callback(lambda _: self._on_worker_ready())
         return answer
@@ -335,8 +336,14 @@ class RecipientApi:
             for envelope_id in list(self._deliveries):
                 self._stop(envelope_id).add_done_callback(lambda stopped: stopped.cancelled() or stopped.exception())
 
-    def _attempt(self, delivery: EnvelopeDelivery, step: Callable[[], tuple[object, ...]]) -> StepAnswer:
-        return self._author_thread.give(lambda: delivery.attempt(step))
+    def _attempt(
+        self, delivery: EnvelopeDelivery, step: Callable[[], tuple[object, ...]], event: Event | None = None
+    ) -> StepAnswer:
+        def job() -> tuple[object, ...]:
+            delivery.at = event
+            return delivery.attempt(step)
+
+        return self._author_thread.give(job)
 
     def _wire(self, items: list[Item]) -> list[WireBatch]:
         return wire_batches(items, self.max_batch_bytes)

@@ -11,6 +11,9 @@ from xbus.errors import Failed
 
 T = TypeVar("T")
 
+CODE_FAILED = "recipient_failed"
+"""The code of every failure of the author's code."""
+
 
 class AuthorThread:
     """Runs jobs off the event loop, so that pings are answered while the author's code works.
@@ -63,7 +66,7 @@ def _outcome(job: Callable[[], T]) -> tuple[T | None, Exception | None]:
     except Exception as error:
         return None, error
     except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
-        return None, Failed(f"the recipient's code raised {error!r}", code="recipient_failed")
+        return None, Failed(f"the recipient's code raised {error!r}", code=CODE_FAILED)
 
 
 def _report(future: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:

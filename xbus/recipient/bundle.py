@@ -85,7 +85,6 @@ class BundleStep:
         self._calls = calls
         self._delivery = delivery
         self._events = [(delivery.add_event(event.id, event.type_name), event.batches) for event in whole.events]
-        self._at: Event | None = None
         self.made_bytes = 0
         """The bytes of the items that a worker has made."""
 
@@ -116,7 +115,7 @@ class BundleStep:
         return (made,) if self._calls.is_worker else ()
 
     def _carry_out_event(self, event: Event, batches: Sequence[Batch]) -> list[WireBatch]:
-        self._at = event
+        self._delivery.at = event
         calls = self._calls
         calls.start_event(event)
         made = [item for batch in batches for item in calls.batch(event, batch) or ()]
@@ -126,7 +125,8 @@ class BundleStep:
 
     @property
     def _event_id(self) -> str | None:
-        return None if self._at is None else self._at.id
+        at = self._delivery.at
+        return None if at is None else at.id
 
     def _roll_back(self) -> None:
         try:

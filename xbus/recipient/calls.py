@@ -27,14 +27,17 @@ class Calls:
         self._recipient: Any = recipient
         self._finished = author_thread.finished
         self.is_worker = isinstance(recipient, Worker)
+        self._is_started = False
 
     def start(self) -> None:
-        """Run ``on_start``, before everything else."""
+        """Run ``on_start``, before everything else; once more if it raised."""
         self._finished(self._recipient.on_start())
+        self._is_started = True
 
     def stop(self) -> None:
-        """Run ``on_stop``, after everything else."""
-        self._finished(self._recipient.on_stop())
+        """Run ``on_stop``, after everything else, unless ``on_start`` never went well."""
+        if self._is_started:
+            self._finished(self._recipient.on_stop())
 
     def start_event(self, event: Event) -> None:
         """Begin an event."""

@@ -12,6 +12,9 @@ logger = logging.getLogger(__name__)
 
 MAX_CAUSE_CHARACTERS = 500
 
+SHOWN_INDICES = 10
+"""Indices of refused items in a line of the log."""
+
 
 class EnvelopeDelivery:
     """Keeps the events of an envelope, and what went wrong: after that the author's code sees no more of it.
@@ -21,11 +24,15 @@ class EnvelopeDelivery:
 
     Args:
         envelope_id: the envelope's UUID as text.
+
+    Attributes:
+        at: the event that the author's code is at; None before the first one and at the commit of several.
     """
 
     def __init__(self, envelope_id: str) -> None:
         self.envelope = Envelope(envelope_id)
         self._events: dict[str, Event] = {}
+        self.at: Event | None = None
         self._refusal: Refusal | None = None
         self._error: CallError | None = None
 
@@ -89,16 +96,37 @@ class EnvelopeDelivery:
                 return (True, *step())
             except Refusal as refusal:
                 self._refusal = refusal
-                self._log("recipient_refused", "the recipient refused items")
+                self._log_refusal(refusal)
             except Exception as error:
-                self._log("recipient_failed", "the recipient's code failed", error)
+                extra = {"action": "recipient_failed", **self._place()}
+                logger.error("the recipient's code failed", exc_info=error, extra=extra)
                 self._error = failure_of(error)
                 raise self._error from error
         return (False, self._refusal.errors)
 
-    def _log(self, action: str, message: str, error: Exception | None = None) -> None:
-        level = logging.ERROR if error else logging.WARNING
-        logger.log(level, message, exc_info=error, extra={"action": action, "envelope_id": self.envelope.id})
+    def _log_refusal(self, refusal: Refusal) -> None:
+        # The cause is in the sentence, as a program that has set up no log shows no more than that.
+        for indices, cause in refusal.errors:
+            extra = {"action": "recipient_refused", "code": refusal.code, **self._place(), "indices": some_of(indices)}
+            logger.warning("the recipient refused %s: %s", _refused(indices, self.at), cause, extra=extra)
+
+    def _place(self) -> dict[str, object]:
+        event = {} if self.at is None else {"event_id": self.at.id, "event_type": self.at.type_name}
+        return {"envelope_id": self.envelope.id, **event}
+
+
+def _refused(indices: list[int], event: Event | None) -> str:
+    """Name the refused items: ``item 7 of event ...``."""
+    of = "the envelope" if event is None else f"event {event.id} ({event.type_name})"
+    if not indices:
+        return of
+    return f"item{'s' * (len(indices) > 1)} {some_of(indices)} of {of}"
+
+
+def some_of(indices: list[int]) -> str:
+    """Write the first of many indices."""
+    more = f" and {len(indices) - SHOWN_INDICES} more" if len(indices) > SHOWN_INDICES else ""
+    return ", ".join(map(str, indices[:SHOWN_INDICES])) + more
 
 
 def log_rollback_failure(envelope_id: str, error: Exception) -> None:

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import math
 import signal
 from collections.abc import Coroutine
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from xbus.clock import Clock, SystemClock
 from xbus.recipient.base import Recipient
 from xbus.recipient.registration import Registration
 from xbus.recipient.service import SERVICE_WAITS, RecipientService, ServiceWaits
+from xbus.recipient.starting import start
 from xbus.rpc.context import new_context
 
 
@@ -24,6 +26,8 @@ class ServeOptions(TypedDict, total=False):
         bind: where the recipient listens for the broker, ``*`` for any free port; ``tcp://127.0.0.1:*`` by default.
         advertise: the address for the broker, if it differs from ``bind``, as behind ``tcp://0.0.0.0:*``; ``{port}`` in
             it becomes the port that was taken.
+        start_timeout: seconds for which ``on_start`` is repeated while it raises; for ever by default. An error of
+            ``xbus.errors`` that is neither ``Failed`` nor ``JournalUnavailable`` ends the program at once.
         stop_timeout: seconds that open envelopes have to finish when the recipient stops; 10 by default.
         heartbeat_seconds: seconds between heartbeats, unless the broker wants them more often; 5 by default. A
             heartbeat reports the work in progress, and asks whether the broker still knows the recipient.
@@ -32,6 +36,7 @@ class ServeOptions(TypedDict, total=False):
 
     bind: str
     advertise: str
+    start_timeout: float
     stop_timeout: float
     heartbeat_seconds: float
     clock: Clock
@@ -54,7 +59,7 @@ def run(
         **options: see ``ServeOptions``.
 
     Raises:
-        SystemExit: with 1 if a person must first mend something.
+        SystemExit: with 1 if a person must first mend something, with 3 if the same may go well later.
     """
     with ending.in_one_line(f"recipient {login}"):
         asyncio.run(_until_signal(recipient, back_url, login, password, options))
@@ -78,6 +83,7 @@ async def serve(
     *,
     bind: str = "tcp://127.0.0.1:*",
     advertise: str = "",
+    start_timeout: float = math.inf,
     stop_timeout: float = 10.0,
     heartbeat_seconds: float = 5.0,
     clock: Clock | None = None,
@@ -92,6 +98,7 @@ async def serve(
         Refused: login or password are wrong (``login_refused``), a newer recipient has taken the role
             (``displaced``), or a worker has the login of a consumer or the other way round (``wrong_kind``).
         ConfigurationError: an address can't be used.
+        Failed: ``on_start`` failed until ``start_timeout`` was over (``recipient_not_started``).
     """
     author = recipient() if isinstance(recipient, type) else recipient
     clock = clock or SystemClock()
@@ -110,10 +117,15 @@ async def serve(
             waits=waits,
         )
         exit_stack.callback(service.close)
-        endpoint = await service.start(bind)
+        endpoint = service.bind(bind)
         uri = (advertise or endpoint).replace("{port}", endpoint.rpartition(":")[2])
+
+        async def start_and_keep() -> None:
+            await start(service, start_timeout)
+            await registration.keep(uri, service.api)
+
         try:
-            await _first_of(registration.keep(uri, service.api), stop.wait())
+            await _first_of(start_and_keep(), stop.wait())
             await service.finish(stop_timeout)
             await registration.log_out()
         finally:

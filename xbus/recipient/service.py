@@ -77,16 +77,18 @@ class RecipientService:
             clock=clock,
         )
 
-    async def start(self, bind: str) -> str:
-        """Run the author's ``on_start``, then listen at ``bind``; return the address with the port that was taken.
+    def bind(self, address: str) -> str:
+        """Take the address, and return it with the port that was taken; nothing is read from it yet.
 
         Raises:
             ConfigurationError: the address can't be used.
         """
-        endpoint = self._server.bind(bind)
+        return self._server.bind(address)
+
+    async def start(self) -> None:
+        """Run the author's ``on_start``, then listen. It may be repeated after an exception of the author's code."""
         await self._author_thread.give(self._calls.start)
         self._server.start()
-        return endpoint
 
     async def finish(self, seconds: float) -> None:
         """Take no new envelopes, and give those that are open some time to come to their end."""
@@ -98,7 +100,7 @@ class RecipientService:
             await self._jobs.close()
 
     async def stop(self) -> None:
-        """Roll back open envelopes, and run the author's ``on_stop``."""
+        """Roll back open envelopes, and run the author's ``on_stop`` if ``on_start`` went well."""
         if not await _within(self._waits.roll_back, self._stop_author()):
             logger.error("the recipient's code does not return", extra={"action": "recipient_hangs"})
 

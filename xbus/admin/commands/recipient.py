@@ -15,6 +15,7 @@ from xbus.admin.secret import password_file_option, password_of
 from xbus.config import load_or_default
 from xbus.errors import ConfigurationError
 from xbus.recipient import Recipient, run
+from xbus.recipient.running import ServeOptions
 
 
 @click.group()
@@ -44,6 +45,12 @@ for command in (list_, detach, attach):
 @click.option(
     "--advertise", metavar="URL", help="The address that the broker calls, if it differs; {port} is the port taken."
 )
+@click.option(
+    "--start-timeout",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="For how long to repeat on_start while it fails, before this ends with 3; by default for ever.",
+)
 def run_(
     config_path: Path | None,
     name: str,
@@ -52,6 +59,7 @@ def run_(
     back_url: str | None,
     bind: str,
     advertise: str | None,
+    start_timeout: float | None,
 ) -> None:
     """Run a subclass of Worker or Consumer until SIGTERM or SIGINT.
 
@@ -61,10 +69,12 @@ def run_(
     address = broker_address("back", back_url, config_path)
     logs.set_up(load_or_default(config_path).logging)
     password = password_of(login, password_file)
-    if advertise is None:
-        run(kind, address, login, password, bind=bind)
-    else:
-        run(kind, address, login, password, bind=bind, advertise=advertise)
+    options: ServeOptions = {"bind": bind}
+    if advertise is not None:
+        options["advertise"] = advertise
+    if start_timeout is not None:
+        options["start_timeout"] = start_timeout
+    run(kind, address, login, password, **options)
 
 
 def load_recipient(name: str) -> type[Recipient]:

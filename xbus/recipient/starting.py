@@ -1,0 +1,70 @@
+"""Starts a recipient: repeats the author's ``on_start`` while what it needs, such as a database, is away."""
+
+import asyncio
+import logging
+import traceback
+from pathlib import Path
+
+from xbus.backoff import Backoff, Patience
+from xbus.ending import NOT_NOW, exit_code
+from xbus.errors import Failed, XbusError
+from xbus.recipient.author_thread import CODE_FAILED
+from xbus.recipient.service import RecipientService
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY_SECONDS = 1.0
+"""Seconds from the first ``on_start`` that failed to the second. Shorter is ready sooner and writes more lines."""
+
+LONGEST_DELAY_SECONDS = 30.0
+
+NOT_STARTED = "recipient_not_started"
+
+
+async def start(service: RecipientService, seconds: float, backoff: Backoff | None = None) -> None:
+    """Run ``on_start`` until it succeeds.
+
+    Args:
+        service: bound to its address.
+        seconds: how long to repeat ``on_start`` while it raises.
+        backoff: the delays between the tries.
+
+    Raises:
+        XbusError: as the author's code raised it: one that says that no repeat helps.
+        Failed: the time is over (``recipient_not_started``), or the author's code ended the program.
+    """
+    now = asyncio.get_running_loop().time
+    patience = Patience(seconds, backoff or Backoff(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS), now)
+    while True:
+        try:
+            await service.start()
+            return
+        except Exception as error:
+            if _is_final(error):
+                raise
+            cause = describe(error)
+            delay = patience.failed()
+            if delay is None:
+                raise Failed(
+                    f"on_start failed: {cause}", "correct the cause, then start again", code=NOT_STARTED
+                ) from error
+            # The cause is in the sentence, as a program that has set up no log shows no more than that.
+            extra = {"action": NOT_STARTED, "seconds": delay}
+            logger.warning("on_start failed, trying again in %g s: %s", delay, cause, extra=extra)
+            logger.debug("on_start failed", exc_info=error, extra={"action": NOT_STARTED})
+            await asyncio.sleep(delay)
+
+
+def _is_final(error: Exception) -> bool:
+    """Check whether the author says that no repeat helps, by an error of the bus or by ``sys.exit``."""
+    return isinstance(error, XbusError) and (exit_code(error) != NOT_NOW or error.code == CODE_FAILED)
+
+
+def describe(error: Exception) -> str:
+    """Describe an exception of the author's code in one line, with the place where it was raised."""
+    sentence = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    frames = traceback.extract_tb(error.__traceback__)
+    # The last frame that is not in an installed library is most likely the author's own.
+    own = [frame for frame in frames if "site-packages" not in frame.filename and frame.name != "_outcome"]
+    place = (own or frames)[-1]
+    return f"{sentence} ({Path(place.filename).name}, line {place.lineno})"
