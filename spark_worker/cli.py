@@ -8,7 +8,7 @@ import click
 
 from spark_worker.items.formats import NAMES, check_schema
 from spark_worker.spark.command_options import master_option
-from spark_worker.spark.session import parsed_settings
+from spark_worker.spark.master import parsed_settings
 from spark_worker.transform.transforms import Transform, load_function, load_sql
 from spark_worker.worker.serving import WorkerOptions, serve_for_ever
 from xbus import ending, logs

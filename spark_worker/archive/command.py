@@ -1,7 +1,9 @@
 """``xbus archive`` and ``xbus restore``."""
 
+import os
 import signal
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -18,8 +20,8 @@ from spark_worker.archive.archiver import Archiver, Copy, FilePlanner, Report
 from spark_worker.archive.copying import CopyFailed, copy_file
 from spark_worker.archive.restoring import restore as put_back
 from spark_worker.archive.run import begun
-from spark_worker.spark.command_options import conf_option, master_option
-from spark_worker.spark.session import close_session, open_session
+from spark_worker.spark.command_options import checked_master, conf_option
+from xbus import extras
 from xbus.admin.moments import Moment
 from xbus.admin.output import one_json
 from xbus.admin.program import config_option, database_url, json_option, load_config
@@ -40,31 +42,73 @@ from xbus.ids import Ids
     help="Archive envelopes sealed before: 90d (ago), a date or a time.",
 )
 @click.option("--to", "place", required=True, metavar="PLACE", help="A folder, or a URI such as s3://bucket/archive.")
-@master_option
+@click.option(
+    "--master",
+    callback=checked_master,
+    metavar="URL",
+    help="Have Spark make the files, at this master, such as spark://host:7077. By default this command makes them.",
+)
 @conf_option
 @json_option()
 def archive(
-    config_path: Path | None, before: datetime, place: str, master: str, conf: dict[str, str], as_json: bool
+    config_path: Path | None, before: datetime, place: str, master: str | None, conf: dict[str, str], as_json: bool
 ) -> None:
     """Move the items of settled envelopes out of the journal, into Parquet files by event type and day.
 
     xbus envelope show still shows an archived envelope, and Spark reads it as before; xbus restore restores it.
     Whatever ends this command, nothing is lost: run it again.
     """
+    if conf and master is None:
+        raise click.UsageError("--conf is for Spark: give --master, too")
     url = database_url(config_path)
     _warn_of_retention(load_config(config_path).journal.keep_settled_days, before)
     storage.reach(storage.absolute(place))
     clock, ids = SystemClock(), Ids()
-    with begun(url, clock, ids) as run:
-        session = open_session(master, conf, "xbus archive")
+    with begun(url, clock, ids) as run, _copying(url, master, conf) as copy:
         try:
-            copy = on_spark(session, url)
             report = Archiver(run, FilePlanner(storage.absolute(place), ids), copy, clock).archive(before)
         except OSError as error:
             raise _storage_failed(error) from error
-        finally:
-            close_session(session)
     click.echo(one_json(asdict(report)) if as_json else _told(report))
+
+
+@contextmanager
+def _copying(url: str, master: str | None, conf: dict[str, str]) -> Iterator[Copy]:
+    """Have files made by Spark if a master is named, else by this process.
+
+    Raises:
+        MissingExtra: Spark is not installed.
+        ConfigurationError: no Java is new enough for it.
+        ClusterUnreachable: the cluster does not answer.
+    """
+    if master is None:
+        yield in_threads(url)
+        return
+    extras.require("xbus archive --master", "spark", extras.SPARK)
+    from spark_worker.spark.session import close_session, open_session
+
+    session = open_session(master, conf, "xbus archive")
+    try:
+        yield on_spark(session, url)
+    finally:
+        close_session(session)
+
+
+def in_threads(url: str) -> Copy:
+    """Have files made by threads of this process, one for each processor.
+
+    Args:
+        url: the journal's address.
+    """
+
+    def copy(plans: Sequence[FilePlan]) -> list[FileWritten | CopyFailed]:
+        pool = ThreadPoolExecutor(os.cpu_count())
+        try:
+            return list(pool.map(partial(copy_file, url), plans))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    return copy
 
 
 def on_spark(session: Any, url: str) -> Copy:

@@ -2,7 +2,7 @@
 
 import click
 
-from spark_worker.spark.session import check_master, parsed_settings
+from spark_worker.spark.master import check_master, parsed_settings
 
 
 def settings_of(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
@@ -13,10 +13,10 @@ def settings_of(_: click.Context, __: click.Parameter, pairs: tuple[str, ...]) -
         raise click.BadParameter(str(error)) from error
 
 
-def checked_master(_: click.Context, __: click.Parameter, master: str) -> str:
-    """Check the value of ``--master``."""
+def checked_master(_: click.Context, __: click.Parameter, master: str | None) -> str | None:
+    """Check the value of ``--master``, if there is one."""
     try:
-        return check_master(master)
+        return None if master is None else check_master(master)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 

@@ -1,11 +1,10 @@
 """The Spark session of a worker: how it is set up, whether it still lives, and how it is made anew."""
 
 import os
-import re
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from py4j.protocol import Py4JError
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 from spark_worker.items.errors import ClusterUnreachable
 from spark_worker.items.failures import brief
 from spark_worker.spark.java import use_java
+from spark_worker.spark.master import is_local, places
 
 SETTINGS: Mapping[str, str] = {
     "spark.driver.memory": "1g",
@@ -33,9 +33,6 @@ SETTINGS: Mapping[str, str] = {
 LOOPBACK = "127.0.0.1"
 PROBE_SECONDS = 5.0
 
-_MASTER = re.compile(r"local(\[([1-9]\d*|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]|yarn|\w+://.+")
-MASTER_PORT = 7077
-
 
 def settings(master: str, extra: Mapping[str, str]) -> dict[str, str]:
     """Give the settings of a session at a master.
@@ -51,36 +48,9 @@ def settings(master: str, extra: Mapping[str, str]) -> dict[str, str]:
     return {**SETTINGS, **place, **extra}
 
 
-def check_master(master: str) -> str:
-    """Check the address of a master: for an invalid one Spark would show a stack of Java's.
-
-    Raises:
-        ValueError: the address is invalid.
-    """
-    if not _MASTER.fullmatch(master):
-        raise ValueError(f"{master!r} is no master: local[2], local[*], spark://host:7077, yarn or k8s://…")
-    return master
-
-
-def is_local(master: str) -> bool:
-    """Check whether the executors run in the driver's own process."""
-    return master == "local" or master.startswith("local[")
-
-
 def master_of(session: SparkSession) -> str:
     """Give the master of a session, as Spark names it."""
     return session.sparkContext.master or "local"
-
-
-def places(master: str) -> list[tuple[str, int]]:
-    """List host and port of each master of a standalone cluster; none for other kinds of master."""
-    if not master.startswith("spark://"):
-        return []
-    found = []
-    for place in master.removeprefix("spark://").split(","):
-        host, _, port = place.rpartition(":")
-        found.append((host or place, int(port) if host and port.isdigit() else MASTER_PORT))
-    return found
 
 
 def check_reachable(master: str) -> None:
@@ -178,21 +148,6 @@ def forget_session() -> None:
     SparkContext._jvm = None
     SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
-
-
-def parsed_settings(pairs: Iterable[str]) -> dict[str, str]:
-    """Read ``key=value`` of the command line.
-
-    Raises:
-        ValueError: one has no key, or no ``=``.
-    """
-    found = {}
-    for pair in pairs:
-        key, separator, value = pair.partition("=")
-        if not separator or not key.strip():
-            raise ValueError(f"{pair} is not key=value")
-        found[key.strip()] = value
-    return found
 
 
 OF_EXECUTORS = "SPARK_LOCAL_DIRS, or the machine's folder for temporary files"

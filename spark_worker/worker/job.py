@@ -14,7 +14,8 @@ from spark_worker.items.columns import DATA, INDEX
 from spark_worker.items.pieces import OutputLimits, check_items
 from spark_worker.journal.reading import JOURNAL, read_ranges
 from spark_worker.journal.writing import write_parts
-from spark_worker.spark.session import is_local, master_of
+from spark_worker.spark.master import is_local
+from spark_worker.spark.session import master_of
 from spark_worker.transform.pipeline import Pipeline
 from spark_worker.transform.transforms import Context, References
 from spark_worker.worker.spool import SPOOL, Spool, read_spool

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from spark_worker.items.errors import ClusterUnreachable
 from spark_worker.items.formats import make_format
+from spark_worker.spark.master import is_local
 from spark_worker.spark.session import (
     close_session,
     executors,
     is_alive,
-    is_local,
     master_of,
     may_have_none,
     open_session,
@@ -41,7 +41,7 @@ LONGEST_DELAY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """The options of the command line; see ``cli.main``."""
+    """The options of the command line; see ``command.main``."""
 
     config: Config
     back_url: str

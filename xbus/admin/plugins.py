@@ -21,7 +21,7 @@ def load(entry: EntryPoint) -> click.Command:
     try:
         command = entry.load()
     except ImportError as error:
-        return _missing(entry, error.name or str(error))
+        return _missing(entry, error.name.partition(".")[0] if error.name else str(error))
     if not isinstance(command, click.Command):
         raise ConfigurationError(f"{entry.value} is no command of click", f"see the entry points of group {GROUP}")
     return command

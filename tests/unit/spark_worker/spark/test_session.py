@@ -5,7 +5,8 @@ import socket
 import pytest
 
 from spark_worker.items.errors import ClusterUnreachable
-from spark_worker.spark.session import check_master, check_reachable, is_local, parsed_settings, places, settings
+from spark_worker.spark.master import check_master, is_local, parsed_settings, places
+from spark_worker.spark.session import check_reachable, settings
 from tests.support.ports import free_port
 
 
