@@ -1,5 +1,6 @@
 """Ends a program on an error of the bus: with a line for people, and an exit code for scripts."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +26,10 @@ def in_one_line(program: str) -> Iterator[None]:
 
 
 def tell(program: str, error: XbusError) -> None:
-    """Write the cause, the next step, and the code to look up."""
+    """Write the cause, the next step, and the code to look up; to the log, if that is for programs."""
+    if any(getattr(handler.formatter, "is_for_programs", False) for handler in logging.getLogger().handlers):
+        logging.getLogger(program).critical("%s", error, extra={"action": "ended", "code": error.code})
+        return
     sys.stderr.write(f"{program}: {error} [{error.code}]\n")
 
 

@@ -1,19 +1,24 @@
-"""The format of the log: one line of text per record, the sentence first, then its fields.
+"""The format of the log: one line per record, as text or as JSON.
 
     2026-05-04 09:30:00,123 INFO xbus.broker.front.front: envelope received action=seal envelope_id=0197-…
+    {"time": "2026-05-04T09:30:00.123Z", "level": "INFO", "logger": "xbus.broker.front.front",
+     "message": "envelope received", "action": "seal", "envelope_id": "0197-…"}
 
 Code logs a sentence that stays the same and hands the rest over as ``extra``: ``log.info("envelope received",
 extra={"action": "seal", "envelope_id": ...})``. So the log can be searched by sentence, by action and by id.
 """
 
 import configparser
+import json
 import logging
 import logging.config
+import math
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from xbus.config import LoggingSettings
-from xbus.errors import ConfigurationError
+from xbus.errors import ConfigurationError, XbusError
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -37,6 +42,49 @@ class TextFormatter(logging.Formatter):
         return " ".join([super().formatMessage(record), *extra])
 
 
+class JsonFormatter(logging.Formatter):
+    """Writes each record as an object in JSON on one line; a logging configuration file may name it.
+
+    What came as ``extra`` has keys of its own beside ``time`` (UTC), ``level``, ``logger`` and ``message``. An
+    exception is ``error``, with its class, its text, its ``code`` if it is one of the bus, and ``traceback``.
+    """
+
+    is_for_programs = True
+    """Has :mod:`xbus.ending` put the last line of a program into the log, too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        extra = {key: _plain(value) for key, value in vars(record).items() if key not in USUAL_FIELDS}
+        told: dict[str, object] = {
+            **extra,
+            "time": datetime.fromtimestamp(record.created, UTC)
+            .isoformat(timespec="milliseconds")
+            .replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            told["error"] = self._error(record.exc_info[1])
+        # The four that every record has come first.
+        ordered = {key: told.pop(key) for key in ("time", "level", "logger", "message")} | told
+        return json.dumps(ordered)
+
+    def _error(self, error: BaseException) -> dict[str, str]:
+        code = {"code": error.code} if isinstance(error, XbusError) else {}
+        trace = self.formatException((type(error), error, error.__traceback__))
+        return {"class": type(error).__name__, "text": str(error), **code, "traceback": trace}
+
+
+def _plain(value: object) -> object:
+    """Keep what JSON has a form for; everything else becomes text."""
+    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else str(value)
+
+
+FORMATTERS: dict[str, type[logging.Formatter]] = {"text": TextFormatter, "json": JsonFormatter}
+
+
 def _shown(value: object) -> str:
     """Write the value on one line, in quotes if it could be mistaken for more than one word."""
     text = str(value)
@@ -53,7 +101,7 @@ def set_up(config: LoggingSettings) -> None:
         ConfigurationError: ``configfile`` can't be read or used.
     """
     if config.configfile is None:
-        _use_standard_error(config.level)
+        _use_standard_error(config.level, config.format)
     else:
         _use_file(config.configfile)
 
@@ -76,10 +124,12 @@ def check(config: LoggingSettings) -> None:
         raise _unusable(config.configfile, error) from error
 
 
-def _use_standard_error(level: str) -> None:
+def _use_standard_error(level: str, form: str) -> None:
     handler = logging.StreamHandler()
-    handler.setFormatter(TextFormatter())
+    handler.setFormatter(FORMATTERS[form]())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    if form == "json":
+        logging.captureWarnings(True)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
 

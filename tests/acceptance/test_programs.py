@@ -99,6 +99,23 @@ def test_the_environment_alone_configures_a_broker(tmp_path: Path, empty_databas
         broker.kill()
 
 
+def test_the_log_of_a_broker_is_json_on_request(tmp_path: Path, config: Path) -> None:
+    environment = {"XBUS_LOGGING__FORMAT": "json"}
+    start = (script("start_xbusbroker"), "-c", config)
+    broker = Process(*start, output=tmp_path / "broker.log", env=environment)
+    try:
+        wait_until(lambda: '"action": "ready"' in broker.text, "the broker is ready")
+        assert broker.stop() == 0
+    finally:
+        broker.kill()
+
+    records = [json.loads(line) for line in broker.text.splitlines()]
+    assert all({"time", "level", "logger", "message", "action"} <= record.keys() for record in records)
+    ended = run(script("start_xbusbroker"), "-c", config, "--only", "front", env=environment)
+    last = json.loads(ended.stderr.splitlines()[-1])
+    assert (ended.returncode, last["level"], last["code"]) == (1, "CRITICAL", "bad_configuration")
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_help_explains_every_option(name: str) -> None:
     result = program(name, "--help")

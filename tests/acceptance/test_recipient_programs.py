@@ -1,5 +1,6 @@
 """Programs that run a recipient, as whoever starts one meets them: how they end, and what they say while they wait."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -307,3 +308,19 @@ def test_the_log_says_what_was_refused_and_why(
         assert "event_type=test_event indices=1" in line
     finally:
         program.kill()
+
+
+def test_the_log_of_a_recipient_is_json_on_request(starting: Path) -> None:
+    ended = run(
+        *command_of("Late", "tcp://127.0.0.1:1", "--start-timeout", "0.5"),
+        cwd=starting,
+        env={"XBUS_PASSWORD": PASSWORD, "XBUS_LOGGING__FORMAT": "json"},
+    )
+
+    records = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert [(record["level"], record.get("code")) for record in records] == [
+        ("WARNING", None),
+        ("CRITICAL", "recipient_not_started"),
+    ]
+    assert records[0]["action"] == "recipient_not_started"
+    assert ended.returncode == 3

@@ -1,8 +1,11 @@
 """What the log looks like, and where it goes."""
 
+import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +22,7 @@ def logging_as_before() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
+    logging.captureWarnings(False)
     for handler in set(root.handlers) - set(handlers):
         handler.close()
     root.handlers[:] = handlers
@@ -57,6 +61,56 @@ def test_a_traceback_follows_its_line(capsys: pytest.CaptureFixture[str]) -> Non
     written = capsys.readouterr().err
     assert "it failed action=test\nTraceback" in written
     assert written.endswith("ValueError: inner\n")
+
+
+def logged(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_json_is_an_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(LoggingSettings(format="json"))
+
+    log.info("envelope %s", "received", extra={"action": "seal", "items": 500, "path": Path("/x"), "raw": b"\x00"})
+    log.warning("two\nlines, and \u2028 more")
+    log.debug("not shown")
+
+    first, second = logged(capsys)
+    assert list(first)[:4] == ["time", "level", "logger", "message"]
+    assert datetime.fromisoformat(first.pop("time")).tzinfo is UTC
+    assert first == {
+        "level": "INFO",
+        "logger": "xbus.test",
+        "message": "envelope received",
+        "action": "seal",
+        "items": 500,
+        "path": "/x",
+        "raw": "b'\\x00'",
+    }
+    assert second["message"] == "two\nlines, and \u2028 more"
+
+
+def test_an_error_in_json_has_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(LoggingSettings(format="json"))
+    try:
+        raise ConfigurationError("it is wrong", "correct it", code="bad_thing")
+    except ConfigurationError:
+        log.exception("it failed", extra={"action": "test"})
+
+    (line,) = logged(capsys)
+    assert line["message"] == "it failed"
+    assert (line["error"]["class"], line["error"]["code"]) == ("ConfigurationError", "bad_thing")
+    assert line["error"]["text"] == "it is wrong: correct it"
+    assert line["error"]["traceback"].startswith("Traceback")
+
+
+def test_fields_of_a_record_win_over_those_of_extra(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(LoggingSettings(format="json"))
+
+    log.info("said", extra={"level": 3, "time": "noon"})
+
+    (line,) = logged(capsys)
+    assert line["level"] == "INFO"
+    assert line["time"] != "noon"
 
 
 def test_a_configuration_file_is_honoured(tmp_path: Path) -> None:

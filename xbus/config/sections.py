@@ -44,9 +44,10 @@ class ZmqSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoggingSettings:
-    """The level and the destination of the log."""
+    """The level, the form and the destination of the log."""
 
     configfile: Path | None = option(None, values.file)
+    format: str = option("text", values.log_format)
     level: str = option("INFO", values.level)
 
 

@@ -99,6 +99,13 @@ def file(value: str) -> Path | None:
     return Path(value) if value else None
 
 
+def log_format(value: str) -> str:
+    """Read the form of the log."""
+    if value.lower() not in ("text", "json"):
+        raise ValueError("is neither text nor json")
+    return value.lower()
+
+
 def level(value: str) -> str:
     """Read a level of the log."""
     if value.upper() not in logging.getLevelNamesMapping():
