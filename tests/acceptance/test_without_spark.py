@@ -62,11 +62,20 @@ async def _put(url: str) -> list[SealReceipt]:
     return receipts
 
 
-def test_envelopes_are_archived_and_restored(database_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("renamed", [False, True])
+def test_envelopes_are_archived_and_restored(database_url: str, tmp_path: Path, renamed: bool) -> None:
+    """The receipts count, under whatever name the type of the events goes by now."""
     with looking(database_url) as connection:
         add_small_bus(connection)
     receipts = asyncio.run(_put(database_url))
     config = write_config(tmp_path / "config.ini", database_url, {"journal": {"keep_settled_days": 0}})
+    if renamed:
+        exported = xbus("export", "-c", config).stdout
+        changed = exported.replace('"flights"', '"departures"')
+        changed = changed.replace('name = "departures"', 'name = "departures"\nrenamed_from = "flights"')
+        (tmp_path / "renamed.toml").write_text(changed)
+        applied = xbus("apply", "-c", config, tmp_path / "renamed.toml")
+        assert 'rename event_type "flights" to "departures"' in applied.stdout, applied.stderr
 
     archived = xbus("archive", "-c", config, "--before", "90d", "--to", tmp_path / "archive", "--json")
 

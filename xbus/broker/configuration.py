@@ -40,7 +40,7 @@ class Configuration:
         """
         if await self._journal.read(read_version) == self.catalog.version:
             return
-        self.catalog = await self._journal.read(read_catalog)
+        self.catalog = (await self._journal.read(read_catalog)).after(self.catalog)
         log.info("configuration read", extra={"action": "configuration_read", "version": self.catalog.version})
         for listener in self._listeners:
             listener()

@@ -16,9 +16,18 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     false,
+    text,
 )
+from sqlalchemy.engine.default import DefaultExecutionContext
 
 from xbus.model.base import Counter, Timestamp, metadata
+
+
+def _same_as_name(context: DefaultExecutionContext) -> str:
+    """Give a new row's name, which the column keeps whatever the row is called later."""
+    parameters: dict[str, str] = context.get_current_parameters()  # type: ignore[no-untyped-call]
+    return parameters["name"]
+
 
 configuration = Table(
     "configuration",
@@ -79,6 +88,14 @@ event_type = Table(
         server_default="100",
         comment="With more items than this refused in one event the whole envelope is parked all the same.",
     ),
+    Column(
+        "first_name",
+        String(255),
+        nullable=False,
+        server_default=text("''"),
+        default=_same_as_name,
+        comment="The name that it was made with, for good: hashes of envelopes hold it.",
+    ),
     Column("removed_at", Timestamp, comment="When it was taken out of use; null while in use."),
     comment="The name of a kind of data; all that the bus knows of what an event holds.",
 )
@@ -96,6 +113,16 @@ service = Table(
     metadata,
     Column("id", Counter, primary_key=True),
     Column("name", String(255), nullable=False, unique=True),
+    Column(
+        "key",
+        String(300),
+        nullable=False,
+        index=True,
+        unique=True,
+        server_default=text("''"),
+        default=_same_as_name,
+        comment="How a running broker knows it, for good: the name that it was made with, unless another has that key.",
+    ),
     Column(
         "kind",
         String(16),

@@ -115,10 +115,12 @@ ORDER: Fields = {"ordered": SWITCH}
 
 WATCH: Fields = {"absent_minutes": MINUTES, "parked_minutes": MINUTES}
 
+FORMER: Fields = {"renamed_from": replace(NAME, required=False)}
+
 SECTIONS: Mapping[Section, Fields] = {
-    Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION},
-    Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING},
-    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **WATCH, "start": START},
-    Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES},
-    Section.EMITTER: {"login": NAME, "profile": NAME},
+    Section.EVENT_TYPE: {"name": NAME, "immediate_reply": SWITCH, "node": TABLES, **ISOLATION, **FORMER},
+    Section.SERVICE: {"name": NAME, "kind": KIND, **FAILING, **FORMER},
+    Section.ROLE: {"login": NAME, "service": NAME, **ORDER, **WATCH, "start": START, **FORMER},
+    Section.EMITTER_PROFILE: {"name": NAME, "event_types": NAMES, **FORMER},
+    Section.EMITTER: {"login": NAME, "profile": NAME, **FORMER},
 }

@@ -93,8 +93,8 @@ def _node(name: str, service: str, to: Sequence[str]) -> NodeSpec:
     return NodeSpec(name, service, tuple(sorted(to)))
 
 
-def _profile(name: str, event_types: Sequence[str]) -> ProfileSpec:
-    return ProfileSpec(name, frozenset(event_types))
+def _profile(name: str, event_types: Sequence[str], renamed_from: str | None) -> ProfileSpec:
+    return ProfileSpec(name, frozenset(event_types), renamed_from)
 
 
 class _BusFileReader:

@@ -13,7 +13,7 @@ from xbus.admin.program import Careful, config_option, database_url
 from xbus.admin.repair.moves import decision_of
 from xbus.admin.sending_again import send_history
 from xbus.broker.journal import configuration
-from xbus.broker.journal.configuration import Plan, logins_without_password, make_plan, read_stored
+from xbus.broker.journal.configuration import Plan, Section, logins_without_password, make_plan, read_stored
 from xbus.broker.journal.configuration.decisions import decide, heirs
 from xbus.broker.journal.configuration.owed import Arrears, Owed, read_arrears
 from xbus.broker.journal.database.connection import reading, writing
@@ -22,6 +22,13 @@ from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 
 ANSWERS = click.Choice([answer.value for answer in Owed])
+
+RENAMED = {
+    Section.EVENT_TYPE: "Have all emitters send events of type {0} under that name: the former one is refused.",
+    Section.ROLE: "Give the program of role {0} its new login. It goes on until it logs in anew.",
+    Section.EMITTER: "Give the program of emitter {0} its new login. It goes on until it logs in anew.",
+}
+"""The work that a renaming leaves for people."""
 
 OWED_FIRST = "To apply it, decide about what is owed: --owed keep, --owed drop, or --owed reroute."
 
@@ -76,6 +83,9 @@ def apply(
         histories = find_unreached(connection, plan)
     if plan.changes:
         click.echo(f"Applied: the configuration is at version {plan.version + 1}.")
+    for rename in plan.renames:
+        if rename.section in RENAMED:
+            click.echo(RENAMED[rename.section].format(rename.name))
     for kind, login in missing:
         click.echo(f"{kind} {login} can't log in yet: xbus password {kind} {login}")
     send_history(url, histories, decision_of(SystemClock(), "its start"))

@@ -67,7 +67,7 @@ class OutputRequirements:
         is_large = any(recipient.abilities.takes_whole(event.items) for recipient in self._bulk)
         if not is_large and not self.is_known(event):
             return False
-        event_type = self._catalog().event_types.get(event.type_name)
+        event_type = self._catalog().event_type(event.type_name)
         return event_type is None or not event_type.immediate_reply
 
     def _lacking(self, event: LogEvent, graph: Graph) -> list[WantedOutput]:

@@ -66,7 +66,7 @@ class StalledDeliveries:
     def arrived(self, recipient: RecipientProxy) -> None:
         """End the problem of a role's absence at once."""
         self._health.over(CONSUMER_ABSENT, about=recipient.role.login)
-        self._health.over(WORKER_ABSENT, about=recipient.role.service)
+        self._health.over(WORKER_ABSENT, about=recipient.role.shown_service)
 
     async def look(self) -> None:
         """Report to health all that makes no progress for too long, and nothing else.
@@ -93,7 +93,9 @@ class StalledDeliveries:
     def _has_come(self, problem: Problem) -> bool:
         if problem.code == CONSUMER_ABSENT:
             return any(recipient.role.login == problem.about for recipient in self._registry.all())
-        return problem.code == WORKER_ABSENT and self._registry.is_served(problem.about)
+        if problem.code == WORKER_ABSENT:
+            return any(recipient.role.shown_service == problem.about for recipient in self._registry.all())
+        return False
 
     async def _absent_consumers(self, outline: Outline, roles: Iterable[RoleEntry], now: datetime) -> list[Problem]:
         problems = []
@@ -133,7 +135,8 @@ class StalledDeliveries:
                 continue
             waiting = await self._journal.read(count_waiting, service)
             if waiting is not None:
-                problems.append(_worker_absent(service, sorted(of_service), waiting))
+                name = self._configuration.catalog.service_name(service)
+                problems.append(_worker_absent(name, sorted(of_service), waiting))
         return problems
 
     async def _parked(self, outline: Outline, roles: Iterable[RoleEntry], now: datetime) -> list[Problem]:

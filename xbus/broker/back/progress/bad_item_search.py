@@ -69,7 +69,7 @@ class BadItems:
         return found
 
     def _may_isolate(self, event: LogEvent) -> bool:
-        event_type = self._catalog().event_types.get(event.type_name)
+        event_type = self._catalog().event_type(event.type_name)
         return event_type is not None and event_type.bad_items == "isolate"
 
     async def _concerned(self, event: LogEvent, failure: RecipientFailed, stopped: Sequence[Serving]) -> list[int]:
@@ -85,4 +85,4 @@ class BadItems:
     ) -> list[IsolatedItem]:
         overlays = await self._log.read(read_overlays, role_id, envelope.envelope_id)
         isolated = overlays[event.event_id].left_out if event.event_id in overlays else frozenset()
-        return refused_items(failure, event, self._catalog().event_types.get(event.type_name), isolated)
+        return refused_items(failure, event, self._catalog().event_type(event.type_name), isolated)

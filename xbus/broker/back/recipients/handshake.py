@@ -48,7 +48,8 @@ class Handshake:
         wanted = "worker" if role.worker else "consumer"
         if self.kind not in (None, wanted):
             raise Refused(
-                f'the program is a {self.kind}, and the role "{role.login}" is of a {wanted} service, "{role.service}"',
+                f'the program is a {self.kind}, and the role "{role.login}" is of a {wanted} service,'
+                f' "{role.shown_service}"',
                 f"give the program the login of a {self.kind} role, or run a {wanted} with this login",
                 code="wrong_kind",
             )

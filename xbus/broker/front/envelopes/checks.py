@@ -42,6 +42,12 @@ class Checks:
         catalog = self._configuration.catalog
         event_type = catalog.event_types.get(type_name)
         emitter = catalog.emitters.get(emitter_id)
+        if event_type is None and (renamed := catalog.event_type(type_name)) is not None:
+            raise Refused(
+                f'event type "{type_name}" is called "{renamed.name}" now',
+                "send its events under that name",
+                code="unknown_type",
+            )
         if event_type is None:
             raise Refused(
                 f'there is no event type "{type_name}"', "see xbus export for those there are", code="unknown_type"
@@ -56,7 +62,7 @@ class Checks:
 
     def wants_reply(self, type_name: str) -> bool:
         """Check whether emitters of an event type wait for an immediate reply."""
-        event_type = self._configuration.catalog.event_types.get(type_name)
+        event_type = self._configuration.catalog.event_type(type_name)
         return event_type is not None and event_type.immediate_reply
 
     def item_size(self, size: int) -> None:
@@ -117,4 +123,5 @@ class Checks:
             )
         if event.items or event.data:
             self.batch(event.items, event.data)
-        return PutEvent(event.event_id, event_type.id, event.type_name, event_type.graph_id, event.items, event.data)
+        ids = (event.event_id, event_type.id, event.type_name, event_type.graph_id)
+        return PutEvent(*ids, event.items, event.data, event_type.first_name)

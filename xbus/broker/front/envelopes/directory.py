@@ -291,7 +291,8 @@ class EnvelopeDirectory:
         if pruned is None:
             if len(self._pruned) >= COMPARED:
                 del self._pruned[next(iter(self._pruned))]
-            pruned = self._pruned[stored.envelope_id] = PrunedKeyedEnvelope(stored, self._limits)
+            find_type = functools.partial(self._find_type, stored.emitter_id)
+            pruned = self._pruned[stored.envelope_id] = PrunedKeyedEnvelope(stored, self._limits, find_type)
         return pruned
 
     def _keep(self, state: OpenEnvelopeState) -> OpenEnvelope:

@@ -2,12 +2,14 @@
 told that the key is taken; and the digests that tell the one from the other."""
 
 import hashlib
+from collections.abc import Callable
 from uuid import UUID
 
 from xbus.broker.front.envelopes.closed import PAGE_BYTES, ClosedEnvelope
 from xbus.broker.front.envelopes.futures import done
 from xbus.broker.front.envelopes.state import EndedEvent, EnvelopeLimits, OpenEnvelopeState, envelope_closed
 from xbus.broker.journal.journal import Journal
+from xbus.broker.journal.log.catalog import EventType
 from xbus.broker.journal.log.envelopes import StoredEnvelope
 from xbus.broker.journal.log.reading import digest_segments
 from xbus.broker.journal.writes import SealReceipt
@@ -35,10 +37,12 @@ class PrunedKeyedEnvelope:
     Args:
         stored: what the journal still has of it.
         limits: how large it may grow.
+        find_type: an event type that the emitter may send, by its name.
     """
 
-    def __init__(self, stored: StoredEnvelope, limits: EnvelopeLimits) -> None:
+    def __init__(self, stored: StoredEnvelope, limits: EnvelopeLimits, find_type: Callable[[str], EventType]) -> None:
         self._stored = stored
+        self._find_type = find_type
         self._limits = limits
         self._content = OpenEnvelopeState(stored.envelope_id, stored.emitter_id, key=stored.key)
         self._compared = False
@@ -61,8 +65,14 @@ class PrunedKeyedEnvelope:
     def start_event(self, event_id: UUID, type_name: str, estimate: int) -> UUID:
         """Raises Refused: wrong_arguments."""
         if event_id not in self._content.events:
-            self._content.start_event(event_id, type_name)
+            self._content.start_event(event_id, type_name, self._first_name(type_name))
         return event_id
+
+    def _first_name(self, type_name: str) -> str:
+        try:
+            return self._find_type(type_name).hashed_name
+        except Refused:  # the type may have been removed since; nothing of this is kept
+            return type_name
 
     def append(self, event_id: UUID, first_index: int | None, items: int, data: bytes) -> Deferred[int]:
         """Raises Refused: event_unknown, event_closed, envelope_too_large; key_reused where items are left out."""

@@ -139,7 +139,7 @@ class OpenEnvelope:
             return event_id
         self.state.check_open()
         event_type = self._find_type(type_name)
-        event = self.state.start_event(event_id, type_name)
+        event = self.state.start_event(event_id, type_name, event_type.hashed_name)
         self.write(
             StartEvent(
                 event_id,

@@ -45,6 +45,7 @@ class OpenEventState:
     """An event of an open envelope.
 
     Args:
+        hashed_name: the first name of its type, which hashes hold.
         items: counts what was taken so far, durable or not.
         asking: done when its immediate reply has come, or failed to; None while nobody waits for one.
         digest: SHA-256 over the data of all its items so far, in an envelope with a key; else None.
@@ -53,6 +54,7 @@ class OpenEventState:
     event_id: UUID
     number: int
     type_name: str
+    hashed_name: str
     items: int = 0
     ended: bool = False
     asking: "asyncio.Future[EndedEvent] | None" = None
@@ -101,6 +103,7 @@ class OpenEnvelopeState:
                 event.event_id,
                 event.number,
                 event.type_name,
+                event.first_name,
                 event.items,
                 event.ended,
                 digest=digests.get(event.event_id),
@@ -138,8 +141,11 @@ class OpenEnvelopeState:
                 code="envelope_broken",
             )
 
-    def start_event(self, event_id: UUID, type_name: str) -> OpenEventState:
+    def start_event(self, event_id: UUID, type_name: str, first_name: str) -> OpenEventState:
         """Begin one more event.
+
+        Args:
+            first_name: the name with which its type was made; hashes hold it.
 
         Raises:
             Refused: wrong_arguments, where the envelope has a key and the id is not that of its number.
@@ -151,7 +157,8 @@ class OpenEnvelopeState:
                 f"give it the id {numbered_event_id(self.envelope_id, number)}: uuid5 of envelope id and number",
                 code="wrong_arguments",
             )
-        event = OpenEventState(event_id, number, type_name, digest=None if self.key is None else hashlib.sha256())
+        digest = None if self.key is None else hashlib.sha256()
+        event = OpenEventState(event_id, number, type_name, first_name, digest=digest)
         self.events[event_id] = event
         return event
 

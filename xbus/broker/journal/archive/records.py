@@ -108,14 +108,14 @@ def _check(connection: sa.Connection, envelope_ids: Sequence[UUID], copied: Mapp
     event = model.event.c
     content: dict[UUID, list[Content]] = {envelope_id: [] for envelope_id in envelope_ids}
     rows = connection.execute(
-        sa.select(event.envelope_id, event.id, model.event_type.c.name)
+        sa.select(event.envelope_id, event.id, model.event_type.c.first_name)
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
         .where(event.envelope_id.in_(envelope_ids))
         .order_by(event.number)
     )
-    for envelope_id, event_id, type_name in rows:
+    for envelope_id, event_id, hashed_name in rows:
         copy = copied.get(event_id)
-        content[envelope_id].append(Content(type_name, copy.items, copy.hashes) if copy else Content(type_name, 0))
+        content[envelope_id].append(Content(hashed_name, copy.items, copy.hashes) if copy else Content(hashed_name, 0))
     envelope = model.envelope.c
     receipts = sa.select(envelope.id, envelope["items"], envelope.hash).where(envelope.id.in_(envelope_ids))
     total = 0

@@ -100,16 +100,16 @@ def finish_restore(connection: sa.Connection, envelope_id: UUID, now: datetime) 
 def _content(connection: sa.Connection, envelope_id: UUID) -> list[Content]:
     event, segment = model.event.c, model.segment.c
     rows = connection.execute(
-        sa.select(event.number, model.event_type.c.name, segment["items"], segment.hash)
+        sa.select(event.number, model.event_type.c.first_name, segment["items"], segment.hash)
         .join(model.event_type, model.event_type.c.id == event.event_type_id)
         .outerjoin(model.segment, segment.event_id == sa.func.coalesce(event.origin_id, event.id))
         .where(event.envelope_id == envelope_id)
         .order_by(event.number, segment.first_index)
     )
     found: dict[int, tuple[str, list[int], list[bytes]]] = {}
-    for number, type_name, items, segment_hash in rows:
-        _, counts, hashes = found.setdefault(number, (type_name, [], []))
+    for number, hashed_name, items, segment_hash in rows:
+        _, counts, hashes = found.setdefault(number, (hashed_name, [], []))
         if segment_hash is not None:
             counts.append(items)
             hashes.append(bytes(segment_hash))
-    return [Content(type_name, sum(counts), hashes) for type_name, counts, hashes in found.values()]
+    return [Content(hashed_name, sum(counts), hashes) for hashed_name, counts, hashes in found.values()]

@@ -41,8 +41,8 @@ def heirs(connection: sa.Connection, plan: Plan, to: str | None) -> dict[str, st
         stored = sa.select(model.role.c.login).where(
             model.role.c.service_id == row.service_id, model.role.c.removed_at.is_(None)
         )
-        others = {*connection.execute(stored).scalars()} - going
-        others |= {name for name, service in added.items() if service == row.service}
+        others = {plan.name_of(Section.ROLE, other) for other in connection.execute(stored).scalars()} - going
+        others |= {name for name, service in added.items() if service == plan.name_of(Section.SERVICE, row.service)}
         if (to is None and len(others) != 1) or (to is not None and to not in others):
             names = ", ".join(f'"{name}"' for name in sorted(others)) or "none"
             raise ConfigurationError(
@@ -92,10 +92,10 @@ def _decide_edit(connection: sa.Connection, change: Change, entry: EventTypeSpec
         return
     if move == REROUTED and not entry.immediate_reply:
         _take_graph(connection, graphs, graph_id)
-    roles = connection.execute(
-        sa.select(model.role.c.id).join(model.service).where(model.service.c.name.in_(services))
-    ).scalars()
-    names = ", ".join(f'"{name}"' for name in sorted(services))
+    lost = model.service.c.key.in_(services)
+    roles = connection.execute(sa.select(model.role.c.id).join(model.service).where(lost)).scalars()
+    shown = connection.execute(sa.select(model.service.c.name).where(lost).order_by(model.service.c.name)).scalars()
+    names = ", ".join(f'"{name}"' for name in shown)
     reason = f'{Section.EVENT_TYPE} "{entry.name}" leads no longer to {names}, what was owed {move}'
     until = read_head(connection)
     _store(connection, move, at, reason, list(roles), until, graph_id=graph_id)

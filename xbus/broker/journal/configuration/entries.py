@@ -1,4 +1,7 @@
-"""The bus as an administrator names it: entries that refer to each other by name, without ids and without secrets."""
+"""The bus as an administrator names it: entries that refer to each other by name, without ids and without secrets.
+
+``renamed_from`` of an entry is its name until now. Nothing keeps it, so it makes no difference between entries.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -55,6 +58,7 @@ class EventTypeSpec:
     nodes: Mapping[str, NodeSpec]
     bad_items: Literal["envelope", "isolate"] = "envelope"
     max_isolated: int = MAX_ISOLATED
+    renamed_from: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class ServiceSpec:
     first_delay: float | None = None
     longest_delay: float | None = None
     jitter: float | None = None
+    renamed_from: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,7 @@ class RoleSpec:
     start: Start | None = field(default=None, compare=False)
     absent_minutes: float | None = None
     parked_minutes: float | None = None
+    renamed_from: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,7 @@ class ProfileSpec:
 
     name: str
     event_types: frozenset[str]
+    renamed_from: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,7 @@ class EmitterSpec:
 
     login: str
     profile: str
+    renamed_from: str | None = field(default=None, compare=False)
 
 
 Entry: TypeAlias = EventTypeSpec | ServiceSpec | RoleSpec | ProfileSpec | EmitterSpec

@@ -8,7 +8,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.configuration.entries import EventTypeSpec, RoleSpec
+from xbus.broker.journal.configuration.entries import EventTypeSpec, RoleSpec, Section
 from xbus.broker.journal.configuration.plan import Change, Move, Plan
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.role_progress import MOST_COUNTED, is_for
@@ -70,7 +70,7 @@ def _of_roles(connection: sa.Connection, plan: Plan) -> Iterator[Arrears]:
 def _of_edits(connection: sa.Connection, plan: Plan) -> Iterator[Arrears]:
     removed = {change.name for change in removed_roles(plan)}
     for change, entry in edits(plan):
-        for service_id, name, graphs in _services_of_type(connection, entry):
+        for service_id, name, graphs in _services_of_type(connection, plan, entry):
             roles = connection.execute(
                 sa.select(model.role, sa.literal(name).label("service")).where(
                     model.role.c.service_id == service_id, model.role.c.removed_at.is_(None)
@@ -93,19 +93,21 @@ def edits(plan: Plan) -> list[tuple[Change, EventTypeSpec]]:
     return [
         (change, change.entry)
         for change in plan.changes
-        if isinstance(change.entry, EventTypeSpec) and change.move is not Move.REMOVE
+        if isinstance(change.entry, EventTypeSpec) and change.move not in (Move.REMOVE, Move.RENAME)
     ]
 
 
-def _services_of_type(connection: sa.Connection, entry: EventTypeSpec) -> Iterator[tuple[int, str, list[int]]]:
+def _services_of_type(
+    connection: sa.Connection, plan: Plan, entry: EventTypeSpec
+) -> Iterator[tuple[int, str, list[int]]]:
     """Find the consumer services that a type's newest graph reaches and ``entry`` does not.
 
-    Yield id, name, and all versions that lead there.
+    Yield id, new name, and all versions that lead there.
     """
     versions = connection.execute(
         sa.select(model.graph.c.id)
         .join(model.event_type)
-        .where(model.event_type.c.name == entry.name)
+        .where(model.event_type.c.name == plan.stored_name(Section.EVENT_TYPE, entry.name))
         .order_by(model.graph.c.number)
     ).scalars()
     graphs = list(versions)
@@ -119,7 +121,8 @@ def _services_of_type(connection: sa.Connection, entry: EventTypeSpec) -> Iterat
         .order_by(model.service.c.name)
     )
     wished = {node.service for node in entry.nodes.values()}
-    for service_id, name in connection.execute(newest).all():
+    for service_id, stored in connection.execute(newest).all():
+        name = plan.name_of(Section.SERVICE, stored)
         if name not in wished:
             leading = sa.select(model.node.c.graph_id).where(
                 model.node.c.graph_id.in_(graphs), model.node.c.service_id == service_id

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from xbus.broker.journal.configuration.checks import ConfigurationProblem, Place, find_problems
 from xbus.broker.journal.configuration.entries import BusSpec, Entry, Section
 from xbus.broker.journal.configuration.reading import Stored
+from xbus.broker.journal.configuration.renaming import Renames, find_renames, renamed
 
 Name: TypeAlias = tuple[Section, str]
 
@@ -20,6 +21,8 @@ class Move(StrEnum):
     ADD = "add"
     RESTORE = "restore"
     """It was removed before and comes back, under its old id and with its old password."""
+    RENAME = "rename"
+    """Its row gets another name, and with it everything that belongs to it."""
     CHANGE = "change"
     REMOVE = "remove"
 
@@ -34,6 +37,7 @@ class Change:
         name: its name or login.
         entry: how it will be; for a removal, how it was.
         fields: the names of what differs, for a change.
+        former: its name until now, for a renaming.
     """
 
     move: Move
@@ -41,8 +45,11 @@ class Change:
     name: str
     entry: Entry
     fields: tuple[str, ...] = ()
+    former: str = ""
 
     def __str__(self) -> str:
+        if self.move is Move.RENAME:
+            return f'{self.move} {self.section} "{self.former}" to "{self.name}"'
         what = f'{self.move} {self.section} "{self.name}"'
         return f"{what}: {', '.join(self.fields)}" if self.fields else what
 
@@ -62,6 +69,21 @@ class Plan:
     problems: tuple[ConfigurationProblem, ...]
 
     @property
+    def renames(self) -> tuple[Change, ...]:
+        """The changes that give an entry another name; they come before all others, which use the new names."""
+        return tuple(change for change in self.changes if change.move is Move.RENAME)
+
+    def name_of(self, section: Section, stored: str) -> str:
+        """Give the name that a stored entry will have."""
+        found = (each.name for each in self.renames if (each.section, each.former) == (section, stored))
+        return next(found, stored)
+
+    def stored_name(self, section: Section, name: str) -> str:
+        """Give the name under which an entry is stored until the plan is applied."""
+        found = (each.former for each in self.renames if (each.section, each.name) == (section, name))
+        return next(found, name)
+
+    @property
     def removals(self) -> tuple[Change, ...]:
         """The changes that take something out of use."""
         return tuple(change for change in self.changes if change.move is Move.REMOVE)
@@ -77,12 +99,19 @@ def make_plan(stored: Stored, bus: BusSpec, *, prune: bool = False, unreadable: 
         unreadable: entries that the same source names but that can't be read: a reference to them is no problem of
             its own.
     """
+    renames, problems = find_renames(stored, bus)
+    stored = renamed(stored, renames)
     result = bus if prune else stored.in_use.with_all(bus)
     return Plan(
         version=stored.version,
-        changes=(*_wished(stored, bus), *(_removals(stored, bus) if prune else ())),
-        problems=tuple(find_problems(stored, bus, known={*result.names(), *unreadable})),
+        changes=(*_renamings(bus, renames), *_wished(stored, bus), *(_removals(stored, bus) if prune else ())),
+        problems=(*problems, *find_problems(stored, bus, known={*result.names(), *unreadable})),
     )
+
+
+def _renamings(bus: BusSpec, renames: Renames) -> Iterator[Change]:
+    for (section, name), former in renames.items():
+        yield Change(Move.RENAME, section, name, bus.section(section)[name], former=former)
 
 
 def _wished(stored: Stored, bus: BusSpec) -> Iterator[Change]:

@@ -52,8 +52,9 @@ def read_current_nodes(connection: Connection, event_type_id: int) -> dict[str, 
     ).scalar_one_or_none()
     if graph_id is None:
         return None
+    names = {row.key: row.name for row in connection.execute(select(service.c.key, service.c.name))}
     nodes = read_graph(connection, graph_id).nodes.values()
-    return {node.name: NodeSpec(node.name, node.service, tuple(sorted(node.children))) for node in nodes}
+    return {node.name: NodeSpec(node.name, names[node.service], tuple(sorted(node.children))) for node in nodes}
 
 
 def _read_bus(connection: Connection, *, removed: bool) -> BusSpec:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
+from itertools import count
 
 from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select, update
 
@@ -54,7 +55,10 @@ def apply(connection: Connection, plan: Plan, at: datetime) -> None:
         )
     if plan.changes:
         new_version(connection, "applied", "; ".join(map(str, plan.changes)), at, expected=plan.version)
-    for change in sorted(plan.changes, key=lambda change: ORDER.index(change.section)):
+    for change in plan.renames:
+        _rename(connection, change)
+    others = [change for change in plan.changes if change.move is not Move.RENAME]
+    for change in sorted(others, key=lambda change: ORDER.index(change.section)):
         if change.move is Move.REMOVE:
             _remove(connection, change, at)
         else:
@@ -75,11 +79,25 @@ def _write(connection: Connection, change: Change, at: datetime) -> None:
             _put(connection, emitter, login, profile_id=_id(connection, emitter_profile, profile))
 
 
+def _rename(connection: Connection, change: Change) -> None:
+    """Give a row another name; what refers to it does so by its id."""
+    table = TABLES[change.section]
+    named = update(table).where(_name(table) == change.former).values({_name(table).name: change.name})
+    connection.execute(named)
+
+
 def _remove(connection: Connection, change: Change, at: datetime) -> None:
     table = TABLES[change.section]
     connection.execute(update(table).where(_name(table) == change.name).values(removed_at=at))
     if table is role:
         end_cursor(connection, _id(connection, role, change.name))
+
+
+def _free_key(connection: Connection, name: str) -> str:
+    """Make the key of a new service: its name, unless a renamed service has that key."""
+    taken = set(connection.execute(select(service.c.key)).scalars())
+    candidates = (name if number == 1 else f"{name}#{number}" for number in count(1))
+    return next(key for key in candidates if key not in taken)
 
 
 def _write_event_type(connection: Connection, entry: EventTypeSpec, at: datetime) -> None:
@@ -132,8 +150,10 @@ def _write_profile(connection: Connection, entry: ProfileSpec) -> None:
 
 
 def _columns(entry: EventTypeSpec | ServiceSpec, *without: str) -> dict[str, object]:
-    """Give an entry's fields, which have the names of its table's columns."""
-    return {field.name: getattr(entry, field.name) for field in fields(entry) if field.name not in without}
+    """Give an entry's fields that are kept, which have the names of its table's columns."""
+    return {
+        field.name: getattr(entry, field.name) for field in fields(entry) if field.compare and field.name not in without
+    }
 
 
 def _put(connection: Connection, table: Table, name: str, /, **values: object) -> int:
@@ -141,7 +161,8 @@ def _put(connection: Connection, table: Table, name: str, /, **values: object) -
     found = connection.execute(update(table).where(_name(table) == name).values(removed_at=None, **values))
     if found.rowcount:
         return _id(connection, table, name)
-    return _insert(connection, table, **{_name(table).name: name}, **values)
+    key = {"key": _free_key(connection, name)} if table is service else {}
+    return _insert(connection, table, **{_name(table).name: name}, **key, **values)
 
 
 def _insert(connection: Connection, table: Table, /, **values: object) -> int:

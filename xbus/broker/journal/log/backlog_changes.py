@@ -103,10 +103,10 @@ def _subject(connection: sa.Connection, decision: NamedRow) -> tuple[frozenset[i
     if decision.graph_id is not None:
         return lost_services(connection, decision.graph_id)
     service = connection.execute(
-        sa.select(model.service.c.id, model.service.c.name).join(model.role).where(model.role.c.id == decision.role_id)
+        sa.select(model.service.c.id, model.service.c.key).join(model.role).where(model.role.c.id == decision.role_id)
     ).one()
     leading = sa.select(model.node.c.graph_id).where(model.node.c.service_id == service.id)
-    return frozenset(connection.execute(leading).scalars()), frozenset({service.name})
+    return frozenset(connection.execute(leading).scalars()), frozenset({service.key})
 
 
 def empty_versions(connection: sa.Connection, graph_id: int) -> frozenset[int]:
@@ -115,7 +115,8 @@ def empty_versions(connection: sa.Connection, graph_id: int) -> frozenset[int]:
 
 
 def lost_services(connection: sa.Connection, graph_id: int) -> tuple[frozenset[int], frozenset[str]]:
-    """Collect the consumer services to which a version of a graph leads no longer, and the older versions that do."""
+    """Collect the consumer services to which a version of a graph leads no longer, by their keys, and the older
+    versions that do."""
     older = _older(connection, graph_id)
     if not older:
         return frozenset(), frozenset()
@@ -136,7 +137,7 @@ def _consumers(connection: sa.Connection, which: sa.ColumnElement[bool]) -> dict
     """Read the consumer services to which some versions of graphs lead, by the id of the version."""
     services: dict[int, set[str]] = {}
     for graph_id, name in connection.execute(
-        sa.select(model.graph.c.id, model.service.c.name)
+        sa.select(model.graph.c.id, model.service.c.key)
         .outerjoin(model.node, model.node.c.graph_id == model.graph.c.id)
         .outerjoin(
             model.service, sa.and_(model.service.c.id == model.node.c.service_id, model.service.c.kind == "consumer")
@@ -185,7 +186,7 @@ def _read_rows(connection: sa.Connection, envelope_ids: Collection[UUID]) -> dic
 
 def _read_roles(connection: sa.Connection) -> dict[int, OwedRole]:
     statement = (
-        sa.select(model.role, model.service.c.name.label("service"))
+        sa.select(model.role, model.service.c.key.label("service"))
         .join(model.service, model.service.c.id == model.role.c.service_id)
         .where(model.service.c.kind == "consumer")
     )

@@ -1,7 +1,7 @@
 """The catalog: the configuration in use, as front and back read it; removed rows are left out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sqlalchemy import Connection, func, select
@@ -36,6 +36,13 @@ class EventType:
     graph_id: int
     bad_items: Literal["envelope", "isolate"]
     max_isolated: int
+    first_name: str = ""
+    """The name with which it was made; empty if it was never renamed."""
+
+    @property
+    def hashed_name(self) -> str:
+        """The name that hashes of envelopes hold."""
+        return self.first_name or self.name
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,10 @@ class RetrySettings:
 
 @dataclass(frozen=True)
 class RoleEntry:
-    """A role, the name of the service that it provides, and what that wants.
+    """A role, the key of the service that it provides, and what that wants.
 
     Args:
+        service: the key of its service, see ``model.service``; ``service_name`` is the present name.
         worker: whether the service is a worker or a consumer.
         ordered: whether a consumer gets one envelope at a time, those of one ordering key in position order.
         own: whether the failures of a consumer are its own matter, and those of others not its.
@@ -89,11 +97,16 @@ class RoleEntry:
     detached: bool = False
     absent_minutes: float | None = None
     parked_minutes: float | None = None
+    service_name: str = ""
+
+    @property
+    def shown_service(self) -> str:
+        """The present name of its service, for people."""
+        return self.service_name or self.service
 
     def is_served_like(self, other: "RoleEntry") -> bool:
         """Check whether the recipient of the former role may go on: only these fields need a new one."""
-        return (self.login, self.service, self.worker, self.ordered, self.detached) == (
-            other.login,
+        return (self.service, self.worker, self.ordered, self.detached) == (
             other.service,
             other.worker,
             other.ordered,
@@ -109,6 +122,8 @@ class Catalog:
         isolation: by an event type's name, how many refused items of one event are parked alone; of a type that is not
             in here the whole envelope is parked. Types that were removed are in here too, as events of them may still
             be on their way.
+        former_types: names of event types before they were renamed while this program ran, with their ids.
+        service_names: the name of each service by its key.
     """
 
     version: int
@@ -116,6 +131,26 @@ class Catalog:
     emitters: Mapping[int, EmitterEntry]
     roles: Mapping[int, RoleEntry]
     isolation: Mapping[str, int] = field(default_factory=dict)
+    former_types: Mapping[str, int] = field(default_factory=dict)
+    service_names: Mapping[str, str] = field(default_factory=dict)
+
+    def event_type(self, name: str) -> EventType | None:
+        """Find an event type, also by a name that it had while this program ran: an event may have begun with that."""
+        if (found := self.event_types.get(name)) is not None:
+            return found
+        type_id = self.former_types.get(name)
+        return next((each for each in self.event_types.values() if each.id == type_id), None)
+
+    def after(self, former: "Catalog") -> "Catalog":
+        """Remember the names of event types that were in force until now."""
+        present = {each.id: each.name for each in self.event_types.values()}
+        known = {each.name: each.id for each in former.event_types.values()}
+        renamed = {name: type_id for name, type_id in known.items() if present.get(type_id, name) != name}
+        return replace(self, former_types={**former.former_types, **renamed})
+
+    def service_name(self, key: str) -> str:
+        """Give the present name of a service by its key."""
+        return self.service_names.get(key, key)
 
     @property
     def expects_replies(self) -> bool:
@@ -140,11 +175,15 @@ def read_catalog(connection: Connection) -> Catalog:
         emitters={entry.id: entry for entry in _emitters(connection)},
         roles={entry.id: entry for entry in _roles(connection)},
         isolation=_isolation(connection),
+        service_names={row.key: row.name for row in connection.execute(select(service.c.key, service.c.name))},
     )
 
 
 def read_graph(connection: Connection, graph_id: int) -> Graph:
-    """Read the version ``graph_id`` of an event type's graph; nodes and children as they were declared."""
+    """Read the version ``graph_id`` of an event type's graph; nodes and children as they were declared.
+
+    Its nodes name services by their keys, which never change, so that it may be kept.
+    """
     children: dict[int, list[str]] = {}
     for parent_id, name in connection.execute(
         select(edge.c.parent_id, node.c.name)
@@ -154,15 +193,15 @@ def read_graph(connection: Connection, graph_id: int) -> Graph:
     ):
         children.setdefault(parent_id, []).append(name)
     rows = connection.execute(
-        select(node.c.id, node.c.name, service.c.name, service.c.kind)
+        select(node.c.id, node.c.name, service.c.key, service.c.kind)
         .join(service, service.c.id == node.c.service_id)
         .where(node.c.graph_id == graph_id)
         .order_by(node.c.id)
     )
     return Graph(
         {
-            name: Node(name, service_name, kind == "worker", tuple(children.get(node_id, ())))
-            for node_id, name, service_name, kind in rows
+            name: Node(name, service_key, kind == "worker", tuple(children.get(node_id, ())))
+            for node_id, name, service_key, kind in rows
         }
     )
 
@@ -192,6 +231,7 @@ def _event_types(connection: Connection) -> list[EventType]:
             graph.c.id.label("graph_id"),
             event_type.c.bad_items,
             event_type.c.max_isolated,
+            func.coalesce(func.nullif(event_type.c.first_name, event_type.c.name), ""),
         )
         .join(newest, newest.c.event_type_id == event_type.c.id)
         .join(graph, (graph.c.event_type_id == event_type.c.id) & (graph.c.number == newest.c.number))
@@ -237,6 +277,7 @@ def _roles(connection: Connection) -> list[RoleEntry]:
             role.c.detached_at,
             role.c.absent_minutes,
             role.c.parked_minutes,
+            service.c.key,
             service.c.name,
             service.c.kind,
             service.c.failures,
@@ -253,7 +294,7 @@ def _roles(connection: Connection) -> list[RoleEntry]:
         RoleEntry(
             row.id,
             row.login,
-            row.name,
+            row.key,
             worker=row.kind == "worker",
             ordered=row.ordered,
             own=row.failures == "own",
@@ -261,6 +302,7 @@ def _roles(connection: Connection) -> list[RoleEntry]:
             detached=row.detached_at is not None,
             absent_minutes=row.absent_minutes,
             parked_minutes=row.parked_minutes,
+            service_name=row.name,
         )
         for row in rows
     ]

@@ -116,7 +116,7 @@ _END = sa.select(model.contents_end.c.position)
 _LEADING = (
     sa.select(_NODE.graph_id)
     .join(model.service, model.service.c.id == _NODE.service_id)
-    .where(model.service.c.name.in_(sa.bindparam("services", expanding=True)))
+    .where(model.service.c.key.in_(sa.bindparam("services", expanding=True)))
     .distinct()
 )
 _NEXT_OF_GRAPH = (

@@ -26,7 +26,7 @@ SELECT_DELIVERIES: NamedRows = sa.select(
     model.delivery.c.attempts,
     model.delivery.c.code,
     model.delivery.c.cause,
-    model.service.c.name.label("service"),
+    model.service.c.key.label("service"),
     model.delivery.c.ordering_key,
     model.delivery.c.due_at,
 ).outerjoin(model.service, model.service.c.id == model.delivery.c.service_id)
@@ -55,9 +55,9 @@ def read_cursors(connection: sa.Connection) -> dict[int, Cursor]:
 
 
 def read_role_services(connection: sa.Connection) -> dict[int, str]:
-    """Read the service of each role by role id, removed roles included."""
-    statement = sa.select(model.role.c.id, model.service.c.name).join(model.service)
-    return {row.id: row.name for row in connection.execute(statement)}
+    """Read the key of each role's service by role id, removed roles included."""
+    statement = sa.select(model.role.c.id, model.service.c.key).join(model.service)
+    return {row.id: row.key for row in connection.execute(statement)}
 
 
 def read_due_deliveries(
@@ -72,13 +72,13 @@ def read_due_deliveries(
     """Read the delivery rows of a role that could be handed over now, lowest position first.
 
     Args:
-        services: the worker services that are there.
+        services: the keys of the worker services that are there.
         now: what is to be tried again is left out before its time;
         arrived_at: but where it failed before the role's recipient came, it waits no longer.
         among: the positions of the rows that are asked about; None for all.
     """
     delivery = model.delivery.c
-    served = sa.and_(delivery.state == DeliveryState.WAITING, model.service.c.name.in_(services))
+    served = sa.and_(delivery.state == DeliveryState.WAITING, model.service.c.key.in_(services))
     is_time = [delivery.due_at.is_(None), delivery.due_at <= now]
     if arrived_at is not None:
         is_time.append(delivery.changed_at < arrived_at)

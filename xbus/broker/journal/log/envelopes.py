@@ -15,12 +15,14 @@ class StoredEvent:
     """An event as the journal knows it; ``items`` and ``data_bytes`` are those of its segments.
 
     Args:
+        first_name: the name with which its type was made; hashes hold it.
         damaged: whether segments are missing between those that are there: a write failed and one behind it did not.
     """
 
     event_id: UUID
     number: int
     type_name: str
+    first_name: str
     items: int
     data_bytes: int
     damaged: bool
@@ -74,6 +76,7 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
             model.event.c.id,
             model.event.c.number,
             model.event_type.c.name,
+            model.event_type.c.first_name,
             sa.func.coalesce(sa.func.sum(model.segment.c["items"]), 0),
             sa.func.coalesce(sa.func.sum(sa.func.length(model.segment.c.data)), 0),
             sa.func.coalesce(sa.func.max(model.segment.c.first_index + model.segment.c["items"]), 0),
@@ -89,14 +92,15 @@ def _stored_envelope(connection: sa.Connection, row: sa.Row[tuple[object, ...]])
             model.event.c.id,
             model.event.c.number,
             model.event_type.c.name,
+            model.event_type.c.first_name,
             model.event.c["items"],
             model.event.c.origin_id,
         )
         .order_by(model.event.c.number)
     )
     events = tuple(
-        StoredEvent(event_id, number, type_name, int(items), int(size), int(items) != end, bool(ended), origin_id)
-        for event_id, number, type_name, items, size, end, ended, origin_id in connection.execute(statement)
+        StoredEvent(event_id, number, name, first, int(items), int(size), int(items) != end, bool(ended), origin_id)
+        for event_id, number, name, first, items, size, end, ended, origin_id in connection.execute(statement)
     )
     state = EnvelopeState(envelope["state"])
     receipt = None

@@ -108,6 +108,13 @@ def _past_events(connection: sa.Connection, envelope_id: UUID) -> tuple[PastEven
     return tuple(PastEvent(*row) for row in connection.execute(statement))
 
 
+def read_first_names(connection: sa.Connection, type_ids: Collection[int]) -> dict[int, str]:
+    """Read by id the names with which event types were made: hashes hold these."""
+    event_type = model.event_type.c
+    rows = connection.execute(sa.select(event_type.id, event_type.first_name).where(event_type.id.in_(type_ids)))
+    return {row.id: row.first_name for row in rows}
+
+
 def read_standing(connection: sa.Connection, event_id: UUID) -> RepeatStatus | None:
     """Read the repeat status of an event's envelope; None if the event does not exist."""
     wanted = sa.select(model.event.c.envelope_id).where(model.event.c.id == event_id)

@@ -67,10 +67,10 @@ def _row(run: Sequence[Append]) -> SegmentRow:
 
 
 class EventContent(Protocol):
-    """An event of an envelope that is to be hashed."""
+    """An event of an envelope that is to be hashed; ``hashed_name`` is the first name of its type."""
 
     @property
-    def type_name(self) -> str: ...
+    def hashed_name(self) -> str: ...
     @property
     def items(self) -> int: ...
     @property
@@ -80,7 +80,7 @@ class EventContent(Protocol):
 class Content(NamedTuple):
     """The same, for those who keep nothing else of it."""
 
-    type_name: str
+    hashed_name: str
     items: int
     hashes: Sequence[bytes] = ()
 
@@ -89,7 +89,7 @@ def content_hash(events: Iterable[EventContent]) -> bytes:
     """Hash an envelope as ``model.envelope`` defines it."""
     whole = hashlib.sha256()
     for event in events:
-        whole.update(event.type_name.encode() + b"\0" + event.items.to_bytes(8, "big"))
+        whole.update(event.hashed_name.encode() + b"\0" + event.items.to_bytes(8, "big"))
         for segment_hash in event.hashes:
             whole.update(segment_hash)
     return whole.digest()

@@ -13,7 +13,7 @@ from xbus.broker.journal.commit.statements.closing import next_positions, receiv
 from xbus.broker.journal.commit.statements.common import remember
 from xbus.broker.journal.commit.statements.emission import insert_segments
 from xbus.broker.journal.log.deliveries import read_cursors
-from xbus.broker.journal.log.repeats import Past, read_consumer_services
+from xbus.broker.journal.log.repeats import Past, read_consumer_services, read_first_names
 from xbus.broker.journal.log.segments import Content, SegmentRow, content_hash
 from xbus.broker.journal.operations.parked import Parked, ParkedItem
 from xbus.broker.journal.operations.parked_moves import RepairDecision
@@ -70,19 +70,20 @@ def resume_items(
     """
     types = {event.event_id: (event.type_name, event.event_type_id) for event in past.events}
     graphs = _graphs(connection, parked, [types[event.origin_id] for event in events])
+    hashed = read_first_names(connection, graphs)
     for event in events:
         _move(connection, parked, event.items, ItemState.RESUMED, decision, resumed_as=envelope_id)
     _open(connection, envelope_id, past, decision)
     contents: list[Content] = []
     segments: list[SegmentRow] = []
     for number, event in enumerate(events, 1):
-        type_name, type_id = types[event.origin_id]
+        _, type_id = types[event.origin_id]
         row = {"id": event.event_id, "envelope_id": envelope_id, "number": number, "event_type_id": type_id}
         items = len(event.items)
         connection.execute(sa.insert(model.event).values(**row, graph_id=graphs[type_id], estimate=items, items=items))
         rows = event.segments()
         segments += rows
-        contents.append(Content(type_name, items, [segment.hash for segment in rows]))
+        contents.append(Content(hashed[type_id], items, [segment.hash for segment in rows]))
     insert_segments(connection, segments)
     connection.execute(sa.insert(model.envelope_role).values(envelope_id=envelope_id, role_id=parked.role_id))
     (position,) = next_positions(connection, 1)

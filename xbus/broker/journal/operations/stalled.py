@@ -81,7 +81,7 @@ class Outline:
 
     Args:
         roles: by id.
-        waiting: by the name of a worker service, since when the oldest delivery has waited for it.
+        waiting: by the key of a worker service, since when the oldest delivery has waited for it.
         head: the end of the log.
     """
 
@@ -98,7 +98,7 @@ def read_outline(connection: sa.Connection) -> Outline:
     cursors = read_cursors(connection)
     head = read_head(connection)
     roles = {row.id: _role_outline(row, cursors.get(row.id)) for row in connection.execute(_ROLES)}
-    waiting = {row.name: row.since for row in connection.execute(_WAITING) if row.since is not None}
+    waiting = {row.key: row.since for row in connection.execute(_WAITING) if row.since is not None}
     return Outline(roles, waiting, head)
 
 
@@ -115,9 +115,9 @@ def count_parked_items(connection: sa.Connection, role_id: int, most: int = MOST
 
 
 def count_waiting(connection: sa.Connection, service: str, most: int = MOST_COUNTED) -> Stalled | None:
-    """Count the envelopes that wait for a worker service; None without any."""
+    """Count the envelopes that wait for the worker service with a key; None without any."""
     delivery = model.delivery.c
-    service_id = sa.select(model.service.c.id).where(model.service.c.name == service).scalar_subquery()
+    service_id = sa.select(model.service.c.id).where(model.service.c.key == service).scalar_subquery()
     oldest = (
         sa.select(delivery.envelope_id, delivery.changed_at)
         .where(delivery.service_id == service_id)
@@ -269,7 +269,7 @@ def _roles() -> NamedRows:
 def _waiting() -> "sa.Select[str, datetime | None]":
     service, delivery = model.service.c, model.delivery.c
     since = _oldest(delivery.changed_at, delivery.service_id == service.id).label("since")
-    return sa.select(service.name, since).where(service.kind == "worker")
+    return sa.select(service.key, since).where(service.kind == "worker")
 
 
 _ROLES = _roles()

@@ -171,7 +171,7 @@ def _content(
     if envelope.is_whole:
         return {"bytes": envelope.data_bytes, "hash": envelope.hash}
     of_events = [(event, *stored.get(event.event_id, ([], 0))) for event in envelope.events]
-    contents = [Content(target.type_name, event.items, hashes) for event, hashes, _ in of_events]
+    contents = [Content(target.first_name, event.items, hashes) for event, hashes, _ in of_events]
     return {"bytes": sum(data_bytes for _, _, data_bytes in of_events), "hash": content_hash(contents)}
 
 

@@ -17,6 +17,7 @@ class ReplayTarget:
 
     Args:
         graph_id: the present version of the type's graph.
+        first_name: the name with which the type was made; hashes hold it.
     """
 
     type_name: str
@@ -26,6 +27,7 @@ class ReplayTarget:
     service: str
     service_id: int
     graph_id: int
+    first_name: str
 
 
 def find_target(connection: sa.Connection, type_name: str, login: str) -> ReplayTarget:
@@ -38,7 +40,7 @@ def find_target(connection: sa.Connection, type_name: str, login: str) -> Replay
     """
     event_type = model.event_type.c
     of_type = connection.execute(
-        sa.select(event_type.id, event_type.immediate_reply).where(
+        sa.select(event_type.id, event_type.immediate_reply, event_type.first_name).where(
             event_type.name == type_name, event_type.removed_at.is_(None)
         )
     ).one_or_none()
@@ -58,7 +60,8 @@ def find_target(connection: sa.Connection, type_name: str, login: str) -> Replay
             "add the node with xbus apply",
             code="role_not_reached",
         )
-    return ReplayTarget(type_name, of_type.id, login, role.id, role.service, role.service_id, graph_id)
+    of_role = (login, role.id, role.service, role.service_id)
+    return ReplayTarget(type_name, of_type.id, *of_role, graph_id, of_type.first_name)
 
 
 def _role(connection: sa.Connection, login: str) -> "sa.Row[int, int, str, datetime | None]":

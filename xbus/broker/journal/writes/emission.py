@@ -76,7 +76,11 @@ class Seal(Write["SealReceipt"]):
 
 
 class PutEvent(NamedTuple):
-    """An event of an envelope that comes as a whole; its items are one segment, ``data`` as in ``model.segment``."""
+    """An event of an envelope that comes as a whole; its items are one segment, ``data`` as in ``model.segment``.
+
+    Args:
+        first_name: that of its type, if the type was renamed.
+    """
 
     event_id: UUID
     event_type_id: int
@@ -84,6 +88,11 @@ class PutEvent(NamedTuple):
     graph_id: int
     items: int
     data: bytes
+    first_name: str = ""
+
+    @property
+    def hashed_name(self) -> str:
+        return self.first_name or self.type_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -462,7 +462,7 @@ def hash_of(events: Sequence[Sequence[Sequence[bytes]]]) -> bytes | None:
     """The hash of an envelope whose events came in these batches."""
     envelope = OpenEnvelopeState(uuid.UUID(int=1), 1, key=KEY)
     for number, batches in enumerate(events, start=1):
-        event = envelope.start_event(numbered_event_id(envelope.envelope_id, number), "notes")
+        event = envelope.start_event(numbered_event_id(envelope.envelope_id, number), "notes", "notes")
         for batch in batches:
             if batch:
                 envelope.take(event, len(batch), pack_items(batch), LIMITS)

@@ -24,7 +24,7 @@ _CONTENT = (
     sa.select(
         model.event.c.envelope_id,
         model.event.c.id,
-        model.event_type.c.name,
+        model.event_type.c.first_name,
         model.event.c["items"],
         model.segment.c.hash,
         model.segment.c["items"].label("segment_items"),
@@ -48,7 +48,7 @@ _CANCEL_ENVELOPES = update_rows("cancel_envelopes", model.envelope, ["state", "c
 
 @dataclass(slots=True)
 class _EventContent:
-    type_name: str
+    hashed_name: str
     items: int
     hashes: list[bytes] = field(default_factory=list)
     stored_items: int = 0
@@ -86,10 +86,10 @@ def _seal_open(connection: sa.Connection, placed: Sequence[tuple[int, writes.Sea
 def _read_contents(connection: sa.Connection, envelope_ids: list[UUID]) -> dict[UUID, dict[UUID, _EventContent]]:
     contents: dict[UUID, dict[UUID, _EventContent]] = {envelope_id: {} for envelope_id in envelope_ids}
     for row in connection.execute(_CONTENT, {"envelope_ids": envelope_ids}):
-        envelope_id, event_id, type_name, items, segment_hash, segment_items, segment_bytes = row
+        envelope_id, event_id, hashed_name, items, segment_hash, segment_items, segment_bytes = row
         if items is None:
             raise JournalError(f"event {event_id} is still open")
-        event = contents[envelope_id].setdefault(event_id, _EventContent(type_name, items))
+        event = contents[envelope_id].setdefault(event_id, _EventContent(hashed_name, items))
         if segment_hash is not None:
             event.hashes.append(segment_hash)
             event.stored_items += segment_items

@@ -63,13 +63,14 @@ def follow_order(connection: sa.Connection, group: Sequence[writes.FollowOrder])
 
 def _move_delivery(connection: sa.Connection, write: writes.ProgressUpdate, move: writes.DeliveryMove) -> None:
     delivery = move.new
+    service_id, cause = _service(connection, delivery)
     values = {
         "position": delivery.position,
         "state": delivery.state.value,
-        "service_id": _service_id(connection, delivery.service),
+        "service_id": service_id,
         "attempts": delivery.attempts,
         "code": delivery.code,
-        "cause": delivery.cause,
+        "cause": cause,
         "ordering_key": delivery.ordering_key,
         "due_at": delivery.due_at,
         "changed_at": write.at,
@@ -97,11 +98,16 @@ def _move_delivery(connection: sa.Connection, write: writes.ProgressUpdate, move
             remember(connection, write.at, "item", item_id, ItemState.PARKED, item.cause)
 
 
-def _service_id(connection: sa.Connection, name: str | None) -> int | None:
-    if name is None:
-        return None
-    service_id: int = connection.execute(sa.select(model.service.c.id).where(model.service.c.name == name)).scalar_one()
-    return service_id
+def _service(connection: sa.Connection, delivery: writes.DeliveryRow) -> tuple[int | None, str]:
+    """Give the id of the service that a delivery waits for, and its cause as people read it.
+
+    The back knows a service by its key, which is an old name of one that was renamed.
+    """
+    if delivery.service is None:
+        return None, delivery.cause
+    service = model.service.c
+    found = connection.execute(sa.select(service.id, service.name).where(service.key == delivery.service)).one()
+    return found.id, delivery.cause.replace(f'"{delivery.service}"', f'"{found.name}"')
 
 
 def _parked_item_row(

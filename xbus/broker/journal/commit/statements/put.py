@@ -53,7 +53,7 @@ def _segment(event: PutEvent) -> SegmentRow:
 
 def _receipt(write: PutEnvelope, position: int, segments: Sequence[SegmentRow]) -> SealReceipt:
     hashes = {segment.event_id: (segment.hash,) for segment in segments}
-    contents = [Content(event.type_name, event.items, hashes.get(event.event_id, ())) for event in write.events]
+    contents = [Content(event.hashed_name, event.items, hashes.get(event.event_id, ())) for event in write.events]
     items = sum([event.items for event in write.events])
     return SealReceipt(write.envelope_id, position, len(contents), items, write.size, content_hash(contents))
 
