@@ -146,7 +146,8 @@ def test_a_problem_of_what_the_file_leaves_out_is_told_with_the_line_around_it()
             '[[service]]\nname = "x"\nkind = "worker"\nknd = 1\n',
             (
                 4,
-                'unknown key "knd"; there are name, kind, failures, attempts, first_delay, longest_delay, jitter',
+                'unknown key "knd"; there are name, kind, failures, attempts, first_delay, longest_delay, jitter, '
+                "renamed_from",
             ),
             id="unknown key",
         ),
