@@ -13,9 +13,13 @@ KEY = "How a running broker knows it, for good: the name that it was made with, 
 
 
 def upgrade() -> None:
-    first_name = sa.Column("first_name", sa.String(255), nullable=False, server_default=sa.text("''"), comment=FIRST_NAME)
+    first_name = sa.Column(
+        "first_name", sa.String(255), nullable=False, server_default=sa.text("''"), comment=FIRST_NAME
+    )
     op.add_column("event_type", first_name)
-    op.add_column("service", sa.Column("key", sa.String(300), nullable=False, server_default=sa.text("''"), comment=KEY))
+    op.add_column(
+        "service", sa.Column("key", sa.String(300), nullable=False, server_default=sa.text("''"), comment=KEY)
+    )
     op.execute("UPDATE event_type SET first_name = name")
     op.execute("UPDATE service SET key = name")
     op.create_index("ix_service_key", "service", ["key"], unique=True)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from xbus.admin.repair.places import ParkedPlace, check_index, find_event, find_place, parked_places, read_item
 from xbus.broker.journal.database.connection import Connection
-from xbus.broker.journal.log.catalog import read_graph
+from xbus.broker.journal.log.catalog import read_graph, read_service_names
 from xbus.broker.journal.log.event_states import DONE, OWED
 from xbus.broker.journal.log.repeats import Past, PastEvent
 from xbus.broker.journal.operations.corrections import (
@@ -186,7 +186,8 @@ def read_reach(connection: Connection, target: CorrectionTarget) -> Reach:
     having = [login for login, state in states.items() if state == DONE and login not in lacking]
     is_shared = target.event.segments_id != target.event.event_id
     only_roles = None if detail is None or is_shared else detail.summary.only_roles
-    workers = read_graph(connection, target.event.graph_id).worker_services
+    names = read_service_names(connection)
+    workers = [names[key] for key in read_graph(connection, target.event.graph_id).worker_services]
     repeats = {
         envelope_id: _lacking(_states(show_envelope(connection, envelope_id)))
         for envelope_id in list_sharing(connection, target.past.envelope_id, target.event.segments_id, MOST_REPEATS)

@@ -15,7 +15,7 @@ from xbus.broker.journal.configuration.entries import (
     RoleSpec,
     ServiceSpec,
 )
-from xbus.broker.journal.log.catalog import read_graph, read_version
+from xbus.broker.journal.log.catalog import read_graph, read_service_names, read_version
 from xbus.model import emitter, emitter_profile, event_type, graph, profile_event_type, role, service
 
 
@@ -52,7 +52,7 @@ def read_current_nodes(connection: Connection, event_type_id: int) -> dict[str, 
     ).scalar_one_or_none()
     if graph_id is None:
         return None
-    names = {row.key: row.name for row in connection.execute(select(service.c.key, service.c.name))}
+    names = read_service_names(connection)
     nodes = read_graph(connection, graph_id).nodes.values()
     return {node.name: NodeSpec(node.name, names[node.service], tuple(sorted(node.children))) for node in nodes}
 

@@ -175,8 +175,13 @@ def read_catalog(connection: Connection) -> Catalog:
         emitters={entry.id: entry for entry in _emitters(connection)},
         roles={entry.id: entry for entry in _roles(connection)},
         isolation=_isolation(connection),
-        service_names={row.key: row.name for row in connection.execute(select(service.c.key, service.c.name))},
+        service_names=read_service_names(connection),
     )
+
+
+def read_service_names(connection: Connection) -> dict[str, str]:
+    """Read the present name of each service by its key."""
+    return {row.key: row.name for row in connection.execute(select(service.c.key, service.c.name))}
 
 
 def read_graph(connection: Connection, graph_id: int) -> Graph:
