@@ -101,16 +101,16 @@ async def test_the_states_of_an_event(sqlite_url: str, start_daemon: StartDaemon
         of_no_consumer = await emitter.emit(b"x", type_name="none")
         cancelled, in_cancelled = await emitter.start()
         await emitter.send(cancelled, in_cancelled, b"x")
-        assert states(cancelled) == ["wait"]
+        assert states(cancelled) == ["pending"]
         assert await emitter.call.cancel_envelope(emitter.token, cancelled) is True
         first = await emitter.emit(b"x")
-        assert states(first) == ["wait"]
+        assert states(first) == ["pending"]
 
         async with OldConsumer(daemon.back, "c_1") as consumer:
-            await becomes(first, "part")
+            await becomes(first, "partial")
             without_worker = await emitter.emit(b"x", type_name="worked")
             await become(sqlite_url, without_worker, c_1="waiting")
-            assert states(without_worker) == ["wait"]
+            assert states(without_worker) == ["pending"]
 
             go_on = asyncio.Event()
 
@@ -120,9 +120,9 @@ async def test_the_states_of_an_event(sqlite_url: str, start_daemon: StartDaemon
 
             consumer.behave["send_item"] = refuse_later
             stopped = await emitter.emit(b"x")
-            await becomes(stopped, "exec")
+            await becomes(stopped, "delivering")
             go_on.set()
-            await becomes(stopped, "stop")
+            await becomes(stopped, "stopped")
             consumer.behave.clear()
 
             envelope_id, event_id = await emitter.start()
@@ -135,5 +135,5 @@ async def test_the_states_of_an_event(sqlite_url: str, start_daemon: StartDaemon
                 await becomes(envelope_id, "done", "done")
                 await becomes(without_worker, "done")
 
-        assert states(cancelled) == ["canc"]
-        assert states(of_no_consumer) == ["wait"]
+        assert states(cancelled) == ["cancelled"]
+        assert states(of_no_consumer) == ["pending"]

@@ -91,6 +91,43 @@ def find_listed(
     return Listed(found, found[-1])
 
 
+def find_newest(
+    connection: sa.Connection, graphs: Collection[int], below: int, limit: int, above: int = 0
+) -> list[int]:
+    """Find the newest envelopes with events of some graphs, newest first: in the listed part of the log and behind it.
+
+    The listed part costs as little as for :func:`find_listed`. What is not listed yet is read.
+
+    Args:
+        below: a position; what is found lies below it.
+        limit: how many positions at the most.
+        above: a position; what is found lies above it.
+    """
+    end = read_contents_end(connection)
+    bounds = {"graphs": list(graphs), "above": max(end, above), "below": below, "most": limit}
+    found = list(connection.execute(_NEWEST_UNLISTED, bounds).scalars())
+    below = min(below, end + 1)
+    while len(found) < limit and below - 1 > above:
+        high = connection.execute(_LAST_BLOCK, {"graphs": list(graphs), "high": block_of(below - 1)}).scalar_one()
+        if high is None:
+            break
+        low = max(0, high - WINDOW_BLOCKS + 1)
+        rows = connection.execute(_WINDOW, {"graphs": list(graphs), "low": low, "high": high})
+        behind = [position for position in _positions(rows) if above < position < below]
+        found += behind[::-1][: limit - len(found)]
+        below = low * BLOCK_POSITIONS + 1
+    return found
+
+
+def count_listed(connection: sa.Connection, graphs: Collection[int], after: int, until: int) -> int:
+    """Count the envelopes that the table of contents names for some graphs between two positions, ``until`` included.
+
+    It reads a row for each block and graph there. Some of the envelopes may have been removed since.
+    """
+    rows = connection.execute(_WINDOW, {"graphs": list(graphs), "low": block_of(after + 1), "high": block_of(until)})
+    return sum(after < position <= until for position in _positions(rows)) if after < until else 0
+
+
 def _next_block(connection: sa.Connection, graphs: Collection[int], block: int) -> int | None:
     """The first block from one on that holds events of some graphs; None where there is none."""
     found: int | None = connection.execute(_NEXT_BLOCK, {"graphs": list(graphs), "low": block}).scalar_one()
@@ -128,6 +165,25 @@ _NEXT_OF_GRAPH = (
 )
 _NEXT_BLOCK = sa.select(sa.func.min(_NEXT_OF_GRAPH)).where(model.graph.c.id.in_(_GRAPHS))
 """A look-up in the primary key for each graph: the smallest of many rows would cost as much as there are rows."""
+
+_LAST_OF_GRAPH = (
+    sa.select(_CONTENTS.block)
+    .where(_CONTENTS.graph_id == model.graph.c.id, _CONTENTS.block <= sa.bindparam("high"))
+    .order_by(_CONTENTS.block.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_LAST_BLOCK = sa.select(sa.func.max(_LAST_OF_GRAPH)).where(model.graph.c.id.in_(_GRAPHS))
+_NEWEST_UNLISTED = (
+    sa.select(_ENVELOPE.position)
+    .where(
+        _ENVELOPE.position > sa.bindparam("above"),
+        _ENVELOPE.position < sa.bindparam("below"),
+        sa.exists().where(_EVENT.envelope_id == _ENVELOPE.id, _EVENT.graph_id.in_(_GRAPHS)),
+    )
+    .order_by(_ENVELOPE.position.desc())
+    .limit(sa.bindparam("most"))
+)
 
 _WINDOW = sa.select(_CONTENTS.block, _CONTENTS.positions).where(
     _CONTENTS.graph_id.in_(_GRAPHS), _CONTENTS.block.between(sa.bindparam("low"), sa.bindparam("high"))

@@ -1,4 +1,4 @@
-"""The state of an event in the words of xbus.broker 0.2.0: worked out when somebody asks, and stored nowhere; pure."""
+"""The state of an event for people: worked out when somebody asks, and stored nowhere; pure."""
 
 from collections.abc import Collection
 from enum import StrEnum
@@ -8,19 +8,19 @@ from xbus.states import DeliveryState, EnvelopeState
 
 
 class EventState(StrEnum):
-    """The state of an event at the consumer roles of its graph, by the names of 0.2.0."""
+    """The state of an event at the consumer roles of its graph."""
 
-    WAIT = "wait"
+    PENDING = "pending"
     """Nobody has it yet, and nothing keeps it from coming by itself. Also without any consumer."""
-    EXEC = "exec"
+    DELIVERING = "delivering"
     """It is being handed over for the first time, as far as the journal can tell."""
     DONE = "done"
     """All have it."""
-    PART = "part"
+    PARTIAL = "partial"
     """Some have it, others don't have it yet."""
-    STOP = "stop"
+    STOPPED = "stopped"
     """Nobody has it, and at least one role won't get it by itself."""
-    CANC = "canc"
+    CANCELLED = "cancelled"
     """Its envelope was cancelled."""
 
 
@@ -63,12 +63,12 @@ def event_state(envelope: EnvelopeState, standings: Collection[RoleDelivery]) ->
         standings: of the consumer roles that the event's graph leads to and that are or were owed the envelope.
     """
     if envelope is EnvelopeState.CANCELLED:
-        return EventState.CANC
+        return EventState.CANCELLED
     states = {standing.state for standing in standings}
     if states == {DONE}:
         return EventState.DONE
     if DONE in states:
-        return EventState.PART
+        return EventState.PARTIAL
     if not states.isdisjoint(_STOPPED):
-        return EventState.STOP
-    return EventState.EXEC if any(standing.under_way for standing in standings) else EventState.WAIT
+        return EventState.STOPPED
+    return EventState.DELIVERING if any(standing.under_way for standing in standings) else EventState.PENDING

@@ -34,6 +34,8 @@ class EnvelopeSummary:
 
     Args:
         position: None unless it is received, and so are ``events``, ``items`` and ``bytes``.
+        key: the emitter's own name for it, under which it is sent once; None for none.
+        ordering_key: None for none.
         origin: the envelope that it repeats, if any.
         only_roles: the logins of the roles that it is for; None for all that its graphs lead to.
         parked_items: how many of its items are parked alone, for any role; what is parked as a whole is in ``roles``.
@@ -48,6 +50,8 @@ class EnvelopeSummary:
     events: int | None
     items: int | None
     bytes: int | None
+    key: str | None
+    ordering_key: str | None
     origin: UUID | None
     only_roles: tuple[str, ...] | None
     roles: tuple[RoleProgress, ...]
@@ -93,42 +97,23 @@ class EnvelopeDetail:
     archive: Whereabouts | None = None
 
 
-def list_envelopes(
-    connection: sa.Connection, *, state: EnvelopeState | None = None, before: UUID | None = None, limit: int = 20
-) -> list[EnvelopeSummary]:
-    """List envelopes, the last opened ones first.
-
-    Args:
-        state: only those in this state.
-        before: only those after this one: the last one of the page before.
-
-    Raises:
-        Refused: no envelope has the id ``before`` (``envelope_unknown``).
-    """
-    envelope = model.envelope.c
-    statement = _summaries().order_by(envelope.opened_at.desc(), envelope.id.desc()).limit(limit)
-    if state is not None:
-        statement = statement.where(envelope.state == state.value)
-    if before is not None:
-        opened_at = connection.execute(sa.select(envelope.opened_at).where(envelope.id == before)).scalar_one_or_none()
-        if opened_at is None:
-            raise envelope_unknown(before)
-        statement = statement.where(sa.tuple_(envelope.opened_at, envelope.id) < _place(opened_at, before))
-    cursors = read_cursors(connection)
-    return [_summary(connection, row, cursors) for row in connection.execute(statement).all()]
-
-
-def envelope_unknown(envelope_id: UUID) -> Refused:
-    """Make the error for an envelope that does not exist."""
+def envelope_unknown(envelope_id: UUID | str) -> Refused:
+    """Make the error for an envelope that does not exist; a text is how its id was to begin."""
     return Refused(f"there is no envelope {envelope_id}", "see xbus envelope list", code="envelope_unknown")
+
+
+def read_position(connection: sa.Connection, envelope_id: UUID) -> int | None:
+    """Read the position of an envelope; None unless it is received."""
+    envelope = model.envelope.c
+    return connection.execute(sa.select(envelope.position).where(envelope.id == envelope_id)).scalar_one_or_none()
 
 
 def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetail | None:
     """Read all details of one envelope; None if no envelope has this id."""
-    row = connection.execute(_summaries().where(model.envelope.c.id == envelope_id)).one_or_none()
+    row = connection.execute(envelope_summaries().where(model.envelope.c.id == envelope_id)).one_or_none()
     if row is None:
         return None
-    summary = _summary(connection, row, read_cursors(connection))
+    summary = summarize(connection, row, read_cursors(connection))
     return EnvelopeDetail(
         summary,
         None if row.hash is None else bytes(row.hash),
@@ -140,13 +125,8 @@ def show_envelope(connection: sa.Connection, envelope_id: UUID) -> EnvelopeDetai
     )
 
 
-def _place(opened_at: datetime, envelope_id: UUID) -> sa.Tuple:
-    """Give the place of an envelope in the list."""
-    envelope = model.envelope.c
-    return sa.tuple_(sa.literal(opened_at, envelope.opened_at.type), sa.literal(envelope_id, envelope.id.type))
-
-
-def _summaries() -> NamedRows:
+def envelope_summaries() -> NamedRows:
+    """Build the SELECT whose rows :func:`summarize` takes; its caller adds conditions and an order."""
     parked = model.parked_item.c
     parked_items = (
         sa.select(sa.func.count())
@@ -158,7 +138,8 @@ def _summaries() -> NamedRows:
     )
 
 
-def _summary(connection: sa.Connection, row: NamedRow, cursors: dict[int, Cursor]) -> EnvelopeSummary:
+def summarize(connection: sa.Connection, row: NamedRow, cursors: dict[int, Cursor]) -> EnvelopeSummary:
+    """Complete a row of :func:`envelope_summaries` by the envelope's progress at each of its roles."""
     found = row._mapping
     position = found["position"]
     only_roles = None if found["origin_id"] is None else _only_roles(connection, found["id"])
@@ -172,6 +153,8 @@ def _summary(connection: sa.Connection, row: NamedRow, cursors: dict[int, Cursor
         events=found["events"],
         items=found["items"],
         bytes=found["bytes"],
+        key=found["idempotency_key"],
+        ordering_key=found["ordering_key"],
         origin=found["origin_id"],
         only_roles=only_roles,
         roles=() if position is None else tuple(role_progress(connection, found["id"], position, cursors, only_roles)),

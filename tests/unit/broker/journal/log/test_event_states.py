@@ -20,30 +20,30 @@ def roles(states: str) -> list[RoleProgress]:
 @pytest.mark.parametrize(
     ("states", "of_event"),
     [
-        ("", "wait"),
-        ("owed", "wait"),
-        ("waiting", "wait"),
-        ("retry", "wait"),
-        ("owed waiting retry", "wait"),
-        ("owed*", "exec"),
-        ("retry*", "exec"),
-        ("waiting owed*", "exec"),
+        ("", "pending"),
+        ("owed", "pending"),
+        ("waiting", "pending"),
+        ("retry", "pending"),
+        ("owed waiting retry", "pending"),
+        ("owed*", "delivering"),
+        ("retry*", "delivering"),
+        ("waiting owed*", "delivering"),
         ("done", "done"),
         ("done done", "done"),
-        ("done owed", "part"),
-        ("done owed*", "part"),
-        ("done waiting", "part"),
-        ("done retry*", "part"),
-        ("done parked", "part"),
-        ("done done parked owed", "part"),
-        ("parked", "stop"),
-        ("parked parked", "stop"),
-        ("parked owed", "stop"),
-        ("parked retry*", "stop"),
-        ("retried", "stop"),
-        ("retried done", "part"),
-        ("dropped", "stop"),
-        ("dropped done", "part"),
+        ("done owed", "partial"),
+        ("done owed*", "partial"),
+        ("done waiting", "partial"),
+        ("done retry*", "partial"),
+        ("done parked", "partial"),
+        ("done done parked owed", "partial"),
+        ("parked", "stopped"),
+        ("parked parked", "stopped"),
+        ("parked owed", "stopped"),
+        ("parked retry*", "stopped"),
+        ("retried", "stopped"),
+        ("retried done", "partial"),
+        ("dropped", "stopped"),
+        ("dropped done", "partial"),
     ],
 )
 def test_the_state_of_an_event_of_a_received_envelope(states: str, of_event: str) -> None:
@@ -52,5 +52,5 @@ def test_the_state_of_an_event_of_a_received_envelope(states: str, of_event: str
 
 
 def test_the_state_of_an_event_of_another_envelope() -> None:
-    assert event_state(OPEN, []) == "wait"
-    assert event_state(CANCELLED, []) == "canc"
+    assert event_state(OPEN, []) == "pending"
+    assert event_state(CANCELLED, []) == "cancelled"
