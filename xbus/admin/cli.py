@@ -14,6 +14,7 @@ COMMANDS = (
     "envelope",
     "export",
     "failure",
+    "find",
     "health",
     "import_legacy",
     "journal",

@@ -8,12 +8,12 @@ import click
 
 from xbus.clock import SystemClock
 
-_AGO = re.compile(r"(\d+(?:\.\d+)?)([dhw])")
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_AGO = re.compile(r"(\d+(?:\.\d+)?)(min|h|d|w)")
+_UNITS = {"min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Moment(click.ParamType[datetime]):
-    """A moment: an age such as ``90d``, or a date or time in ISO 8601, by default in UTC."""
+    """A moment: an age such as ``90d`` or ``30min``, or a date or time in ISO 8601, by default in UTC."""
 
     name = "moment"
 
@@ -28,7 +28,7 @@ class Moment(click.ParamType[datetime]):
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value} is neither like 90d, 12h or 2w nor a date or time like 2026-01-31", param, ctx)
+            self.fail(f"{value} is neither like 90d, 12h or 30min nor a date or time like 2026-01-31", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

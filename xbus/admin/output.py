@@ -1,13 +1,122 @@
 """Output of several commands: facts and tables for people, JSON for programs."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
-from xbus.admin.table import printable, table
+import click
+
+from xbus.admin.table import Column, printable, table
 
 SHOWN_INDICES = 5
+
+USUAL_WIDTH = 80
+"""Characters of a line where nobody says how wide the terminal is, as in a pipe."""
+
+INDENT = 2
+
+UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+COLOURS = {
+    "red": ("parked", "stopped", "troubled", "silent", "failed", "abandoned", "unprocessed"),
+    "yellow": ("owed", "waiting", "retry", "held", "open", "pending", "partial", "absent", "building", "delivering"),
+    "green": ("done", "received", "present", "ready", "corrected"),
+}
+"""The colours of states on a terminal: red asks for a person, yellow goes on by itself, green is well."""
+
+_COLOUR_OF = {word: colour for colour, words in COLOURS.items() for word in words}
+_COLOURED = re.compile(rf"\b({'|'.join(_COLOUR_OF)})\b")
+
+
+STATE = Column("STATE", painted=True)
+CAUSE = Column("CAUSE", narrows=20)
+
+
+def name_column(head: str) -> Column:
+    """Make a column of names that people chose, which may be long."""
+    return Column(head, narrows=6)
+
+
+class Form(StrEnum):
+    """The forms in which a command may write its answer."""
+
+    USUAL = "usual"
+    WIDE = "wide"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The form in which a command writes, and the room that it has.
+
+    Args:
+        form: as the options say.
+        width: characters of a line; None for any number.
+        coloured: whether states get colours.
+    """
+
+    form: Form
+    width: int | None = None
+    coloured: bool = False
+
+    @classmethod
+    def of(cls, form: Form) -> "Output":
+        """Look at the terminal: its width, and whether it may have colours."""
+        is_terminal = sys.stdout.isatty()
+        coloured = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return cls(form, None if form is Form.WIDE else _terminal_width(is_terminal), coloured)
+
+    @property
+    def as_json(self) -> bool:
+        return self.form is Form.JSON
+
+    @property
+    def is_wide(self) -> bool:
+        """True if the command writes whole ids and moments, and cuts nothing."""
+        return self.form is Form.WIDE
+
+    def objects(self, found: Iterable[Mapping[str, Any]]) -> None:
+        """Write one line of JSON for each object."""
+        for each in found:
+            click.echo(one_json(each))
+
+    def table(self, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+        """Write a list: a line for each row, cut where the width does not suffice."""
+        return table(heads, rows, self.width, paint=self._paint)
+
+    def block(self, title: str, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+        """Write a table under a title behind an empty line, and cut nothing; nothing without rows."""
+        if rows:
+            width = None if self.width is None else self.width - INDENT
+            yield ""
+            yield title
+            yield from (f"{'':{INDENT}}{line}" for line in table(heads, rows, width, wraps=True, paint=self._paint))
+
+    def when(self, at: datetime | None, now: datetime) -> str | None:
+        """Write a moment of a list: its age, or the moment itself where the command may be wide."""
+        return moment(at) if self.is_wide else age(at, now)
+
+    def _paint(self, text: str) -> str:
+        return _COLOURED.sub(_painted, text) if self.coloured else text
+
+
+def _painted(word: "re.Match[str]") -> str:
+    return click.style(word[0], fg=_COLOUR_OF[word[0]])
+
+
+def _terminal_width(is_terminal: bool) -> int:
+    if (columns := os.environ.get("COLUMNS", "")).isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return (is_terminal and os.get_terminal_size(sys.stdout.fileno()).columns) or USUAL_WIDTH
+    except OSError:
+        return USUAL_WIDTH
 
 
 def facts(known: Mapping[str, object]) -> Iterator[str]:
@@ -16,17 +125,17 @@ def facts(known: Mapping[str, object]) -> Iterator[str]:
     return (f"{name:<{width}} {_fact(value)}" for name, value in known.items() if value is not None)
 
 
-def block(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Write a table under a title behind an empty line; nothing without rows."""
-    if rows:
-        yield ""
-        yield title
-        yield from (f"  {line}" for line in table(heads, rows))
-
-
 def moment(at: datetime | None) -> str | None:
     """Write a moment to the second, in UTC."""
     return None if at is None else at.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def age(since: datetime | None, now: datetime) -> str | None:
+    """Write an age in the largest unit that fits: ``3 d``."""
+    if since is None:
+        return None
+    seconds = max(0, int((now - since).total_seconds()))
+    return next((f"{seconds // size} {unit}" for unit, size in UNITS if seconds >= size), "0 s")
 
 
 def some(indices: Sequence[int] | None) -> str | None:

@@ -1,14 +1,17 @@
 """The frame of all commands: it reads the configuration, and turns an error into a line and an exit code."""
 
+import re
 from collections.abc import Callable, Iterable
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
 from xbus import ending
 from xbus.admin import plugins
+from xbus.admin.output import Form, Output
 from xbus.broker.journal.database import schema
 from xbus.config import FILE_VARIABLE, Config, load
 
@@ -83,10 +86,61 @@ limit_option = click.option(
 )
 
 
+def output_option(for_each: str = "") -> Callable[[Command], Command]:
+    """Add ``-o wide|json`` and its alias ``--json``; the command gets an :class:`~xbus.admin.output.Output`.
+
+    Args:
+        for_each: the thing for which each object of JSON is written; empty where it is one object.
+    """
+    return _form_option(f"wide: whole ids and moments, nothing cut; json: {_objects(for_each)}", Form.WIDE, Form.JSON)
+
+
 def json_option(for_each: str = "") -> Callable[[Command], Command]:
-    """Add ``--json``: one object, or one for each of those."""
-    objects = f"one object for each {for_each}" if for_each else "one object"
-    return click.option("--json", "as_json", is_flag=True, help=f"Write JSON: {objects}.")
+    """Add ``-o json`` and its alias ``--json`` to a command that writes no table; it gets ``as_json``."""
+
+    def add(command: Command) -> Command:
+        @wraps(command)
+        def with_json(*args: Any, output: Output, **kwargs: Any) -> object:
+            return command(*args, as_json=output.as_json, **kwargs)
+
+        return _form_option(f"json: {_objects(for_each)}", Form.JSON)(cast(Command, with_json))
+
+    return add
+
+
+def _form_option(explained: str, *forms: Form) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        @wraps(command)
+        def with_output(*args: Any, form: str | None, as_json: bool, **kwargs: Any) -> object:
+            chosen = Form.JSON if as_json else Form(form or Form.USUAL)
+            return command(*args, output=Output.of(chosen), **kwargs)
+
+        named = click.option(
+            "-o", "--output", "form", type=click.Choice([form.value for form in forms]), help=f"{explained}."
+        )
+        alias = click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+        return cast(Command, named(alias(with_output)))
+
+    return add
+
+
+def _objects(for_each: str) -> str:
+    return f"one object for each {for_each}" if for_each else "one object"
+
+
+class EnvelopeId(click.ParamType[str]):
+    """The id of an envelope, or the digits with which only this one begins; the command gets the digits."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        digits = str(value).replace("-", "").lower()
+        if not _DIGITS.fullmatch(digits):
+            self.fail(f"{value!r} is neither the id of an envelope nor its first digits, 4 or more", param, ctx)
+        return digits
+
+
+_DIGITS = re.compile(r"[0-9a-f]{4,32}")
 
 
 def load_config(path: Path | None) -> Config:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from xbus.admin.output import counted, moment
+from xbus.admin.progress import progress
 from xbus.admin.replaying import FIRST, Preview, ReplayRequest, preview, send_again
 from xbus.broker.journal.operations.parked_moves import RepairDecision
 from xbus.broker.journal.replay import NoWay, Unreached
@@ -23,7 +24,7 @@ def count(url: str, wanted: ReplayRequest) -> Preview:
     if not sys.stderr.isatty():
         return preview(url, wanted)
     positions = max(0, wanted.until - wanted.after)
-    with click.progressbar(length=positions, label="Counting", file=sys.stderr) as bar:
+    with progress(positions, "Counting") as bar:
         return preview(url, wanted, bar.update)
 
 
@@ -31,7 +32,7 @@ def send(url: str, wanted: ReplayRequest, found: Preview, decision: RepairDecisi
     """Send the found envelopes, and show the progress."""
     label = f"Sending {found.envelopes:,} envelopes to {wanted.role}"
     try:
-        with click.progressbar(length=found.envelopes, label=label, file=sys.stderr) as bar:
+        with progress(found.envelopes, label) as bar:
             sent = send_again(url, wanted, decision, SystemClock(), bar.update)
     except BaseException:
         click.echo(f"xbus: not all was sent; this goes on: {_goes_on(wanted, found)}", err=True)
@@ -48,7 +49,7 @@ def send(url: str, wanted: ReplayRequest, found: Preview, decision: RepairDecisi
 def told(wanted: ReplayRequest, found: Preview) -> Iterator[str]:
     """Describe what a replay would send, in lines."""
     target = found.target
-    where = f"positions {wanted.after + 1:,} to {wanted.until:,}"
+    where = f"positions {wanted.after + 1} to {wanted.until}"
     yield f'To {target.role} (service {target.service}), events of type "{target.type_name}" at {where}:'
     if found.first is not None and found.last is not None:
         counts = (counted(found.envelopes, "envelope"), counted(found.events, "event"), counted(found.items))

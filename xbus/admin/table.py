@@ -1,19 +1,140 @@
-"""Aligned columns for people."""
+"""Aligned columns for people, fitted to a width."""
 
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from textwrap import wrap
+
+GAP = 2
+
+Paint = Callable[[str], str]
+"""Adds colours to a text, which takes as much room as before."""
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Write the lines of a table: two blanks between columns, columns of numbers to the right, None as a dash."""
-    cells = [[*heads], *([_text(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    right = [_is_numeric([row[number] for row in rows]) for number in range(len(heads))]
-    for line in cells:
-        aligned = (
-            cell.rjust(width) if to_the_right else cell.ljust(width)
-            for cell, width, to_the_right in zip(line, widths, right, strict=True)
-        )
-        yield "  ".join(aligned).rstrip()
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Args:
+        name: its head.
+        narrows: how many characters it keeps at the least where the width does not suffice, and its texts are cut or
+            wrapped; 0 for a column that keeps its width.
+        to_right: whether its texts are aligned to the right; numbers always are.
+        wide_only: whether it is left out unless the table may be as wide as it wants.
+        optional: whether it is left out where no row has anything in it.
+        painted: whether its words get colours.
+    """
+
+    name: str
+    narrows: int = 0
+    to_right: bool = False
+    wide_only: bool = False
+    optional: bool = False
+    painted: bool = False
+
+
+def table(
+    heads: Sequence[Column | str],
+    rows: Sequence[Sequence[object]],
+    width: int | None = None,
+    *,
+    wraps: bool = False,
+    paint: Paint | None = None,
+) -> Iterator[str]:
+    """Write the lines of a table: two blanks between columns, columns of numbers to the right, None as a dash.
+
+    Args:
+        heads: the columns; a text is a column with this head.
+        width: how many characters a line may have; None for any number, and for all columns.
+        wraps: whether what is too wide goes on in further lines, in place of being cut.
+        paint: colours the painted columns.
+    """
+    columns = [Column(head) if isinstance(head, str) else head for head in heads]
+    shown = [place for place, column in enumerate(columns) if _is_shown(column, [row[place] for row in rows], width)]
+    columns = [columns[place] for place in shown]
+    cells = [[_text(row[place]) for place in shown] for row in rows]
+    right = [
+        column.to_right or any(isinstance(row[place], int) for row in rows)
+        for place, column in zip(shown, columns, strict=True)
+    ]
+    natural = [max(map(columns_of, texts)) for texts in zip(_heads(columns), *cells, strict=True)]
+    widths = _fitted(columns, natural, width)
+    painters = [paint if column.painted else None for column in columns]
+    yield _line(_heads(columns), widths, right, [None] * len(columns))
+    for row in cells:
+        for line in _lines(row, widths, wraps):
+            yield _line(line, widths, right, painters)
+
+
+def _is_shown(column: Column, values: Sequence[object], width: int | None) -> bool:
+    if column.wide_only and width is not None:
+        return False
+    return not column.optional or any(value is not None for value in values)
+
+
+def _heads(columns: Sequence[Column]) -> list[str]:
+    return [column.name for column in columns]
+
+
+def _fitted(columns: Sequence[Column], widths: list[int], width: int | None) -> list[int]:
+    """Narrow the widest columns that may be narrowed, until a line fits or none can give way any more."""
+    if width is None:
+        return widths
+    floors = [
+        min(natural, max(column.narrows, columns_of(column.name))) if column.narrows else natural
+        for column, natural in zip(columns, widths, strict=True)
+    ]
+    fitted = [*widths]
+    surplus = sum(fitted) + GAP * (len(fitted) - 1) - width
+    while surplus > 0:
+        room = [fitted[place] - floors[place] > 0 for place in range(len(fitted))]
+        if not any(room):
+            break
+        widest = max((place for place, has_room in enumerate(room) if has_room), key=lambda place: fitted[place])
+        others = [fitted[place] for place, has_room in enumerate(room) if has_room and place != widest]
+        cut = max(1, min(surplus, fitted[widest] - max([floors[widest], *others])))
+        fitted[widest] -= cut
+        surplus -= cut
+    return fitted
+
+
+def _lines(row: Sequence[str], widths: Sequence[int], wraps: bool) -> Iterator[Sequence[str]]:
+    if not wraps:
+        yield [_cut(cell, width) for cell, width in zip(row, widths, strict=True)]
+        return
+    wrapped = [wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+    yield from zip_longest(*wrapped, fillvalue="")
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], painters: Sequence[Paint | None]) -> str:
+    aligned = []
+    for cell, width, to_right, paint in zip(cells, widths, right, painters, strict=True):
+        blanks = " " * max(0, width - columns_of(cell))
+        text = cell if paint is None else paint(cell)
+        aligned.append(blanks + text if to_right else text + blanks)
+    return (" " * GAP).join(aligned).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    if columns_of(text) <= width:
+        return text
+    kept = ""
+    for character in text:
+        if columns_of(kept + character) > width - 1:
+            break
+        kept += character
+    return kept.rstrip() + "…"
+
+
+def columns_of(text: str) -> int:
+    """Count the columns of a terminal that a text takes: some characters take two, some none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(character) else 1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in text
+    )
 
 
 def _text(value: object) -> str:
@@ -25,7 +146,3 @@ def _text(value: object) -> str:
 def printable(text: str) -> str:
     """Write the text on one line, without what a terminal would obey: recipients may have written it."""
     return "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
-
-
-def _is_numeric(column: Sequence[object]) -> bool:
-    return any(isinstance(value, int) for value in column)

@@ -29,19 +29,19 @@ def listed(xbus: Xbus, *arguments: str) -> list[dict[str, Any]]:
 
 
 def ids(xbus: Xbus, *arguments: str) -> list[int]:
-    return [entry["id"] for entry in listed(xbus, *arguments)]
+    return [entry["failure_id"] for entry in listed(xbus, *arguments)]
 
 
 def test_failures_are_listed_newest_first(xbus: Xbus, failures: list[int]) -> None:
-    lines = [line.split() for line in xbus("failure", "list").stdout.splitlines()]
+    lines = [line.split() for line in xbus("failure", "list", "-o", "wide").stdout.splitlines()]
     at, last = ["2030-05-17", "12:00:00Z"], str(failures[2])
     assert lines == [
-        ["ID", "AT", "TRACKING", "ROLE", "NODE", "VERB", "CODE", "ITEMS", "MESSAGE"],
-        [last, *at, "unprocessed", "-", "-", "end_envelope", "internal_error", "-", "\ufffd[2Ja", "fault"],
-        [str(failures[1]), *at, "unprocessed", "store_1", "-", "end_event", "timed_out", "-", "silent"],
+        ["AT", "ROLE", "NODE", "VERB", "CODE", "CAUSE", "ITEMS", "TRACKING", "ID"],
+        [*at, "-", "-", "end_envelope", "internal_error", "\ufffd[2Ja", "fault", "-", "unprocessed", last],
+        [*at, "store_1", "-", "end_event", "timed_out", "silent", "-", "unprocessed", str(failures[1])],
         [
-            str(failures[0]), *at, "unprocessed", "counter_1", "count", "send_item", "refused", "7", "no", "such",
-            "carrier",
+            *at, "counter_1", "count", "send_item", "refused", "no", "such", "carrier", "7", "unprocessed",
+            str(failures[0]),
         ],
     ]  # fmt: skip
 
@@ -77,15 +77,15 @@ def test_a_failure_is_shown_with_where_it_happened_and_what_was_done(xbus: Xbus,
         ["role", "counter_1"],
         ["verb", "send_item"],
         ["items", "7"],
-        ["message", "no", "such", "carrier"],
+        ["cause", "no", "such", "carrier"],
     ):
         assert told in lines
     assert [line[2:] for line in lines[-2:]] == [["processing", "asked", "Ada"], ["corrected", "-"]]
 
     shown = json.loads(xbus("failure", "show", "--json", failures[0]).stdout)
-    assert shown["summary"]["indices"] == [7]
-    assert shown["summary"]["event_id"] is not None
-    assert [(move["state"], move["comment"]) for move in shown["history"]] == [
+    assert shown["indices"] == [7]
+    assert shown["event_id"] is not None
+    assert [(move["tracking"], move["comment"]) for move in shown["history"]] == [
         ("processing", "asked Ada"),
         ("corrected", ""),
     ]
@@ -94,7 +94,7 @@ def test_a_failure_is_shown_with_where_it_happened_and_what_was_done(xbus: Xbus,
 def test_an_envelope_shows_how_far_its_failures_are_tracked(xbus: Xbus, log: Log, failures: list[int]) -> None:
     xbus("failure", "track", failures[0], "won_t_fix")
     shown = json.loads(xbus("envelope", "show", "--json", str(log.first)).stdout)
-    told = [(entry["id"], entry["node"], entry["indices"], entry["tracking"]) for entry in shown["failures"]]
+    told = [(entry["failure_id"], entry["node"], entry["indices"], entry["tracking"]) for entry in shown["failures"]]
     assert told == [(failures[1], None, None, "unprocessed"), (failures[0], "count", [7], "won_t_fix")]
 
 
@@ -113,8 +113,8 @@ def test_a_move_that_does_not_follow_is_refused_and_nothing_is_changed(xbus: Xbu
         "processing, on_hold, won_t_fix [tracking_refused]\n"
     )
     shown = json.loads(xbus("failure", "show", "--json", failures[0]).stdout)
-    assert [move["state"] for move in shown["history"]] == ["corrected"]
-    assert shown["summary"]["tracking"] == "corrected"
+    assert [move["tracking"] for move in shown["history"]] == ["corrected"]
+    assert shown["tracking"] == "corrected"
 
 
 @pytest.mark.parametrize("arguments", [["show", "999999"], ["track", "999999", "corrected"]])

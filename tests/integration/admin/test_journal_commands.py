@@ -69,8 +69,8 @@ def test_it_shows_who_registered_elsewhere(config: Path) -> None:
     assert [line.split()[:2] for line in shown[2:]] == [["c_1", "tcp://c_1:1"], ["c_2", "tcp://c_2:1"]]
     told = json.loads(xbus("journal", "show", "-c", config, "--json").output)
     assert told["foreign_registrations"] == [
-        {"role": "c_1", "uri": "tcp://c_1:1", "place": "somewhere else"},
-        {"role": "c_2", "uri": "tcp://c_2:1", "place": None},
+        {"role": "c_1", "uri": "tcp://c_1:1", "journal_place": "somewhere else"},
+        {"role": "c_2", "uri": "tcp://c_2:1", "journal_place": None},
     ]
 
 

@@ -34,7 +34,7 @@ def xbus(*arguments: str | Path) -> Result:
 
 
 def test_its_status_is_told(path: Path) -> None:
-    told = xbus("status", path).stdout.splitlines()
+    told = xbus("status", path, "-o", "wide").stdout.splitlines()
     assert told[:5] == [
         "waiting  1",
         "bytes    512",
@@ -49,8 +49,8 @@ def test_its_status_is_told(path: Path) -> None:
 
 def test_its_status_in_json(path: Path) -> None:
     told = json.loads(xbus("status", path, "--json").stdout)
-    assert (told["waiting"], told["waiting_bytes"], len(told["refused"])) == (1, 512, 2)
-    assert told["trouble"] == ["timed_out", "no answer", "2026-11-21T07:30:00+00:00"]
+    assert (told["waiting"], told["bytes"], len(told["refused"])) == (1, 512, 2)
+    assert told["trouble"] == {"code": "timed_out", "cause": "no answer", "since": "2026-11-21T07:30:00+00:00"}
 
 
 def test_what_was_refused_is_put_back_or_dropped(path: Path) -> None:

@@ -96,7 +96,7 @@ def role_id(bus: ParkedBus, login: str) -> int:
 def test_roles_tell_what_is_parked_for_them(xbus: Xbus, bus: ParkedBus) -> None:
     def roles() -> dict[str, tuple[int, int]]:
         found = [json.loads(line) for line in xbus("recipient", "list", "--json").stdout.splitlines()]
-        return {role["role"]: (role["parked"], role["parked_items"]) for role in found}
+        return {role["role"]: (role["parked_envelopes"], role["parked_items"]) for role in found}
 
     assert roles() == {"store_1": (1, 0), "counter_1": (1, 2)}
     assert "1, 2 items" in xbus("recipient", "list").stdout
@@ -105,13 +105,13 @@ def test_roles_tell_what_is_parked_for_them(xbus: Xbus, bus: ParkedBus) -> None:
 
 
 def test_what_is_parked_is_listed_newest_first(xbus: Xbus, bus: ParkedBus) -> None:
-    lines = [re.split(r"  +", line) for line in told(xbus, "list")]
+    lines = [re.split(r"  +", line) for line in told(xbus, "list", "-o", "wide")]
     day, both = "2030-05-17", "clients, notes"
     assert lines == [
-        ["SINCE", "ROLE", "TYPES", "WHAT", "ATTEMPTS", "CODE", "ENVELOPE", "CAUSE"],
-        [f"{day} 12:05:00Z", "counter_1", "clients", "2 items", "-", "refused", str(bus.alone), "item 1 is bad"],
-        [f"{day} 12:01:00Z", "counter_1", both, "envelope", "5", "refused", str(bus.both), "send_item: no name"],
-        [f"{day} 12:00:00Z", "store_1", both, "envelope", "5", "timed_out", str(bus.both), "send_item: no name"],
+        ["SINCE", "ROLE", "WHAT", "ATTEMPTS", "CODE", "CAUSE", "ENVELOPE"],
+        [f"{day} 12:05:00Z", "counter_1", "2 items of clients", "-", "refused", "item 1 is bad", str(bus.alone)],
+        [f"{day} 12:01:00Z", "counter_1", both, "5", "refused", "send_item: no name", str(bus.both)],
+        [f"{day} 12:00:00Z", "store_1", both, "5", "timed_out", "send_item: no name", str(bus.both)],
     ]
 
 
@@ -136,7 +136,7 @@ def test_an_empty_list_says_so(xbus: Xbus, bus: ParkedBus) -> None:
 
 
 def test_the_items_that_failures_name_are_shown_first(xbus: Xbus, bus: ParkedBus) -> None:
-    lines = told(xbus, "show", str(bus.both))
+    lines = told(xbus, "show", "-o", "wide", str(bus.both))
     assert lines[lines.index("ITEMS") + 1 :] == [
         "  event 1, item 1, msgpack, 9 bytes, named as bad",
         '    {"number": 4}',
@@ -145,13 +145,13 @@ def test_the_items_that_failures_name_are_shown_first(xbus: Xbus, bus: ParkedBus
         ["counter_1", "counter", "envelope", "5"],
         ["store_1", "store", "envelope", "5"],
     ]
-    assert any("count  send_item  refused  1, 99  no name" in line for line in lines)
-    assert [item["index"] for item in shown(xbus, str(bus.alone))["items"]] == [1, 3]
+    assert any("count  send_item  refused  no name  1, 99" in line for line in lines)
+    assert [item["index"] for item in shown(xbus, str(bus.alone))["item_list"]] == [1, 3]
 
 
 def test_items_are_read_whatever_they_are(xbus: Xbus, bus: ParkedBus) -> None:
-    found = shown(xbus, str(bus.both), "--event", "1", "--items", "0:9")["items"]
-    assert [(item["kind"], item["value"]) for item in found] == [
+    found = shown(xbus, str(bus.both), "--event", "1", "--items", "0:9")["item_list"]
+    assert [(item["format"], item["value"]) for item in found] == [
         ("msgpack", {"name": "ada", "number": 1}),
         ("msgpack", {"number": 4}),
         ("JSON", {"name": "lin"}),
@@ -160,7 +160,7 @@ def test_items_are_read_whatever_they_are(xbus: Xbus, bus: ParkedBus) -> None:
         ("msgpack", 7),
     ]
     assert "    ff 00 fe" in told(xbus, "show", str(bus.both), "--event", "1", "--item", "3")
-    assert [item["event"] for item in shown(xbus, str(bus.both), "--event", "2")["items"]] == [2]
+    assert [item["event_number"] for item in shown(xbus, str(bus.both), "--event", "2")["item_list"]] == [2]
     assert shown(xbus, str(bus.both), "--role", "store_1")["parked"][0]["role"] == "store_1"
 
 
@@ -300,7 +300,7 @@ def test_a_correction_is_shown_with_what_was_sent(xbus: Xbus, bus: ParkedBus) ->
     assert lines[start : start + 2] == ["  event 1, item 1, msgpack, 9 bytes, named as bad", '    {"number": 4}']
     assert re.fullmatch(r"  corrected for counter_1 \S+ \S+Z by ada: a name", lines[start + 2])
     assert lines[start + 3 :] == [f"    {NAMED}"]
-    (item,) = shown(xbus, str(bus.alone), "--item", "1")["items"]
+    (item,) = shown(xbus, str(bus.alone), "--item", "1")["item_list"]
     assert [entry["value"] for entry in item["corrections"]] == [json.loads(NAMED)]
 
 
@@ -394,7 +394,7 @@ def test_what_is_parked_is_dropped_when_it_is_confirmed(xbus: Xbus, bus: ParkedB
     assert "it is dropped for store_1 (ada: a test)" in refused(xbus, "resume", str(bus.both), "--role", "store_1")
     told(xbus, "drop", str(bus.alone), "--reason", "a test", "--yes")
     assert items(bus) == [(1, "dropped", None), (3, "dropped", None)]
-    assert event_states(xbus, bus.both) == ["stop", "stop"]
+    assert event_states(xbus, bus.both) == ["stopped", "stopped"]
 
 
 def event_states(xbus: Xbus, envelope_id: UUID) -> list[str]:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.program import config_option, database_url
-from xbus.admin.table import table
+from xbus.admin.objects import of_descriptor
+from xbus.admin.output import Output, name_column
+from xbus.admin.program import config_option, database_url, output_option
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.descriptors import list_descriptors, read_descriptor
 from xbus.errors import Refused
@@ -18,12 +19,16 @@ def descriptor() -> None:
 
 @descriptor.command("list")
 @config_option
-def list_(config_path: Path | None) -> None:
+@output_option("descriptor")
+def list_(config_path: Path | None, output: Output) -> None:
     """Show the names, types and sizes of the descriptors."""
     with reading(database_url(config_path)) as connection:
         found = list_descriptors(connection)
+    if output.as_json:
+        output.objects(map(of_descriptor, found))
+        return
     rows = [(summary.name, summary.mimetype, summary.size) for summary in found]
-    click.echo("\n".join(table(("NAME", "MIMETYPE", "BYTES"), rows)) if rows else "No descriptors.")
+    click.echo("\n".join(output.table((name_column("NAME"), "MIMETYPE", "BYTES"), rows)) if rows else "No descriptors.")
 
 
 @descriptor.command()

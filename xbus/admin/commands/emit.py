@@ -1,7 +1,6 @@
 """``xbus emit``."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from xbus.admin.files import (
 )
 from xbus.admin.output import counted
 from xbus.admin.program import config_option
+from xbus.admin.progress import progress, tell
 from xbus.admin.secret import PASSWORD_VARIABLE, password_file_option, password_of
 from xbus.emitter import Emitter, Envelope, Event, Options
 from xbus.errors import Refused, XbusError
@@ -180,7 +180,7 @@ def emit(
         ):
             _send(envelope, event_types, files, bad, on_bytes, allow_empty=allow_empty)
     receipt = envelope.receipt
-    click.echo(f"{counted(receipt.items)} sent: envelope {receipt.envelope_id}, position {receipt.position:,}")
+    click.echo(f"{counted(receipt.items)} sent: envelope {receipt.envelope_id}, position {receipt.position}")
     if bad.count:
         lines = "1 bad line was" if bad.count == 1 else f"{bad.count:,} bad lines were"
         _tell(f"{lines} left out{_to_correct(bad_lines, bad.count)}")
@@ -214,7 +214,7 @@ def _progress(files: Sequence[ItemFile]) -> Iterator[Callable[[int], object]]:
         yield lambda count: None
         return
     label = f"Sending {Path(files[0].name).name}" if len(files) == 1 else f"Sending {len(files)} files"
-    with click.progressbar(length=sum(sizes), label=label, file=sys.stderr) as bar:
+    with progress(sum(sizes), label) as bar:
         yield bar.update
 
 
@@ -262,9 +262,7 @@ def _send_file(event: Event, file: ItemFile, bad: StopAtBadLine, on_bytes: Calla
 
 
 def _tell(sentence: str) -> None:
-    # On a terminal the bar is in this line.
-    cleared = "\r\x1b[K" if sys.stderr.isatty() else ""
-    click.echo(f"{cleared}xbus: {sentence}", err=True)
+    tell(f"xbus: {sentence}")
 
 
 def _to_correct(path: Path | None, count: int) -> str:

@@ -1,16 +1,15 @@
 """``xbus failure``."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
-from uuid import UUID
 
 import click
 
-from xbus.admin.failure_rows import FAILURE_HEADS, failure_row
-from xbus.admin.output import block, facts, moment, one_json
-from xbus.admin.program import config_option, database_url, json_option, limit_option
-from xbus.admin.table import table
+from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
+from xbus.admin.objects import of_failure, of_failure_detail
+from xbus.admin.output import Output, facts, moment, one_json
+from xbus.admin.program import EnvelopeId, config_option, database_url, limit_option, output_option
+from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.failures import (
     FailureDetail,
@@ -19,6 +18,7 @@ from xbus.broker.journal.operations.failures import (
     track_failure,
     unknown_failure,
 )
+from xbus.broker.journal.operations.short_ids import resolve_envelope
 from xbus.clock import SystemClock
 from xbus.states import TrackingState
 
@@ -34,20 +34,20 @@ def failure() -> None:
 @config_option
 @click.option("--state", type=click.Choice([state.value for state in TrackingState]), help="Only those in this state.")
 @click.option("--role", metavar="LOGIN", help="Only those of this role.")
-@click.option("--envelope", "envelope_id", type=click.UUID, metavar="ID", help="Only those of this envelope.")
+@click.option("--envelope", "envelope_id", type=EnvelopeId(), metavar="ID", help="Only those of this envelope.")
 @click.option(
     "--before", type=FAILURE_ID, metavar="ID", help="Continue below this id, the last one of the previous page."
 )
 @limit_option
-@json_option("failure")
+@output_option("failure")
 def list_(
     config_path: Path | None,
     state: str | None,
     role: str | None,
-    envelope_id: UUID | None,
+    envelope_id: str | None,
     before: int | None,
     limit: int,
-    as_json: bool,
+    output: Output,
 ) -> None:
     """Show failures, the newest first."""
     with reading(database_url(config_path)) as connection:
@@ -55,15 +55,15 @@ def list_(
             connection,
             state=None if state is None else TrackingState(state),
             role=role,
-            envelope_id=envelope_id,
+            envelope_id=None if envelope_id is None else resolve_envelope(connection, envelope_id),
             before=before,
             limit=limit,
         )
-    if as_json:
-        click.echo("".join(f"{one_json(asdict(summary))}\n" for summary in found), nl=False)
+    if output.as_json:
+        output.objects(map(of_failure, found))
         return
-    rows = [failure_row(summary) for summary in found]
-    click.echo("\n".join(table(FAILURE_HEADS, rows)) if rows else "No failures.")
+    rows = failure_rows(found, output)
+    click.echo("\n".join(output.table(FAILURE_HEADS, rows)) if rows else "No failures.")
     if len(found) == limit:
         click.echo(f"There may be more: --before {found[-1].id}")
 
@@ -71,14 +71,14 @@ def list_(
 @failure.command()
 @config_option
 @click.argument("failure_id", type=FAILURE_ID, metavar="ID")
-@json_option("failure")
-def show(config_path: Path | None, failure_id: int, as_json: bool) -> None:
+@output_option()
+def show(config_path: Path | None, failure_id: int, output: Output) -> None:
     """Show one failure: its place, the recipient's words, and the history of its repair."""
     with reading(database_url(config_path)) as connection:
         detail = show_failure(connection, failure_id)
     if detail is None:
         raise unknown_failure(failure_id)
-    click.echo(one_json(asdict(detail)) if as_json else "\n".join(_show(detail)))
+    click.echo(one_json(of_failure_detail(detail)) if output.as_json else "\n".join(_show(detail, output)))
 
 
 @failure.command()
@@ -96,7 +96,7 @@ def track(config_path: Path | None, failure_id: int, state: str, comment: str) -
     click.echo(f"Failure {failure_id} is {state}.")
 
 
-def _show(detail: FailureDetail) -> Iterator[str]:
+def _show(detail: FailureDetail, output: Output) -> Iterator[str]:
     summary = detail.summary
     yield from facts(
         {
@@ -110,11 +110,11 @@ def _show(detail: FailureDetail) -> Iterator[str]:
             "verb": summary.verb,
             "code": summary.code,
             "items": None if summary.indices is None else ", ".join(map(str, summary.indices)),
-            "message": summary.message,
+            "cause": summary.message,
         }
     )
-    yield from block(
+    yield from output.block(
         "HISTORY",
-        ("AT", "TRACKING", "COMMENT"),
+        ("AT", Column("TRACKING", painted=True), Column("COMMENT", narrows=20)),
         [(moment(move.at), move.state, move.comment or None) for move in detail.history],
     )

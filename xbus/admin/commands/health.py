@@ -1,14 +1,17 @@
 """``xbus health``."""
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypedDict
 
 import click
 
 from xbus.admin.address import broker_address
-from xbus.admin.output import block, one_json
-from xbus.admin.program import config_option, json_option
+from xbus.admin.output import CAUSE, Output, name_column, one_json
+from xbus.admin.program import config_option, output_option
+from xbus.admin.table import Column
+from xbus.clock import SystemClock
 from xbus.ending import NOT_NOW, REFUSED
 from xbus.errors import CallError, ProtocolError, Refused
 from xbus.rpc.client import Client
@@ -20,7 +23,7 @@ ANSWER_SECONDS = 5.0
 
 UNREACHABLE = "unreachable"
 
-HEADS = ("CODE", "ABOUT", "SINCE", "CAUSE", "NEXT STEP")
+HEADS = (name_column("CODE"), name_column("ABOUT"), "SINCE", CAUSE, Column("NEXT STEP", narrows=16))
 
 _REPORT = AnswerReader("xbus.health", HealthReport)
 
@@ -37,8 +40,8 @@ class SilentReport(TypedDict):
 @click.command()
 @config_option
 @click.option("--url", metavar="URL", help="Ask at this address only, the front's or the back's.")
-@json_option("process of the broker")
-def health(config_path: Path | None, url: str | None, as_json: bool) -> None:
+@output_option("process of the broker")
+def health(config_path: Path | None, url: str | None, output: Output) -> None:
     """Ask the broker how it is.
 
     \b
@@ -55,13 +58,24 @@ def health(config_path: Path | None, url: str | None, as_json: bool) -> None:
     reports = _processes([answer for answer in answers.values() if not isinstance(answer, CallError)])
     silent = [_unreachable(name, answer) for name, answer in answers.items() if isinstance(answer, CallError)]
     for report in reports:
-        click.echo(one_json(report) if as_json else "\n".join(_told(report)))
+        click.echo(one_json(_plain(report)) if output.as_json else "\n".join(_told(report, output)))
     for unreachable in silent:
-        if as_json:
-            click.echo(one_json(unreachable))
+        if output.as_json:
+            click.echo(one_json(_plain(unreachable)))
         (problem,) = unreachable["problems"]
         click.echo(f"xbus: {problem['cause']}: {problem['next_step']} [{problem['code']}]", err=True)
     click.get_current_context().exit(_exit_code(reports, is_silent=bool(silent)))
+
+
+def _plain(report: HealthReport | SilentReport) -> dict[str, object]:
+    """Make an object of a report, by the names that all commands use."""
+    problems = [{**problem, "about": problem.get("about")} for problem in report["problems"]]
+    return {
+        "process": report["name"],
+        "healthy": report["healthy"],
+        "since": report["since"],
+        "problems": problems,
+    }
 
 
 def _exit_code(reports: list[HealthReport], is_silent: bool) -> int:
@@ -109,21 +123,22 @@ def _unreachable(name: str, error: CallError) -> SilentReport:
     return {"healthy": False, "name": name, "since": None, "problems": [problem]}
 
 
-def _told(report: HealthReport) -> list[str]:
+def _told(report: HealthReport, output: Output) -> list[str]:
     since = _moment(report["since"])
     if report["healthy"]:
         return [f"The {report['name']} is healthy since {since}."]
+    now = SystemClock().now()
     rows = [
         (
             problem["code"],
             problem.get("about") or None,
-            _moment(problem["since"]),
+            output.when(None if problem["since"] is None else datetime.fromisoformat(problem["since"]), now),
             problem["cause"],
             problem["next_step"] or None,
         )
         for problem in report["problems"]
     ]
-    return [f"The {report['name']} is not healthy since {since}.", *block("PROBLEMS", HEADS, rows)]
+    return [f"The {report['name']} is not healthy since {since}.", *output.block("PROBLEMS", HEADS, rows)]
 
 
 def _moment(text: str | None) -> str | None:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.output import one_json
-from xbus.admin.program import config_option, database_url, json_option, reason_option
-from xbus.admin.table import table
+from xbus.admin.output import Form, Output, name_column, one_json
+from xbus.admin.program import config_option, database_url, output_option, reason_option
+from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.operations import copies
 from xbus.broker.journal.operations.copies import ForeignRegistration
 from xbus.clock import SystemClock
 
-HEADS = ("ROLE", "LISTENS AT", "REGISTERED WHERE THE JOURNAL WAS")
+HEADS = (name_column("ROLE"), Column("LISTENS AT", narrows=20), Column("REGISTERED WHERE THE JOURNAL WAS", narrows=32))
 
 NOTHING = "All recipients registered where the journal is now: there is nothing to decide."
 
@@ -33,17 +33,17 @@ def journal() -> None:
 
 @journal.command()
 @config_option
-@json_option()
-def show(config_path: Path | None, as_json: bool) -> None:
+@output_option()
+def show(config_path: Path | None, output: Output) -> None:
     """Show the journal's place, and recipients that registered elsewhere: the broker does not call them."""
     with reading(database_url(config_path)) as connection:
         place, found = read_place(connection), copies.read_foreign(connection)
-    if as_json:
-        foreign = [{"role": it.role, "uri": it.uri, "place": it.place} for it in found]
-        click.echo(one_json({"place": place, "foreign_registrations": foreign}))
+    if output.as_json:
+        foreign = [{"role": it.role, "uri": it.uri, "journal_place": it.place} for it in found]
+        click.echo(one_json({"journal_place": place, "foreign_registrations": foreign}))
         return
     click.echo(f"The journal is at: {place}")
-    click.echo("\n".join(_told(found)))
+    click.echo("\n".join(_told(found, output)))
 
 
 @journal.command()
@@ -76,7 +76,7 @@ def _decide(config_path: Path | None, decide: Decide, reason: str, question: str
     url = database_url(config_path)
     with reading(url) as connection:
         found = copies.read_foreign(connection)
-    click.echo("\n".join(_told(found)))
+    click.echo("\n".join(_told(found, Output.of(Form.USUAL))))
     if not found:
         return found
     if question:
@@ -85,5 +85,5 @@ def _decide(config_path: Path | None, decide: Decide, reason: str, question: str
         return decide(connection, reason, SystemClock().now())
 
 
-def _told(found: Sequence[ForeignRegistration]) -> list[str]:
-    return [*table(HEADS, [(it.role, it.uri, it.place) for it in found])] if found else [NOTHING]
+def _told(found: Sequence[ForeignRegistration], output: Output) -> list[str]:
+    return [*output.table(HEADS, [(it.role, it.uri, it.place) for it in found])] if found else [NOTHING]

@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 import click
 
 from xbus.admin.address import broker_address
-from xbus.admin.output import block, counted, facts, moment, one_json
-from xbus.admin.program import config_option, json_option
+from xbus.admin.objects import of_outbox
+from xbus.admin.output import CAUSE, Output, counted, facts, moment, name_column, one_json
+from xbus.admin.program import config_option, output_option
 from xbus.admin.secret import password_file_option, password_of
+from xbus.clock import SystemClock
 from xbus.emitter.flushing import flush_outbox
-from xbus.emitter.outbox import Outbox, OutboxStatus
+from xbus.emitter.outbox import Outbox, OutboxStatus, QueuedEnvelope
 from xbus.errors import Refused
 
-HEADS = ("PLACE", "QUEUED", "BYTES", "KEY", "CODE", "CAUSE")
+HEADS = ("PLACE", "QUEUED", "BYTES", name_column("KEY"), name_column("CODE"), CAUSE)
 
 file_argument = click.argument("path", type=click.Path(path_type=Path), metavar="FILE")
 places_argument = click.argument("places", nargs=-1, type=click.IntRange(1, 2**63 - 1), metavar="[PLACE]...")
@@ -29,15 +30,15 @@ def outbox() -> None:
 
 @outbox.command()
 @file_argument
-@json_option()
-def status(path: Path, as_json: bool) -> None:
+@output_option()
+def status(path: Path, output: Output) -> None:
     """Show the waiting and the refused envelopes of FILE, and the obstacle, if any."""
     with _opened(path) as box:
         found = box.status()
-    click.echo(one_json(asdict(found)) if as_json else "\n".join(_told(found)))
+    click.echo(one_json(of_outbox(found)) if output.as_json else "\n".join(_told(found, output)))
 
 
-def _told(found: OutboxStatus) -> Iterator[str]:
+def _told(found: OutboxStatus, output: Output) -> Iterator[str]:
     trouble = None
     if found.trouble is not None:
         code, cause, since = found.trouble
@@ -51,8 +52,13 @@ def _told(found: OutboxStatus) -> Iterator[str]:
             "trouble": trouble,
         }
     )
-    rows = [(each.place, _moment(each.queued_at), each.size, each.key, each.code, each.cause) for each in found.refused]
-    yield from block("REFUSED BY THE BUS", HEADS, rows)
+    rows = [_row(each, output) for each in found.refused]
+    yield from output.block("REFUSED BY THE BUS", HEADS, rows)
+
+
+def _row(refused: QueuedEnvelope, output: Output) -> tuple[object, ...]:
+    queued = output.when(datetime.fromisoformat(refused.queued_at), SystemClock().now())
+    return str(refused.place), queued, refused.size, refused.key, refused.code, refused.cause
 
 
 @outbox.command()

@@ -7,8 +7,9 @@ from uuid import UUID
 from xbus.admin.repair.places import ParkedPlace, check_index, find_event, find_place, parked_places, read_item
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.catalog import read_graph, read_service_names
-from xbus.broker.journal.log.event_states import DONE, OWED
+from xbus.broker.journal.log.event_states import DONE
 from xbus.broker.journal.log.repeats import Past, PastEvent
+from xbus.broker.journal.operations.backlog import LACKING
 from xbus.broker.journal.operations.corrections import (
     add_correction,
     hold_sealed,
@@ -20,10 +21,7 @@ from xbus.broker.journal.operations.parked import Parked, find_past
 from xbus.broker.journal.operations.parked_items import hold_item
 from xbus.broker.journal.operations.parked_moves import RepairDecision, hold_delivery
 from xbus.errors import Refused
-from xbus.states import DeliveryState, EnvelopeState
-
-LACKING = {OWED, *(state.value for state in DeliveryState)}
-"""States of an envelope at a role that has not got it yet."""
+from xbus.states import EnvelopeState
 
 MOST_REPEATS = 20
 """The most other envelopes with the item to look at. More would show more of an often replayed item."""

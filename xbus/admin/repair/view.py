@@ -1,12 +1,13 @@
 """The page of ``xbus parked show``: for whom an envelope is parked, why, and which items are to blame."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from uuid import UUID
 
-from xbus.admin.failure_rows import FAILURE_HEADS, failure_row
-from xbus.admin.output import block, facts, moment
+from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
+from xbus.admin.objects import of_failure, of_parked
+from xbus.admin.output import CAUSE, Output, facts, moment, name_column
 from xbus.admin.repair.payload import Payload
 from xbus.admin.repair.places import check_index, find_event, read_items
 from xbus.broker.journal.database.connection import Connection
@@ -14,12 +15,21 @@ from xbus.broker.journal.log.repeats import Past, PastEvent
 from xbus.broker.journal.operations.corrections import Correction, read_corrections
 from xbus.broker.journal.operations.failures import FailureSummary, list_failures
 from xbus.broker.journal.operations.parked import Parked, find_parked
+from xbus.clock import SystemClock
 
 SHOWN_ITEMS = 5
 SHOWN_FAILURES = 20
 MOST_ITEMS = 1000
 
-PARKED_HEADS = ("SINCE", "ROLE", "SERVICE", "WHAT", "ATTEMPTS", "CODE", "CAUSE")
+PARKED_HEADS = (
+    "SINCE",
+    name_column("ROLE"),
+    name_column("SERVICE"),
+    name_column("WHAT"),
+    "ATTEMPTS",
+    name_column("CODE"),
+    CAUSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +57,7 @@ class View:
     failures: Sequence[FailureSummary]
     items: Sequence[ShownItem]
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, output: Output) -> Iterator[str]:
         """Write it for a person."""
         yield from facts(
             {
@@ -58,8 +68,10 @@ class View:
                 "items": sum(event.items or 0 for event in self.past.events),
             }
         )
-        yield from block("PARKED", PARKED_HEADS, [row for parked in self.parked for row in _rows(parked)])
-        yield from block("FAILURES", FAILURE_HEADS, [failure_row(failure) for failure in self.failures])
+        yield from output.block(
+            "PARKED", PARKED_HEADS, [row for parked in self.parked for row in _rows(parked, output)]
+        )
+        yield from output.block("FAILURES", FAILURE_HEADS, failure_rows(self.failures, output))
         if self.items:
             yield ""
             yield "ITEMS"
@@ -70,14 +82,19 @@ class View:
         """Make a map of it for a program."""
         return {
             "envelope_id": self.past.envelope_id,
-            "origin": self.past.origin_id,
-            "events": [
-                {"id": event.event_id, "number": event.number, "type": event.type_name, "items": event.items}
+            "origin_id": self.past.origin_id,
+            "event_list": [
+                {
+                    "event_id": event.event_id,
+                    "event_number": event.number,
+                    "type": event.type_name,
+                    "items": event.items,
+                }
                 for event in self.past.events
             ],
-            "parked": [asdict(parked) for parked in self.parked],
-            "failures": [asdict(failure) for failure in self.failures],
-            "items": [_plain_item(item) for item in self.items],
+            "parked": [of_parked(parked) for parked in self.parked],
+            "failures": [of_failure(failure) for failure in self.failures],
+            "item_list": [_plain_item(item) for item in self.items],
         }
 
 
@@ -170,13 +187,14 @@ def _standing(corrections: Iterator[Correction]) -> Mapping[tuple[UUID, int], Se
     return {place: list(by_role.values()) for place, by_role in standing.items()}
 
 
-def _rows(parked: Parked) -> Iterator[tuple[object, ...]]:
+def _rows(parked: Parked, output: Output) -> Iterator[tuple[object, ...]]:
+    now = SystemClock().now()
     common = (parked.role, parked.service)
     if (whole := parked.delivery) is not None:
-        yield (moment(whole.since), *common, "envelope", whole.attempts, whole.code, whole.cause)
+        yield (output.when(whole.since, now), *common, "envelope", whole.attempts, whole.code, whole.cause)
     for item in parked.items:
         what = f"item {item.index} of event {item.number}"
-        yield (moment(item.since), *common, what, None, item.code, item.cause)
+        yield (output.when(item.since, now), *common, what, None, item.code, item.cause)
 
 
 def _item(item: ShownItem) -> Iterator[str]:
@@ -193,11 +211,13 @@ def _item(item: ShownItem) -> Iterator[str]:
 def _plain_item(item: ShownItem) -> dict[str, object]:
     payload = Payload.of(item.data)
     return {
-        "event": item.event.number,
         "event_id": item.event.event_id,
+        "event_number": item.event.number,
+        "type": item.event.type_name,
         "index": item.index,
         "named": item.named,
-        "kind": payload.kind,
+        "format": payload.kind,
+        "bytes": len(item.data),
         "value": payload.plain,
         "corrections": [
             {

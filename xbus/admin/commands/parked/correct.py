@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
-from uuid import UUID
 
 import click
 
@@ -14,6 +13,7 @@ from xbus.admin.repair.corrections import correct as correct_item
 from xbus.admin.repair.moves import decision_of, resume_place
 from xbus.admin.repair.payload import Kind, Payload
 from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.operations.short_ids import resolve_envelope
 from xbus.clock import SystemClock
 from xbus.errors import Refused
 from xbus.ids import Ids
@@ -33,7 +33,7 @@ from xbus.ids import Ids
 @click.option("--resume", "resumes", is_flag=True, help="Resume it at once, for all roles for which it is parked.")
 def correct(
     config_path: Path | None,
-    envelope_id: UUID,
+    envelope_id: str,
     event: str | None,
     item: int,
     value: str | None,
@@ -53,13 +53,14 @@ def correct(
         raise click.UsageError("give one of --value, --file, --edit and --as-sent")
     url = database_url(config_path)
     with reading(url) as connection:
-        target = find_target(connection, envelope_id, role, event, item)
+        wanted = resolve_envelope(connection, envelope_id)
+        target = find_target(connection, wanted, role, event, item)
         found = read_standing(connection, target)
     after = found.sent if as_sent else _after(found.to(target.role_id), value, file)
     _check_size(after, load_config(config_path).front.max_item_bytes)
     decision = decision_of(SystemClock(), reason)
     with writing(url) as connection:
-        target = find_target(connection, envelope_id, role, event, item)
+        target = find_target(connection, wanted, role, event, item)
         reach = read_reach(connection, target)
         correct_item(connection, target, found, after, decision)
         ids = Ids(SystemClock())
@@ -68,7 +69,7 @@ def correct(
     for each in resumed:
         click.echo("\n".join(resumed_lines(each)))
     if target.places and not resumes:
-        click.echo(f"Next: xbus parked resume {envelope_id}")
+        click.echo(f"Next: xbus parked resume {wanted}")
 
 
 def _lines(target: CorrectionTarget, reach: Reach) -> Iterator[str]:

@@ -8,7 +8,7 @@ from uuid import UUID
 import click
 
 from xbus.admin.output import counted
-from xbus.admin.program import Command, config_option, database_url, reason_option
+from xbus.admin.program import Command, EnvelopeId, config_option, database_url, reason_option
 from xbus.admin.repair.bulk import resume_all
 from xbus.admin.repair.moves import Resumed, decision_of
 from xbus.admin.repair.moves import drop as drop_parked
@@ -19,11 +19,12 @@ from xbus.broker.journal.log.repeats import Past
 from xbus.broker.journal.operations.parked import Parked, find_parked
 from xbus.broker.journal.operations.parked_list import Filters, list_parked
 from xbus.broker.journal.operations.parked_moves import RepairDecision
+from xbus.broker.journal.operations.short_ids import resolve_envelope
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 from xbus.ids import Ids
 
-envelope_argument = click.argument("envelope_id", type=click.UUID, metavar="ENVELOPE")
+envelope_argument = click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
 event_option = click.option("--event", metavar="NUMBER|ID", help="The event, if the envelope has several.")
 item_option = click.option(
     "--item", type=click.IntRange(0), metavar="INDEX", help="Only this item, counted from 0, that is parked alone."
@@ -37,7 +38,7 @@ def role_option(explained: str) -> Callable[[Command], Command]:
 
 @click.command()
 @config_option
-@click.argument("envelope_ids", nargs=-1, type=click.UUID, metavar="[ENVELOPE]...")
+@click.argument("envelope_ids", nargs=-1, type=EnvelopeId(), metavar="[ENVELOPE]...")
 @role_option("Only for this role.")
 @event_option
 @item_option
@@ -49,7 +50,7 @@ def role_option(explained: str) -> Callable[[Command], Command]:
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def resume(
     config_path: Path | None,
-    envelope_ids: tuple[UUID, ...],
+    envelope_ids: tuple[str, ...],
     role: str | None,
     event: str | None,
     item: int | None,
@@ -80,7 +81,7 @@ def resume(
     ids = Ids(SystemClock())
     with writing(url) as connection:
         resumed = []
-        for envelope_id in dict.fromkeys(envelope_ids):
+        for envelope_id in dict.fromkeys(resolve_envelope(connection, each) for each in envelope_ids):
             past, found = _meant(connection, envelope_id, role, event, item)
             resumed += [resume_parked(connection, past, parked, decision, ids) for parked in found]
     for each in resumed:
@@ -115,7 +116,7 @@ def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def drop(
     config_path: Path | None,
-    envelope_id: UUID,
+    envelope_id: str,
     role: str | None,
     event: str | None,
     item: int | None,
@@ -126,7 +127,7 @@ def drop(
     _check_event(event, item)
     url = database_url(config_path)
     with reading(url) as connection:
-        _, found = _meant(connection, envelope_id, role, event, item)
+        _, found = _meant(connection, resolve_envelope(connection, envelope_id), role, event, item)
     for parked in found:
         click.echo(f"{parked.role} goes without {_what(parked)}")
     if not yes:

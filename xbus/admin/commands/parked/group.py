@@ -1,7 +1,6 @@
 """``xbus parked`` shows parked envelopes and items; ``decide`` and ``correct`` have the commands that repair them."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from uuid import UUID
 
@@ -9,15 +8,28 @@ import click
 
 from xbus.admin.commands.parked.correct import correct
 from xbus.admin.commands.parked.decide import drop, envelope_argument, event_option, resume, role_option
-from xbus.admin.output import counted, moment, one_json
-from xbus.admin.program import config_option, database_url, json_option, limit_option
+from xbus.admin.objects import of_parked_part
+from xbus.admin.output import CAUSE, Output, counted, name_column, one_json
+from xbus.admin.program import config_option, database_url, limit_option, output_option
 from xbus.admin.repair.moves import present_item
 from xbus.admin.repair.places import find_place
 from xbus.admin.repair.view import view
-from xbus.admin.table import table
+from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
+from xbus.broker.journal.operations.short_ids import resolve_envelope, shorten
+from xbus.clock import SystemClock
 from xbus.errors import Refused
+
+HEADS = (
+    "SINCE",
+    name_column("ROLE"),
+    name_column("WHAT"),
+    Column("ATTEMPTS", wide_only=True),
+    name_column("CODE"),
+    CAUSE,
+    "ENVELOPE",
+)
 
 
 @click.group()
@@ -36,7 +48,7 @@ for command in (resume, correct, drop):
 @click.option("--service", metavar="NAME", help="Only envelopes and items parked for roles of this service.")
 @click.option("--code", metavar="CODE", help="Only envelopes and items parked with this code.")
 @limit_option
-@json_option("envelope")
+@output_option("envelope and role")
 def list_(
     config_path: Path | None,
     role: str | None,
@@ -44,39 +56,42 @@ def list_(
     service: str | None,
     code: str | None,
     limit: int,
-    as_json: bool,
+    output: Output,
 ) -> None:
     """Show parked envelopes, and items that were parked alone, the newest first."""
     filters = Filters(role=role, service=service, event_type=event_type, code=code)
     with reading(database_url(config_path)) as connection:
         found = list_parked(connection, filters, limit)
-    if as_json:
-        click.echo("".join(f"{one_json(asdict(summary))}\n" for summary in found), nl=False)
+        ids = {} if output.as_json or output.is_wide else shorten(connection, [each.envelope_id for each in found])
+    if output.as_json:
+        output.objects(map(of_parked_part, found))
         return
-    click.echo("\n".join(_list(found)) if found else "Nothing is parked.")
+    click.echo("\n".join(_list(found, ids, output)) if found else "Nothing is parked.")
     if len(found) == limit:
         click.echo("There may be more: give a larger --limit, or ask for less")
 
 
-def _list(found: list[ParkedSummary]) -> Iterator[str]:
+def _list(found: list[ParkedSummary], ids: dict[UUID, str], output: Output) -> Iterator[str]:
+    now = SystemClock().now()
     rows = [
         (
-            moment(summary.since),
+            output.when(summary.since, now),
             summary.role,
-            ", ".join(summary.types),
-            _what(summary.parked_items),
+            _what(summary),
             summary.attempts,
             summary.code,
-            summary.envelope_id,
             summary.cause,
+            ids.get(summary.envelope_id, summary.envelope_id),
         )
         for summary in found
     ]
-    return table(("SINCE", "ROLE", "TYPES", "WHAT", "ATTEMPTS", "CODE", "ENVELOPE", "CAUSE"), rows)
+    return output.table(HEADS, rows)
 
 
-def _what(items: int | None) -> str:
-    return "envelope" if items is None else counted(items)
+def _what(summary: ParkedSummary) -> str:
+    """Word the parked part: the types of an envelope, or ``2 items of clients``."""
+    types = ", ".join(summary.types)
+    return types if summary.parked_items is None else f"{counted(summary.parked_items)} of {types}"
 
 
 @parked.command()
@@ -92,16 +107,16 @@ def _what(items: int | None) -> str:
     metavar="FILE",
     help="Write the bytes of --item there, as the role would get them.",
 )
-@json_option("envelope")
+@output_option()
 def show(
     config_path: Path | None,
-    envelope_id: UUID,
+    envelope_id: str,
     role: str | None,
     event: str | None,
     item: int | None,
     span: str | None,
     raw: Path | None,
-    as_json: bool,
+    output: Output,
 ) -> None:
     """Show the roles and causes of a parked envelope, and its items: first those that failures name."""
     if raw is not None and item is None:
@@ -110,12 +125,13 @@ def show(
         raise click.UsageError("give --item or --items, not both")
     wanted = _span(span) if item is None else (item, item)
     with reading(database_url(config_path)) as connection:
+        named = resolve_envelope(connection, envelope_id)
         if raw is not None and item is not None:
-            place = find_place(connection, envelope_id, role, event, item)
+            place = find_place(connection, named, role, event, item)
             _write(raw, present_item(connection, place))
             return
-        found = view(connection, envelope_id, role, event, wanted)
-    click.echo(one_json(found.plain()) if as_json else "\n".join(found.lines()))
+        found = view(connection, named, role, event, wanted)
+    click.echo(one_json(found.plain()) if output.as_json else "\n".join(found.lines(output)))
 
 
 def _span(text: str | None) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""``xbus recipient``."""
+"""``xbus recipient run``, and the group with the other commands."""
 
 import importlib
 import inspect
@@ -9,7 +9,7 @@ import click
 
 from xbus import logs
 from xbus.admin.address import broker_address
-from xbus.admin.commands.standing import attach, detach, list_
+from xbus.admin.commands.recipient.roles import attach, detach, list_
 from xbus.admin.program import config_option
 from xbus.admin.secret import password_file_option, password_of
 from xbus.config import load_or_default

@@ -1,15 +1,15 @@
 """``xbus recipient list``, ``detach`` and ``attach``: how the roles are, and which of them are on the bus."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 import click
 
-from xbus.admin.output import counted, moment, one_json
-from xbus.admin.program import config_option, database_url, json_option, load_config, reason_option
-from xbus.admin.table import table
+from xbus.admin.objects import of_role, progress_of
+from xbus.admin.output import STATE, Output, age, counted, moment, name_column
+from xbus.admin.program import config_option, database_url, load_config, output_option, reason_option
+from xbus.admin.table import Column
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.log.role_progress import MOST_COUNTED
@@ -17,29 +17,39 @@ from xbus.broker.journal.operations.roles import RoleStatus, list_roles
 from xbus.broker.journal.writes import PresenceWork
 from xbus.clock import SystemClock
 
-HEADS = ("ROLE", "SERVICE", "KIND", "STATE", "LAST SEEN", "LAG", "OLDEST", "PARKED", "WORKS ON", "ALARM")
-
-UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+HEADS = (
+    name_column("ROLE"),
+    name_column("SERVICE"),
+    "KIND",
+    STATE,
+    "SEEN",
+    "LAG",
+    "OLDEST",
+    "PARKED",
+    Column("WORKS ON", narrows=12, optional=True),
+    Column("ALARM", optional=True),
+)
 
 
 @click.command("list")
 @config_option
-@json_option("role")
-def list_(config_path: Path | None, as_json: bool) -> None:
+@output_option("role")
+def list_(config_path: Path | None, output: Output) -> None:
     """Show each role: its state, its current work, and how far it lags behind.
 
-    LAG counts positions of the log. OLDEST is the age of the oldest envelope that the role is owed and lacks. The
-    broker writes changes down every two seconds, and the last sign of life every ten.
+    LAG counts the envelopes that the role lacks and that arrive by themselves: their turn is to come, or they wait, are
+    held or retried. OLDEST is the age of the oldest of them. PARKED counts those that wait for a person. SEEN is the
+    age of the last sign of life. The broker writes changes down every two seconds, and signs of life every ten.
     """
     with reading(database_url(config_path)) as connection:
         found = list_roles(connection)
     owed_days = load_config(config_path).journal.owed_days
     now = SystemClock().now()
-    if as_json:
-        click.echo("".join(f"{one_json(_facts(role, owed_days, now))}\n" for role in found), nl=False)
+    if output.as_json:
+        output.objects(of_role(role, _alarm(role, owed_days, now), now) for role in found)
         return
-    rows = [_row(role, owed_days, now) for role in found]
-    click.echo("\n".join(table(HEADS, rows)) if rows else "No roles.")
+    rows = [_row(role, owed_days, now, output) for role in found]
+    click.echo("\n".join(output.table(HEADS, rows)) if rows else "No roles.")
 
 
 @click.command()
@@ -81,7 +91,7 @@ def _told(outlook: detaching.Outlook) -> Iterator[str]:
         return
     yield f"{outlook.role} has not got, and will miss: {number} envelope{'s' * (outlook.envelopes != 1)}."
     if outlook.head > outlook.position:
-        yield f"They stand in the log between the positions {outlook.position + 1:,} and {outlook.head:,}."
+        yield f"They stand in the log between the positions {outlook.position + 1} and {outlook.head}."
     if outlook.since is not None:
         yield f"The oldest was received at {moment(outlook.since)}."
     if outlook.rows:
@@ -89,29 +99,23 @@ def _told(outlook: detaching.Outlook) -> Iterator[str]:
         yield f"Of them had a turn already: {told}."
 
 
-def _row(role: RoleStatus, owed_days: float, now: datetime) -> tuple[object, ...]:
+def _row(role: RoleStatus, owed_days: float, now: datetime, output: Output) -> tuple[object, ...]:
     return (
         role.role,
         role.service,
         role.kind,
         role.state,
-        moment(role.seen_at),
+        output.when(role.seen_at, now),
         role.lag,
-        _age(role.owed_since, now),
+        age(role.owed_since, now),
         _parked(role) if role.kind == "consumer" else None,
         ", ".join(map(_work, role.work)) or None,
-        "owed too long" if role.owes_too_long(owed_days, now) else None,
+        "owed too long" if _alarm(role, owed_days, now) else None,
     )
 
 
-def _facts(role: RoleStatus, owed_days: float, now: datetime) -> dict[str, object]:
-    lag_seconds = None if role.owed_since is None else round((now - role.owed_since).total_seconds(), 3)
-    return {
-        **asdict(role),
-        "work": [{**work, "percent": _percent(work)} for work in role.work],
-        "lag_seconds": lag_seconds,
-        "alarm": "owed_too_long" if role.owes_too_long(owed_days, now) else None,
-    }
+def _alarm(role: RoleStatus, owed_days: float, now: datetime) -> str | None:
+    return "owed_too_long" if role.owes_too_long(owed_days, now) else None
 
 
 def _parked(role: RoleStatus) -> int | str:
@@ -122,19 +126,6 @@ def _parked(role: RoleStatus) -> int | str:
 def _work(work: PresenceWork) -> str:
     """Word the work: ``12 send_item 40 %``, with the position, the last call, and the progress."""
     place = work.get("position") or work["envelope_id"]
-    percent, done = _percent(work), work.get("done")
-    progress = f" {percent} %" if percent is not None else f" {done:,} done" if done else ""
+    part, done = progress_of(work), work.get("done")
+    progress = f" {int(100 * part)} %" if part is not None else f" {done:,} done" if done else ""
     return f"{place} {work['verb']}{progress}"
-
-
-def _percent(work: PresenceWork) -> int | None:
-    done, of = work.get("done"), work.get("of")
-    return min(100, 100 * done // of) if done is not None and of else None
-
-
-def _age(since: datetime | None, now: datetime) -> str | None:
-    """Word an age in the largest unit that fits: ``3 d``."""
-    if since is None:
-        return None
-    seconds = max(0, int((now - since).total_seconds()))
-    return next((f"{seconds // size} {unit}" for unit, size in UNITS if seconds >= size), "0 s")

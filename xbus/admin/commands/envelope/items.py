@@ -1,0 +1,52 @@
+"""``xbus envelope items``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from xbus.admin.output import Output, counted
+from xbus.admin.program import EnvelopeId, config_option, database_url, limit_option, output_option
+from xbus.admin.repair.payload import Payload
+from xbus.admin.search.items import EnvelopeItem, read_items_page
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.envelopes import read_position
+from xbus.broker.journal.operations.short_ids import resolve_envelope
+
+
+@click.command()
+@config_option
+@click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
+@click.option("--event", metavar="NUMBER|ID", help="Begin with this event; by default with the first.")
+@click.option(
+    "--from", "first", type=click.IntRange(0), default=0, metavar="INDEX", help="Begin with this item, counted from 0."
+)
+@limit_option
+@output_option("item")
+def items(
+    config_path: Path | None, envelope_id: str, event: str | None, first: int, limit: int, output: Output
+) -> None:
+    """Show the items of an envelope, as its emitter sent them.
+
+    The command reads an item as msgpack, JSON or text. Of an open envelope it shows the items that the bus has so far.
+    """
+    with reading(database_url(config_path)) as connection:
+        wanted = resolve_envelope(connection, envelope_id)
+        page = read_items_page(connection, wanted, read_position(connection, wanted), event, first, limit)
+    if output.as_json:
+        output.objects(item.plain(Payload.of(item.data)) for item in page.items)
+        return
+    click.echo("\n".join(_told(page.items)) if page.items else "No items.")
+    if page.next_event is not None:
+        click.echo(f"There are more: --event {page.next_event} --from {page.next_index}")
+
+
+def _told(found: tuple[EnvelopeItem, ...]) -> Iterator[str]:
+    event_number = 0
+    for item in found:
+        if item.event_number != event_number:
+            event_number = item.event_number
+            yield f"event {event_number}, {item.type_name}"
+        payload = Payload.of(item.data)
+        yield f"  item {item.index}, {payload.kind}, {counted(len(item.data), 'byte')}"
+        yield from (f"    {line}" for line in payload.lines())

@@ -1,0 +1,125 @@
+"""``xbus find``."""
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+import click
+
+from xbus.admin.moments import LONGEST_POSITION, Moment
+from xbus.admin.output import Output, counted
+from xbus.admin.program import config_option, database_url, limit_option, output_option
+from xbus.admin.progress import progress
+from xbus.admin.repair.payload import Payload
+from xbus.admin.search.conditions import Condition
+from xbus.admin.search.finding import MOST_ITEMS, Search, SearchResult, search_items
+from xbus.admin.table import Column
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.short_ids import shorten
+from xbus.clock import SystemClock
+
+HEADS = (
+    Column("POSITION", to_right=True),
+    "SEALED",
+    Column("EVENT", to_right=True),
+    Column("ITEM", to_right=True),
+    Column("VALUE", narrows=20),
+    "ENVELOPE",
+)
+
+
+@click.command()
+@config_option
+@click.argument("type_name", metavar="TYPE")
+@click.argument("conditions", nargs=-1, metavar="[FIELD=VALUE]...")
+@click.option(
+    "--since", type=Moment(), metavar="WHEN", help="Only items sealed since: 2d, 12h, 30min (ago), a date or a time."
+)
+@click.option(
+    "--before",
+    type=click.IntRange(1, 10**LONGEST_POSITION - 1),
+    metavar="POSITION",
+    help="Only items below this position.",
+)
+@click.option(
+    "--read", "most", type=click.IntRange(1), default=MOST_ITEMS, show_default=True, help="Read so many items at most."
+)
+@limit_option
+@output_option("item")
+def find(
+    config_path: Path | None,
+    type_name: str,
+    conditions: tuple[str, ...],
+    since: datetime | None,
+    before: int | None,
+    most: int,
+    limit: int,
+    output: Output,
+) -> None:
+    """Find items of TYPE whose fields have these values, the newest first.
+
+    number=4711 finds the number and the text. client.number=4711 looks into the map client. In a list, any element may
+    fit. Several conditions must all fit; without any, all items do.
+
+    The command looks at items as their emitters sent them, and at all that retention and archive left in the journal.
+    It stops after --read items or 1 GiB, and says so.
+    """
+    url = database_url(config_path)
+    wanted = [Condition.of(condition) for condition in conditions]
+    result = _search(url, Search(type_name, wanted, since, before, limit, most))
+    if output.as_json:
+        output.objects(item.plain(Payload.of(item.data)) for item, _ in result.found)
+    else:
+        click.echo("\n".join(_list(url, result, output)) if result.found else "Nothing found.")
+    for sentence in _told(result):
+        click.echo(f"xbus: {sentence}", err=True)
+
+
+def _search(url: str, search: Search) -> SearchResult:
+    if not sys.stderr.isatty():
+        return search_items(url, search, lambda searched, of: None)
+    with progress(1, f"Searching {search.type_name}") as bar:
+
+        def show(searched: int, of: int) -> None:
+            bar.length = max(1, of)
+            bar.update(searched - bar.pos)
+
+        return search_items(url, search, show)
+
+
+def _list(url: str, result: SearchResult, output: Output) -> Iterator[str]:
+    ids: dict[UUID, str] = {}
+    if not output.is_wide:
+        with reading(url) as connection:
+            ids = shorten(connection, [item.envelope_id for item, _ in result.found])
+    now = SystemClock().now()
+    rows = [
+        (
+            str(item.position),
+            output.when(closed_at, now),
+            str(item.event_number),
+            str(item.index),
+            " ".join(Payload.of(item.data).lines()),
+            ids.get(item.envelope_id, item.envelope_id),
+        )
+        for item, closed_at in result.found
+    ]
+    return output.table(HEADS, rows)
+
+
+def _told(result: SearchResult) -> Iterator[str]:
+    """Say what was not searched, and how to go on."""
+    if result.archived:
+        events = counted(result.archived, "event")
+        yield f"{events} of the type not searched: an archive has the items, see xbus restore"
+    if not result.stopped:
+        return
+    go_on = "give a larger --read" if result.is_bounded else "give a larger --limit"
+    if result.next_below is not None:
+        go_on = f"go on with --before {result.next_below}, or {go_on}"
+    if result.is_bounded:
+        yield f"stopped after {counted(result.read_items)}, older ones were not searched: {go_on}"
+    else:
+        yield f"there are more: {go_on}"

@@ -1,0 +1,77 @@
+"""Progress bars on standard error, between whose looks the log still writes whole lines."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
+CLEAR_LINE = "\r\x1b[K"
+"""Takes a terminal to the beginning of its line and empties that."""
+
+
+class AboveTheBar(logging.Handler):
+    """Writes log records above a progress bar: it clears the bar, writes a line, and draws the bar again.
+
+    Args:
+        bar: the bar, on a terminal.
+        formatter: makes a line of a record.
+    """
+
+    def __init__(self, bar: "ProgressBar[int]", formatter: logging.Formatter | None) -> None:
+        super().__init__()
+        self._bar = bar
+        if formatter is not None:
+            self.setFormatter(formatter)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception:
+            self.handleError(record)
+            return
+        tell(line)
+        # The bar draws a line only where it differs from its last one.
+        self._bar._last_line = None
+        self._bar.render_progress()
+
+
+@contextmanager
+def progress(length: int, label: str) -> Iterator["ProgressBar[int]"]:
+    """Show how far a work is, on a terminal: ``bar.update(steps)``. Log lines do not tear the bar.
+
+    Args:
+        length: the number of steps.
+        label: names the work, also where no terminal is there.
+    """
+    with click.progressbar(length=length, label=label, file=sys.stderr) as bar:
+        if not sys.stderr.isatty():
+            yield bar
+            return
+        root = logging.getLogger()
+        torn = [handler for handler in root.handlers if _writes_there(handler)]
+        above = AboveTheBar(bar, torn[0].formatter if torn else None)
+        for handler in torn:
+            root.removeHandler(handler)
+        if torn or not root.handlers:
+            root.addHandler(above)
+        try:
+            yield bar
+        finally:
+            root.removeHandler(above)
+            for handler in torn:
+                root.addHandler(handler)
+
+
+def _writes_there(handler: logging.Handler) -> bool:
+    return isinstance(handler, logging.StreamHandler) and handler.stream in (sys.stderr, sys.stdout)
+
+
+def tell(sentence: str) -> None:
+    """Write a line on standard error; where that is a terminal, in place of a bar that is in the line."""
+    click.echo(f"{CLEAR_LINE if sys.stderr.isatty() else ''}{sentence}", err=True)

@@ -1,0 +1,69 @@
+"""Conditions on the fields of items, such as ``client.number=4711``; pure."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xbus.errors import Refused
+from xbus.rpc.codec import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A field must have a value.
+
+    Args:
+        path: the names on the way to the field; a number is also the place in a list.
+        text: the value as a person writes it: it fits a text of these characters, and what this is in JSON.
+        value: the same read as JSON; the text again where it is none.
+    """
+
+    path: tuple[str, ...]
+    text: str
+    value: Value
+
+    @classmethod
+    def of(cls, text: str) -> "Condition":
+        """Read a condition such as ``number=4711`` or ``client.name=ADA``.
+
+        Raises:
+            Refused: it has no field or no equals sign (``bad_condition``).
+        """
+        field, equals, wanted = text.partition("=")
+        names = tuple(field.strip().split("."))
+        if not equals or not all(names):
+            raise Refused(
+                f'"{text}" is no condition', "write it as FIELD=VALUE, such as client.number=4711", code="bad_condition"
+            )
+        try:
+            value: Value = json.loads(wanted)
+        except (ValueError, RecursionError):
+            value = wanted
+        return cls(names, wanted, value)
+
+    def fits(self, item: Value) -> bool:
+        """Check whether the field of an item has the value; where lists lie on the way, of one of their elements."""
+        return self._fits(item, self.path)
+
+    def _fits(self, value: Value, path: Sequence[str]) -> bool:
+        if not path:
+            return self._is_value(value) or (isinstance(value, list) and any(map(self._is_value, value)))
+        if isinstance(value, dict):
+            # A name may itself have full stops in it.
+            return any(
+                name in value and self._fits(value[name], path[length:])
+                for length in range(1, len(path) + 1)
+                for name in [".".join(path[:length])]
+            )
+        if isinstance(value, list):
+            name, *rest = path
+            if name.isdecimal() and int(name) < len(value) and self._fits(value[int(name)], rest):
+                return True
+            return any(self._fits(element, path) for element in value if isinstance(element, dict | list))
+        return False
+
+    def _is_value(self, value: Value) -> bool:
+        if isinstance(value, str):
+            return value == self.text or value == self.value
+        # In Python, True and 1 are equal.
+        return value == self.value and isinstance(value, bool) == isinstance(self.value, bool)
