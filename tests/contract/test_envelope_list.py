@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -48,8 +49,8 @@ def list_contents(connection: sa.Connection, most_blocks: int = 1000) -> None:
         list_blocks(connection, [block])
 
 
-def positions(connection: sa.Connection, before: uuid.UUID | None = None, **filters: object) -> list[int | None]:
-    found = list_envelopes(connection, EnvelopeFilters(**filters), before, 1000)  # type: ignore[arg-type]
+def positions(connection: sa.Connection, before: uuid.UUID | None = None, **filters: Any) -> list[int | None]:
+    found = list_envelopes(connection, EnvelopeFilters(**filters), before, 1000)
     return [summary.position for summary in found]
 
 
@@ -115,8 +116,8 @@ async def test_an_envelope_is_found_by_its_key(journal: Journal, scribe: Scribe)
     north = await open_with_key(journal, scribe.emitter_id(), "order 1")
     south = await open_with_key(journal, scribe.emitter_id("south"), "order 1")
 
-    async def found(**filters: object) -> set[uuid.UUID]:
-        listed = await journal.read(list_envelopes, EnvelopeFilters(**filters))  # type: ignore[arg-type]
+    async def found(**filters: Any) -> set[uuid.UUID]:
+        listed = await journal.read(list_envelopes, EnvelopeFilters(**filters))
         assert {summary.key for summary in listed} <= {"order 1"}
         return {summary.id for summary in listed}
 
@@ -148,7 +149,7 @@ async def test_what_is_undelivered_is_listed_whatever_keeps_it(journal: Journal,
         moves.append(DeliveryMove(None, row))
     await journal.write(ProgressUpdate(NOW, list(cursors.values()), moves))
 
-    async def found(**filters: object) -> list[int | None]:
+    async def found(**filters: Any) -> list[int | None]:
         return await journal.read(lambda connection: positions(connection, undelivered=True, **filters))
 
     assert await found() == [5, 3, 2]
@@ -181,7 +182,7 @@ async def test_what_waits_for_the_first_role_of_a_service_is_undelivered(journal
         ({"role": "x", "undelivered": True}, "unknown_login"),
     ],
 )
-def test_an_unknown_name_is_refused(engine: sa.Engine, filters: dict[str, object], code: str) -> None:
+def test_an_unknown_name_is_refused(engine: sa.Engine, filters: dict[str, Any], code: str) -> None:
     with undone(engine) as connection, pytest.raises(Refused) as refused:
         positions(connection, **filters)
     assert refused.value.code == code

@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe
+from tests.support.long_log import newest_graphs, put_log
 from xbus import model
+from xbus.broker.housekeeping.contents import ContentsKeeper
 from xbus.broker.journal.configuration import detaching
 from xbus.broker.journal.configuration.cursors import end_cursor, start_cursor
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import read_catalog, read_version
 from xbus.broker.journal.log.deliveries import read_cursors
+from xbus.broker.journal.log.role_progress import MOST_COUNTED
 from xbus.broker.journal.operations.roles import RoleStatus, list_roles, read_presence
 from xbus.broker.journal.writes import (
     DeliveryMove,
@@ -74,7 +78,7 @@ async def test_what_was_noted_is_shown_with_positions(journal: Journal, scribe: 
     assert (await standing(journal)).work == []
 
 
-async def test_lag_counts_what_is_not_settled(journal: Journal, scribe: Scribe) -> None:
+async def test_lag_counts_all_that_comes_by_itself(journal: Journal, scribe: Scribe) -> None:
     receipts = [await scribe.put([b"a"]) for _ in range(4)]
     cursor = (await journal.read(read_cursors))[scribe.role_id()]
     for position in (1, 3):
@@ -91,7 +95,28 @@ async def test_lag_counts_what_is_not_settled(journal: Journal, scribe: Scribe) 
     await journal.write(
         ProgressUpdate(NOW, [cursor], [DeliveryMove(None, row(scribe.role_id(), receipts[3], DeliveryState.RETRY))])
     )
-    assert (await standing(journal)).owed_since == NOW
+    shown = await standing(journal)
+    assert (shown.lag, shown.owed_since, shown.parked) == (1, NOW, 1)
+
+
+async def test_lag_counts_envelopes_and_not_positions(journal: Journal, scribe: Scribe) -> None:
+    for type_name in ("notes", "secrets", "secrets", "notes"):
+        await scribe.put([b"a"], type_name=type_name)
+    assert (await standing(journal)).lag == 2
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_a_long_lag_is_counted_by_the_contents(journal: Journal, scribe: Scribe, is_listed: bool) -> None:
+    def put(connection: sa.Connection) -> None:
+        graphs = newest_graphs(connection)
+        put_log(connection, [[graphs["notes"]], [graphs["secrets"]]] * (MOST_COUNTED + 500))
+
+    await journal.run(put)
+    if is_listed:
+        await ContentsKeeper(journal, StandingClock()).catch_up()
+    lag = (await standing(journal)).lag
+    # Up to a block at the end is not listed: it is taken for owed.
+    assert lag == MOST_COUNTED + 500 + (952 // 2 if is_listed else MOST_COUNTED + 500)
 
 
 async def test_what_is_owed_too_long(journal: Journal, scribe: Scribe) -> None:

@@ -35,7 +35,7 @@ _COLOURED = re.compile(rf"\b({'|'.join(_COLOUR_OF)})\b")
 
 
 STATE = Column("STATE", painted=True)
-CAUSE = Column("CAUSE", narrows=20)
+CAUSE = Column("CAUSE", narrows=20, breaks=True)
 
 
 def name_column(head: str) -> Column:

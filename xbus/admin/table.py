@@ -18,8 +18,9 @@ class Column:
 
     Args:
         name: its head.
-        narrows: how many characters it keeps at the least where the width does not suffice, and its texts are cut or
-            wrapped; 0 for a column that keeps its width.
+        narrows: how many characters it keeps at the least where the width does not suffice; 0 for a column that keeps
+            its width.
+        breaks: whether its texts are sentences, which may go on in further lines. Others are cut or keep their width.
         to_right: whether its texts are aligned to the right; numbers always are.
         wide_only: whether it is left out unless the table may be as wide as it wants.
         optional: whether it is left out where no row has anything in it.
@@ -28,6 +29,7 @@ class Column:
 
     name: str
     narrows: int = 0
+    breaks: bool = False
     to_right: bool = False
     wide_only: bool = False
     optional: bool = False
@@ -47,7 +49,7 @@ def table(
     Args:
         heads: the columns; a text is a column with this head.
         width: how many characters a line may have; None for any number, and for all columns.
-        wraps: whether what is too wide goes on in further lines, in place of being cut.
+        wraps: whether sentences that are too wide go on in further lines, and nothing is cut.
         paint: colours the painted columns.
     """
     columns = [Column(head) if isinstance(head, str) else head for head in heads]
@@ -59,12 +61,17 @@ def table(
         for place, column in zip(shown, columns, strict=True)
     ]
     natural = [max(map(columns_of, texts)) for texts in zip(_heads(columns), *cells, strict=True)]
-    widths = _fitted(columns, natural, width)
+    widths = _fitted([_floor(column, wraps) for column in columns], natural, width)
     painters = [paint if column.painted else None for column in columns]
     yield _line(_heads(columns), widths, right, [None] * len(columns))
     for row in cells:
         for line in _lines(row, widths, wraps):
             yield _line(line, widths, right, painters)
+
+
+def _floor(column: Column, wraps: bool) -> int:
+    """Give the least width of a column; 0 if it keeps its own."""
+    return max(column.narrows, columns_of(column.name)) if column.narrows and (column.breaks or not wraps) else 0
 
 
 def _is_shown(column: Column, values: Sequence[object], width: int | None) -> bool:
@@ -77,14 +84,15 @@ def _heads(columns: Sequence[Column]) -> list[str]:
     return [column.name for column in columns]
 
 
-def _fitted(columns: Sequence[Column], widths: list[int], width: int | None) -> list[int]:
-    """Narrow the widest columns that may be narrowed, until a line fits or none can give way any more."""
+def _fitted(floors: Sequence[int], widths: list[int], width: int | None) -> list[int]:
+    """Narrow the widest columns that may be narrowed, until a line fits or none can give way any more.
+
+    Args:
+        floors: the least width of each column; 0 for one that keeps its own.
+    """
     if width is None:
         return widths
-    floors = [
-        min(natural, max(column.narrows, columns_of(column.name))) if column.narrows else natural
-        for column, natural in zip(columns, widths, strict=True)
-    ]
+    floors = [min(natural, floor or natural) for floor, natural in zip(floors, widths, strict=True)]
     fitted = [*widths]
     surplus = sum(fitted) + GAP * (len(fitted) - 1) - width
     while surplus > 0:
@@ -103,7 +111,7 @@ def _lines(row: Sequence[str], widths: Sequence[int], wraps: bool) -> Iterator[S
     if not wraps:
         yield [_cut(cell, width) for cell, width in zip(row, widths, strict=True)]
         return
-    wrapped = [wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+    wrapped = [wrap(cell, max(1, width)) for cell, width in zip(row, widths, strict=True)]
     yield from zip_longest(*wrapped, fillvalue="")
 
 

@@ -93,7 +93,7 @@ def test_an_envelope_is_shown(xbus: Xbus, log: Log) -> None:
     assert ["items", "1,500"] in lines
     assert ["store_1", "store", "done", "-", "-", "-"] in lines
     assert ["counter_1", "counter", "parked", "3", "refused", "no", "such", "carrier"] in lines
-    assert ["-", "audit", "owed", "-", "-", "the", "service", "has", "no", "role", "yet"] in lines
+    assert ["(audit)", "audit", "owed", "-", "-", "the", "service", "has", "no", "role", "yet"] in lines
     failure = ["counter_1", "count", "send_item", "refused", "no", "such", "carrier", "7", "unprocessed"]
     assert ["2030-05-17", "12:00:00Z", *failure] in [line[:-1] for line in lines]
 

@@ -115,6 +115,6 @@ def _show(detail: FailureDetail, output: Output) -> Iterator[str]:
     )
     yield from output.block(
         "HISTORY",
-        ("AT", Column("TRACKING", painted=True), Column("COMMENT", narrows=20)),
+        ("AT", Column("TRACKING", painted=True), Column("COMMENT", narrows=20, breaks=True)),
         [(moment(move.at), move.state, move.comment or None) for move in detail.history],
     )

@@ -23,7 +23,7 @@ ANSWER_SECONDS = 5.0
 
 UNREACHABLE = "unreachable"
 
-HEADS = (name_column("CODE"), name_column("ABOUT"), "SINCE", CAUSE, Column("NEXT STEP", narrows=16))
+HEADS = (name_column("CODE"), name_column("ABOUT"), "SINCE", CAUSE, Column("NEXT STEP", narrows=20, breaks=True))
 
 _REPORT = AnswerReader("xbus.health", HealthReport)
 

@@ -7,9 +7,10 @@ from uuid import UUID
 
 from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
 from xbus.admin.objects import of_failure, of_parked
-from xbus.admin.output import CAUSE, Output, facts, moment, name_column
+from xbus.admin.output import CAUSE, Output, facts, moment
 from xbus.admin.repair.payload import Payload
 from xbus.admin.repair.places import check_index, find_event, read_items
+from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection
 from xbus.broker.journal.log.repeats import Past, PastEvent
 from xbus.broker.journal.operations.corrections import Correction, read_corrections
@@ -23,11 +24,11 @@ MOST_ITEMS = 1000
 
 PARKED_HEADS = (
     "SINCE",
-    name_column("ROLE"),
-    name_column("SERVICE"),
-    name_column("WHAT"),
+    "ROLE",
+    Column("SERVICE", wide_only=True),
+    "WHAT",
     "ATTEMPTS",
-    name_column("CODE"),
+    "CODE",
     CAUSE,
 )
 

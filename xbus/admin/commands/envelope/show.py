@@ -7,7 +7,7 @@ import click
 
 from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
 from xbus.admin.objects import of_envelope_detail
-from xbus.admin.output import CAUSE, STATE, Output, facts, moment, name_column, one_json
+from xbus.admin.output import CAUSE, STATE, Output, facts, moment, one_json
 from xbus.admin.program import EnvelopeId, config_option, database_url, output_option
 from xbus.admin.table import Column
 from xbus.broker.journal.bulk.summaries import OutputSummary
@@ -15,16 +15,17 @@ from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.envelopes import EnvelopeDetail, envelope_unknown, show_envelope
 from xbus.broker.journal.operations.short_ids import resolve_envelope
 
+CONSUMER_HEADS = ("ROLE", Column("SERVICE", wide_only=True), STATE, "ATTEMPTS", "CODE", CAUSE)
 OUTPUT_HEADS = (
     "EVENT",
-    name_column("NODE"),
-    name_column("ROLE"),
+    "NODE",
+    "ROLE",
     STATE,
     "PROGRESS",
     "ITEMS",
     Column("BYTES", wide_only=True),
-    Column("STARTED", narrows=10),
-    Column("ENDED", narrows=10),
+    Column("STARTED", wide_only=True),
+    Column("ENDED", wide_only=True),
     CAUSE,
 )
 
@@ -47,7 +48,7 @@ def _show(detail: EnvelopeDetail, output: Output) -> Iterator[str]:
     yield from _facts(detail)
     yield from output.block(
         "EVENTS",
-        ("NUMBER", name_column("TYPE"), STATE, "ITEMS", Column("ESTIMATE", wide_only=True), "ID"),
+        ("NUMBER", "TYPE", STATE, "ITEMS", Column("ESTIMATE", wide_only=True), "ID"),
         [
             (str(event.number), event.type, event.state, event.items, event.estimate, event.id)
             for event in detail.event_list
@@ -60,8 +61,11 @@ def _show(detail: EnvelopeDetail, output: Output) -> Iterator[str]:
     )
     yield from output.block(
         "CONSUMERS",
-        (name_column("ROLE"), name_column("SERVICE"), STATE, "ATTEMPTS", name_column("CODE"), CAUSE),
-        [(role.role, role.service, role.state, role.attempts, role.code, role.cause) for role in detail.summary.roles],
+        CONSUMER_HEADS,
+        [
+            (role.role or f"({role.service})", role.service, role.state, role.attempts, role.code, role.cause)
+            for role in detail.summary.roles
+        ],
     )
     yield from output.block(
         "OUTPUTS OF BULK WORKERS",
@@ -70,7 +74,7 @@ def _show(detail: EnvelopeDetail, output: Output) -> Iterator[str]:
     )
     yield from output.block(
         "ITEMS THAT WERE CORRECTED OR PARKED ALONE",
-        (name_column("ROLE"), "EVENT", "ITEM", STATE, "SINCE", CAUSE),
+        ("ROLE", "EVENT", "ITEM", STATE, "SINCE", CAUSE),
         [
             (item.role or "all", str(item.number), str(item.index), item.state, moment(item.at), item.cause)
             for item in detail.overlaid

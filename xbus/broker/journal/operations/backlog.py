@@ -2,13 +2,15 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.log.contents import find_newest
+from xbus.broker.journal.log.contents import count_listed, find_newest, read_contents_end
 from xbus.broker.journal.log.event_states import OWED
+from xbus.broker.journal.log.role_progress import MOST_COUNTED, read_owed_ahead
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState
 
@@ -56,6 +58,37 @@ class LackingRole:
 
     def _owes(self, position: int) -> bool:
         return self.cursor is None or (self.cursor.owes(position) and not self.cursor.is_settled(position))
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The envelopes whose turn at a role is still to come.
+
+    Args:
+        envelopes: how many; above :data:`~xbus.broker.journal.log.role_progress.MOST_COUNTED` an estimate.
+        oldest_at: when the oldest of them was received; None without any.
+    """
+
+    envelopes: int
+    oldest_at: datetime | None
+
+
+def count_ahead(connection: sa.Connection, cursor: Cursor, service_id: int, head: int) -> Ahead:
+    """Count the envelopes whose turn at a role is still to come: many of them by the table of contents.
+
+    Args:
+        head: the end of the log.
+    """
+    owed = read_owed_ahead(connection, cursor, service_id, MOST_COUNTED)
+    oldest_at = owed[0][1] if owed else None
+    if len(owed) < MOST_COUNTED:
+        return Ahead(len(owed), oldest_at)
+    graphs = connection.execute(sa.select(model.node.c.graph_id).where(model.node.c.service_id == service_id)).scalars()
+    until = head if cursor.until_position is None else min(head, cursor.until_position - 1)
+    listed_to = max(cursor.position, min(until, read_contents_end(connection)))
+    listed = count_listed(connection, set(graphs), cursor.position, listed_to)
+    estimate = listed + until - listed_to - cursor.above.bit_count()
+    return Ahead(max(MOST_COUNTED, estimate), oldest_at)
 
 
 def read_lacking_roles(

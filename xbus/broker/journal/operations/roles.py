@@ -11,6 +11,7 @@ from xbus.broker.journal.database.rows import NamedRow, NamedRows
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import read_owed_ahead
+from xbus.broker.journal.operations.backlog import Ahead, count_ahead
 from xbus.broker.journal.writes import PresenceRow, PresenceWork
 from xbus.broker.journal.writes.cursor import Cursor
 from xbus.states import DeliveryState, ItemState, PresenceState
@@ -31,7 +32,8 @@ class RoleStatus:
         seen_at: when the broker last heard of its recipient; None where it never did.
         noted_at: when the broker wrote that down.
         work: what is being brought to it, a map for each envelope: see ``model.presence``.
-        lag: how many positions it is behind the end of the log; None for a worker, which is owed nothing.
+        lag: how many envelopes it lacks that arrive by themselves: their turn is to come, or they are in a row that
+            waits, is held or retried; above ``MOST_COUNTED`` an estimate. None for a worker, which is owed nothing.
         owed_since: when the oldest envelope was received that it is owed and has not got, apart from parked ones.
         parked: how many envelopes are parked for it.
         parked_items: how many items are parked alone for it.
@@ -71,8 +73,12 @@ def list_roles(connection: sa.Connection) -> list[RoleStatus]:
     head = read_head(connection)
     parked = _count_by_role(connection, model.delivery, DeliveryState.PARKED)
     parked_items = _count_by_role(connection, model.parked_item, ItemState.PARKED)
-    return [
-        RoleStatus(
+    coming = _count_by_role(connection, model.delivery, *COMING)
+    statuses = []
+    for row in connection.execute(_roles()).all():
+        cursor = cursors.get(row.id)
+        ahead = Ahead(0, None) if cursor is None else count_ahead(connection, cursor, row.service_id, head)
+        status = RoleStatus(
             row.login,
             row.service,
             row.kind,
@@ -81,29 +87,40 @@ def list_roles(connection: sa.Connection) -> list[RoleStatus]:
             row.seen_at,
             row.noted_at,
             row.work or [],
-            lag=_lag(cursors.get(row.id), head),
-            owed_since=oldest_owed(connection, cursors.get(row.id), row.service_id),
+            lag=None if cursor is None else ahead.envelopes + coming.get(row.id, 0),
+            owed_since=_oldest(connection, ahead, row.id if row.id in coming else None),
             parked=parked.get(row.id, 0),
             parked_items=parked_items.get(row.id, 0),
         )
-        for row in connection.execute(_roles())
-    ]
+        statuses.append(status)
+    return statuses
 
 
 def oldest_owed(connection: sa.Connection, cursor: Cursor | None, service_id: int) -> datetime | None:
     """Find when the oldest envelope was received that a role still lacks; parked ones don't count."""
     if cursor is None:
         return None
+    ahead = read_owed_ahead(connection, cursor, service_id, 1)
+    return _oldest(connection, Ahead(len(ahead), ahead[0][1] if ahead else None), cursor.role_id)
+
+
+def _oldest(connection: sa.Connection, ahead: Ahead, role_id: int | None) -> datetime | None:
+    """Find the older one of the first envelope ahead of a role and the first in a row of its own.
+
+    Args:
+        role_id: the role, if it may have rows whose envelopes come by themselves.
+    """
+    if role_id is None:
+        return ahead.oldest_at
     envelope, delivery = model.envelope.c, model.delivery.c
     in_rows = (
         sa.select(envelope.closed_at)
         .join(model.delivery, delivery.envelope_id == envelope.id)
-        .where(delivery.role_id == cursor.role_id, delivery.state.in_(COMING))
+        .where(delivery.role_id == role_id, delivery.state.in_(COMING))
         .order_by(delivery.position)
         .limit(1)
     )
-    found = [sealed_at for _, sealed_at in read_owed_ahead(connection, cursor, service_id, 1)]
-    found += connection.execute(in_rows).scalars()
+    found = [*connection.execute(in_rows).scalars(), *([] if ahead.oldest_at is None else [ahead.oldest_at])]
     return min(found, default=None)
 
 
@@ -136,15 +153,8 @@ def _state(row: NamedRow) -> PresenceState:
     return PresenceState.ABSENT if row.state in (None, PresenceState.DETACHED) else PresenceState(row.state)
 
 
-def _lag(cursor: Cursor | None, head: int) -> int | None:
-    if cursor is None:
-        return None
-    end = head if cursor.until_position is None else min(head, cursor.until_position - 1)
-    return max(0, end - cursor.position - cursor.above.bit_count())
-
-
-def _count_by_role(connection: sa.Connection, table: sa.Table, state: DeliveryState | ItemState) -> dict[int, int]:
-    """Count for each role its rows of a table in a state; roles without any are left out."""
+def _count_by_role(connection: sa.Connection, table: sa.Table, *states: DeliveryState | ItemState) -> dict[int, int]:
+    """Count for each role its rows of a table in some states; roles without any are left out."""
     role_id = table.c.role_id
-    statement = sa.select(role_id, sa.func.count()).where(table.c.state == state.value).group_by(role_id)
+    statement = sa.select(role_id, sa.func.count()).where(table.c.state.in_(states)).group_by(role_id)
     return dict(connection.execute(statement).all())

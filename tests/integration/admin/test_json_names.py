@@ -1,0 +1,196 @@
+"""All commands write JSON by the names that ``docs/json.md`` lists: one name for one thing."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from sqlalchemy import insert, select, update
+
+from spark_worker.archive.archiver import Report
+from spark_worker.trueup.comparing import Verdict
+from tests.integration.admin.conftest import NOON, Xbus
+from tests.integration.admin.parked_bus import ParkedBus, make_parked_bus
+from tests.support.ports import free_port
+from xbus import model
+from xbus.admin.cli import main
+from xbus.broker.journal.database.connection import writing
+from xbus.emitter.outbox import Outbox
+
+PAGE = Path(__file__).parents[3] / "docs" / "json.md"
+
+NEED_SPARK = {"archive": Report, "checksum": Verdict}
+"""Commands that run on Spark, by the results that they write as they are."""
+
+Check = Callable[[Any], bool]
+
+
+def is_moment(value: Any) -> bool:
+    return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_list_of(kind: type | tuple[type, ...]) -> Check:
+    return lambda value: isinstance(value, list) and all(isinstance(each, kind) for each in value)
+
+
+CHECKS: Mapping[str, Check] = {
+    "text": lambda value: isinstance(value, str),
+    "number": is_number,
+    "moment": is_moment,
+    "yes or no": lambda value: isinstance(value, bool),
+    "object": lambda value: isinstance(value, dict),
+    "list of objects": is_list_of(dict),
+    "list of text": is_list_of(str),
+    "list of numbers": is_list_of(int),
+    "anything": lambda value: True,
+}
+
+
+def documented() -> dict[str, str]:
+    """The kind of each name on the page."""
+    section = PAGE.read_text(encoding="utf-8").partition("## Names\n")[2]
+    return dict(re.findall(r"^\| `(\w+)` \| ([\w ]+) \|", section, re.MULTILINE))
+
+
+def named(value: Any) -> Iterator[tuple[str, Any]]:
+    """Each name in an object and in those inside it, with its value; what an item says is its emitter's affair."""
+    if isinstance(value, list):
+        for each in value:
+            yield from named(each)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name, inner
+            if name != "value":
+                yield from named(inner)
+
+
+def commands(group: click.Group = main, *path: str) -> Iterator[tuple[str, ...]]:
+    """The commands that write JSON."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+        elif command is not None and any("--json" in parameter.opts for parameter in command.params):
+            yield *path, name
+
+
+@pytest.fixture
+def bus(database_url: str) -> ParkedBus:
+    """A journal with one of everything that a command may show."""
+    bus = make_parked_bus(database_url)
+    with writing(database_url) as connection:
+        roles = dict(connection.execute(select(model.role.c.login, model.role.c.id)).all())
+        event_id = bus.event_id(bus.both)
+        sent = {"state": "failed", "until": NOON, "code": "timed_out", "cause": "no answer"}
+        node_id = connection.execute(select(model.node.c.id).limit(1)).scalar_one()
+        work = {"envelope_id": str(bus.done), "event_id": str(event_id), "position": 3, "verb": "send_item"}
+        told = {"since": NOON.isoformat(), "done": 1, "of": 4}
+        attempt = {"event_id": event_id, "node_id": node_id, "role_id": roles["store_1"], "lease_until": NOON}
+        attempt |= {"id": event_id, "state": "failed", "started_at": NOON, "ended_at": NOON, "code": "x", "cause": "y"}
+        item = {"event_id": event_id, "item_index": 1, "before": b"a", "after": b"b", "at": NOON, "reason": "ada: why"}
+        for table, row in (
+            (model.reply, {"event_id": event_id, "envelope_id": bus.both, **sent}),
+            (model.bulk_attempt, attempt | {"items": 5, "bytes": 9}),
+            (model.archived_envelope, {"envelope_id": bus.both, "archived_at": NOON, "restored_at": NOON}),
+            (model.correction, item),
+            (model.presence, {"role_id": roles["store_1"], "state": "present", "since": NOON, "seen_at": NOON}),
+            (model.input_descriptor, {"name": "csv", "mimetype": "text/csv", "content": b"x"}),
+            (
+                model.registration,
+                {"role_id": roles["store_1"], "token_hash": b"", "uri": "tcp://a:1", "registered_at": NOON},
+            ),
+        ):
+            connection.execute(insert(table).values(row | ({"noted_at": NOON} if table is model.presence else {})))
+        connection.execute(update(model.presence).values(work=[work | told]))
+        connection.execute(update(model.registration).values(place="elsewhere"))
+        connection.execute(update(model.cursor).where(model.cursor.c.role_id == roles["store_1"]).values(position=2))
+        keyed = update(model.envelope).where(model.envelope.c.id == bus.both)
+        connection.execute(keyed.values(idempotency_key="order 1", origin_id=bus.done))
+        connection.execute(insert(model.envelope_role).values(envelope_id=bus.both, role_id=roles["store_1"]))
+        connection.execute(insert(model.envelope_role).values(envelope_id=bus.both, role_id=roles["counter_1"]))
+    return bus
+
+
+def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[str, ...]]:
+    """The arguments with which each command shows as much as it can."""
+    return {
+        ("descriptor", "list"): (),
+        ("envelope", "items"): (str(bus.both),),
+        ("envelope", "list"): (),
+        ("envelope", "show"): (str(bus.both),),
+        ("failure", "list"): (),
+        ("failure", "show"): ("1",),
+        ("find",): ("clients",),
+        ("health",): ("--url", f"tcp://127.0.0.1:{free_port()}"),
+        ("journal", "show"): (),
+        ("outbox", "status"): (str(outbox),),
+        ("parked", "list"): (),
+        ("parked", "show"): (str(bus.both),),
+        ("recipient", "list"): (),
+        ("type", "list"): (),
+    }
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Path:
+    """An outbox with a waiting and a refused envelope."""
+    path = tmp_path / "orders.outbox"
+    box = Outbox(path)
+    for name in ("a", "b"):
+        box.start_envelope(name, f"order {name}", None)
+        box.end_envelope(name, NOON)
+    box.set_aside("a", "unknown_type", "no such type")
+    box.note_trouble("timed_out", "no answer", NOON)
+    box.close()
+    return path
+
+
+@pytest.fixture
+def written(xbus: Xbus, bus: ParkedBus, outbox: Path) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    """The objects that each command writes."""
+    xbus("failure", "track", "1", "processing", "--comment", "asked")
+    found = {}
+    for command, arguments in invocations(bus, outbox).items():
+        result = xbus(*command, *arguments, "-o", "json")
+        found[command] = [json.loads(line) for line in result.stdout.splitlines()]
+        assert found[command], (command, result.output)
+    return found
+
+
+def test_all_commands_write_the_names_of_the_page(written: dict[tuple[str, ...], list[dict[str, Any]]]) -> None:
+    kinds = documented()
+    wrong = {
+        f"{' '.join(command)}: {name} = {value!r} ({kinds.get(name, 'not on the page')})"
+        for command, found in written.items()
+        for name, value in named(found)
+        if name not in kinds or not (value is None or CHECKS[kinds[name]](value))
+    }
+    assert wrong == set()
+    seen = {name for found in written.values() for name, value in named(found) if value is not None}
+    of_spark = {field.name for result in NEED_SPARK.values() for field in fields(result)} | {"emitted"}
+    assert of_spark <= set(kinds)
+    assert set(kinds) - seen - of_spark == {"alarm"}
+    shapes = {command: len({tuple(each) for each in found}) for command, found in written.items()}
+    assert shapes == dict.fromkeys(written, 1)
+
+
+def test_every_command_that_writes_json_is_tested_and_documented(bus: ParkedBus, outbox: Path) -> None:
+    tested = {*invocations(bus, outbox), *((name,) for name in NEED_SPARK)}
+    assert set(commands()) == tested
+    section = PAGE.read_text(encoding="utf-8").partition("## Commands\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`xbus ([\w ]+)`", section)) == {" ".join(command) for command in tested}
+
+
+def test_json_is_an_alias(xbus: Xbus, bus: ParkedBus) -> None:
+    assert xbus("envelope", "list", "--json").stdout == xbus("envelope", "list", "-o", "json").stdout != ""
+    assert xbus("type", "list", "-o", "yaml").exit_code == 2
