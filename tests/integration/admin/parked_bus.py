@@ -54,7 +54,7 @@ def event_id(envelope_id: UUID, number: int) -> UUID:
 
 def make_parked_bus(url: str) -> ParkedBus:
     """Put it into an empty database."""
-    both, alone, done = (UUID(int=(0x0190 << 112) + (7 << 76) + (2 << 62) + number) for number in (1, 2, 3))
+    both, alone, done = (UUID(int=(0x0190 << 112) + (7 << 76) + (2 << 62) + (number << 84)) for number in (1, 2, 3))
     with writing(url) as connection:
         _configure(connection)
         roles = {entry.login: entry.id for entry in read_catalog(connection).roles.values()}

@@ -97,7 +97,7 @@ def test_items_that_are_not_there_are_refused(xbus: Xbus, bus: ParkedBus, databa
         ([str(bus.done)], "envelope_archived"),
         ([NEVER], "envelope_unknown"),
         ([NEVER[:9]], "envelope_unknown"),
-        ([str(bus.both)[:20]], "ambiguous_id"),
+        ([str(bus.both)[:9]], "ambiguous_id"),
         ([str(bus.both), "--event", "3"], "event_unknown"),
     ):
         result = xbus("envelope", "items", *arguments)

@@ -1,0 +1,71 @@
+"""Commands of ``xbus`` on a terminal: the width, the colours, and bars that log lines don't tear."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.admin.conftest import Xbus
+from tests.integration.admin.parked_bus import ParkedBus, make_parked_bus
+from tests.support.daemon import write_config
+from tests.support.processes import script
+from tests.support.terminals import run_in_terminal
+
+COLOUR = re.compile(r"\x1b\[\d+m")
+
+
+@pytest.fixture
+def bus(sqlite_url: str) -> ParkedBus:
+    return make_parked_bus(sqlite_url)
+
+
+@pytest.fixture
+def config(sqlite_url: str, tmp_path: Path) -> str:
+    return str(write_config(tmp_path / "config.ini", sqlite_url))
+
+
+@pytest.mark.parametrize("columns", [72, 80, 140])
+def test_a_list_takes_the_width_of_the_terminal(bus: ParkedBus, config: str, columns: int) -> None:
+    written = COLOUR.sub("", run_in_terminal(script("xbus"), "parked", "list", "-c", config, columns=columns))
+    lines = written.split("\n")
+    assert max(map(len, lines)) <= columns
+    assert ("item 1 is bad" in written, "…" in written) == (True, False) if columns == 140 else (True, True)
+
+
+def test_states_have_colours_on_a_terminal_only(bus: ParkedBus, config: str) -> None:
+    command = (script("xbus"), "envelope", "list", "-c", config)
+    assert "\x1b[31mparked\x1b[0m" in run_in_terminal(*command, columns=200)
+    for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert not COLOUR.search(run_in_terminal(*command, columns=200, env=environment))
+
+
+LOGGING = """\
+import logging, sys
+from xbus import logs
+from xbus.admin.progress import progress
+from xbus.config import LoggingSettings
+if sys.argv[1] == "set up":
+    logs.set_up(LoggingSettings())
+with progress(3, "Sending") as bar:
+    for number in range(3):
+        logging.getLogger("xbus.emitter").warning("the front is away", extra={"try": number})
+        bar.update(1)
+logging.getLogger("xbus.emitter").warning("the front is back")
+"""
+
+
+@pytest.mark.parametrize("logging", ["set up", "as it is"])
+def test_log_lines_stand_above_the_bar(logging: str) -> None:
+    lines = run_in_terminal(sys.executable, "-c", LOGGING, logging, columns=80).split("\n")
+    # A terminal shows what stands behind the last clearing of a line.
+    shown = [re.split(r"\r(?:\x1b\[K)?", line)[-1] for line in lines]
+    assert [line.count("the front is away") for line in shown[:3]] == [1, 1, 1]
+    assert not any("Sending" in line for line in shown[:3])
+    assert "100%" in shown[3]
+    assert shown[4].endswith("the front is back")
+
+
+def test_without_a_terminal_the_log_is_as_always(xbus: Xbus) -> None:
+    """And so is the list: 80 characters wide, without colours."""
+    assert xbus("envelope", "list").stdout == "No envelopes.\n"
