@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
-from uuid import UUID
 
 import click
 
@@ -24,9 +23,11 @@ from spark_worker.spark.command_options import checked_master, conf_option
 from xbus import extras
 from xbus.admin.moments import Moment
 from xbus.admin.output import one_json
-from xbus.admin.program import config_option, database_url, json_option, load_config
+from xbus.admin.program import EnvelopeId, config_option, database_url, json_option, load_config
 from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.segments import FileWritten
+from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.short_ids import resolve_envelope
 from xbus.clock import SystemClock
 from xbus.errors import Failed
 from xbus.ids import Ids
@@ -129,8 +130,8 @@ def on_spark(session: Any, url: str) -> Copy:
 
 @click.command()
 @config_option
-@click.argument("envelope_id", type=click.UUID, metavar="ID")
-def restore(config_path: Path | None, envelope_id: UUID) -> None:
+@click.argument("envelope_id", type=EnvelopeId(), metavar="ENVELOPE")
+def restore(config_path: Path | None, envelope_id: str) -> None:
     """Restore an archived envelope into the journal.
 
     The broker does so by itself when an emitter asks for a replay. A later xbus archive removes it again, once it has
@@ -138,14 +139,16 @@ def restore(config_path: Path | None, envelope_id: UUID) -> None:
     """
     url = database_url(config_path)
     clock = SystemClock()
+    with reading(url) as connection:
+        wanted = resolve_envelope(connection, envelope_id)
     with _ended_in_order(), begun(url, clock, Ids()) as run:
         try:
-            found = put_back(url, run, envelope_id, clock)
+            found = put_back(url, run, wanted, clock)
         except OSError as error:
             raise _storage_failed(error) from error
     for origin in found[:-1]:
         click.echo(f"Envelope {origin}, which it repeats, is in the journal again.")
-    click.echo(f"Envelope {envelope_id} is in the journal again.")
+    click.echo(f"Envelope {wanted} is in the journal again.")
 
 
 @contextmanager

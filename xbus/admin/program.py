@@ -28,7 +28,22 @@ class Careful(click.Command):
             raise click.NoSuchOption(error.option_name, ctx=error.ctx) from None
 
 
-class Program(click.Group):
+class CommandGroup(click.Group):
+    """A group whose help shows the first sentence of each command, whole."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        found = [(name, command) for name in names if (command := self.get_command(ctx, name)) is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_sentence(command.help or "")) for name, command in found])
+
+
+def _first_sentence(text: str) -> str:
+    paragraph, _, _ = text.strip().partition("\n\n")
+    return re.split(r"(?<=\.)\s", " ".join(paragraph.split()), maxsplit=1)[0]
+
+
+class Program(CommandGroup):
     """A group of commands that reports any error of the bus in one line, with its cause and next step.
 
     Beside its own it has the commands that other packages bring. It imports each at its first use.

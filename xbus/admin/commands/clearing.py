@@ -7,14 +7,14 @@ from typing import NoReturn
 import click
 
 from xbus.admin.address import broker_address
-from xbus.admin.program import Command, config_option
+from xbus.admin.program import Command, CommandGroup, config_option
 from xbus.admin.secret import password_file_option, password_of
 from xbus.emitter import Emitter
 from xbus.errors import XbusError
 from xbus.rpc.codec import Key, Value
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def clearing() -> None:
     """See and clear items that a consumer could not understand.
 

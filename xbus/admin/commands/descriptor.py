@@ -6,13 +6,13 @@ import click
 
 from xbus.admin.objects import of_descriptor
 from xbus.admin.output import Output, name_column
-from xbus.admin.program import config_option, database_url, output_option
+from xbus.admin.program import CommandGroup, config_option, database_url, output_option
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.descriptors import list_descriptors, read_descriptor
 from xbus.errors import Refused
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def descriptor() -> None:
     """Show the input descriptors of the database."""
 

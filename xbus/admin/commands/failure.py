@@ -8,7 +8,7 @@ import click
 from xbus.admin.failure_rows import FAILURE_HEADS, failure_rows
 from xbus.admin.objects import of_failure, of_failure_detail
 from xbus.admin.output import Output, facts, moment, one_json
-from xbus.admin.program import EnvelopeId, config_option, database_url, limit_option, output_option
+from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import reading, writing
 from xbus.broker.journal.operations.failures import (
@@ -25,7 +25,7 @@ from xbus.states import TrackingState
 FAILURE_ID = click.IntRange(1, 2**63 - 1)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def failure() -> None:
     """Show failed calls to recipients, and track their repair."""
 

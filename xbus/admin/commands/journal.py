@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from xbus.admin.output import Form, Output, name_column, one_json
-from xbus.admin.program import config_option, database_url, output_option, reason_option
+from xbus.admin.program import CommandGroup, config_option, database_url, output_option, reason_option
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.database.place import read_place
@@ -22,7 +22,7 @@ NOTHING = "All recipients registered where the journal is now: there is nothing 
 Decide = Callable[[Connection, str, datetime], Sequence[ForeignRegistration]]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def journal() -> None:
     """Say whether a restored journal is the live one or a copy.
 

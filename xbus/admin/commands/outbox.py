@@ -10,7 +10,7 @@ import click
 from xbus.admin.address import broker_address
 from xbus.admin.objects import of_outbox
 from xbus.admin.output import CAUSE, Output, counted, facts, moment, name_column, one_json
-from xbus.admin.program import config_option, output_option
+from xbus.admin.program import CommandGroup, config_option, output_option
 from xbus.admin.secret import password_file_option, password_of
 from xbus.clock import SystemClock
 from xbus.emitter.flushing import flush_outbox
@@ -23,7 +23,7 @@ file_argument = click.argument("path", type=click.Path(path_type=Path), metavar=
 places_argument = click.argument("places", nargs=-1, type=click.IntRange(1, 2**63 - 1), metavar="[PLACE]...")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def outbox() -> None:
     """Manage an emitter's outbox: the file that keeps its envelopes while the bus is away."""
 

@@ -7,7 +7,7 @@ import click
 
 from xbus.admin.objects import of_type
 from xbus.admin.output import Output, name_column
-from xbus.admin.program import config_option, database_url, output_option
+from xbus.admin.program import CommandGroup, config_option, database_url, output_option
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.event_types import count_types
 from xbus.clock import SystemClock
@@ -15,7 +15,7 @@ from xbus.clock import SystemClock
 HEADS = (name_column("TYPE"), "EVENTS", "ITEMS", "LAST HOUR", "NEWEST")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def type() -> None:
     """Show the event types."""
 

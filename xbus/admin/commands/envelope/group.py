@@ -13,7 +13,7 @@ from xbus.admin.commands.envelope.show import show
 from xbus.admin.moments import Moment
 from xbus.admin.objects import of_envelope
 from xbus.admin.output import STATE, Output, counted, name_column
-from xbus.admin.program import EnvelopeId, config_option, database_url, limit_option, output_option
+from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.operations.envelope_list import EnvelopeFilters, list_envelopes
@@ -34,7 +34,7 @@ HEADS = (
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def envelope() -> None:
     """Show envelopes, their states and their items."""
 

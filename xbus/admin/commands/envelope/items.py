@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from xbus.admin.output import Output, counted
-from xbus.admin.program import EnvelopeId, config_option, database_url, limit_option, output_option
+from xbus.admin.output import counted, one_json
+from xbus.admin.program import EnvelopeId, config_option, database_url, json_option, limit_option
 from xbus.admin.repair.payload import Payload
 from xbus.admin.search.items import EnvelopeItem, read_items_page
 from xbus.broker.journal.database.connection import reading
@@ -22,10 +22,8 @@ from xbus.broker.journal.operations.short_ids import resolve_envelope
     "--from", "first", type=click.IntRange(0), default=0, metavar="INDEX", help="Begin with this item, counted from 0."
 )
 @limit_option
-@output_option("item")
-def items(
-    config_path: Path | None, envelope_id: str, event: str | None, first: int, limit: int, output: Output
-) -> None:
+@json_option("item")
+def items(config_path: Path | None, envelope_id: str, event: str | None, first: int, limit: int, as_json: bool) -> None:
     """Show the items of an envelope, as its emitter sent them.
 
     The command reads an item as msgpack, JSON or text. Of an open envelope it shows the items that the bus has so far.
@@ -33,8 +31,9 @@ def items(
     with reading(database_url(config_path)) as connection:
         wanted = resolve_envelope(connection, envelope_id)
         page = read_items_page(connection, wanted, read_position(connection, wanted), event, first, limit)
-    if output.as_json:
-        output.objects(item.plain(Payload.of(item.data)) for item in page.items)
+    if as_json:
+        for item in page.items:
+            click.echo(one_json(item.plain(Payload.of(item.data))))
         return
     click.echo("\n".join(_told(page.items)) if page.items else "No items.")
     if page.next_event is not None:

@@ -10,7 +10,7 @@ from xbus.admin.commands.parked.correct import correct
 from xbus.admin.commands.parked.decide import drop, envelope_argument, event_option, resume, role_option
 from xbus.admin.objects import of_parked_part
 from xbus.admin.output import CAUSE, Output, counted, name_column, one_json
-from xbus.admin.program import config_option, database_url, limit_option, output_option
+from xbus.admin.program import CommandGroup, config_option, database_url, limit_option, output_option
 from xbus.admin.repair.moves import present_item
 from xbus.admin.repair.places import find_place
 from xbus.admin.repair.view import view
@@ -32,7 +32,7 @@ HEADS = (
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def parked() -> None:
     """Show and repair what recipients refused for good: resume, correct, drop."""
 

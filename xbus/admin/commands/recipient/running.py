@@ -10,7 +10,7 @@ import click
 from xbus import logs
 from xbus.admin.address import broker_address
 from xbus.admin.commands.recipient.roles import attach, detach, list_
-from xbus.admin.program import config_option
+from xbus.admin.program import CommandGroup, config_option
 from xbus.admin.secret import password_file_option, password_of
 from xbus.config import load_or_default
 from xbus.errors import ConfigurationError
@@ -18,7 +18,7 @@ from xbus.recipient import Recipient, run
 from xbus.recipient.running import ServeOptions
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def recipient() -> None:
     """Run workers and consumers, and show their state."""
 
