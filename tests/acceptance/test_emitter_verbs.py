@@ -190,7 +190,7 @@ async def test_a_cancelled_envelope_is_never_delivered(
     behind = await emitter.emit()
     await consumer.wait_for([behind])
     assert envelope_id not in consumer.committed
-    assert envelope_id in await xbus(shared, "envelope", "list", "--state", "cancelled")
+    assert envelope_id in await xbus(shared, "envelope", "list", "--state", "cancelled", "-o", "wide")
 
 
 async def test_an_item_over_the_limit_is_refused_and_one_at_it_taken(

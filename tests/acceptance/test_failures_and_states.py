@@ -83,7 +83,7 @@ async def test_a_reported_error_is_kept_with_where_it_happened_and_can_be_tracke
     failure_id = shown(sqlite_url, failed["early"]).failures[0].id
     await xbus(daemon, "failure", "track", str(failure_id), "on_hold", "--comment", "asked")
     told = await xbus(daemon, "failure", "list", "--role", "c_1", "--state", "on_hold", "--json")
-    assert [json.loads(line)["id"] for line in told.splitlines()] == [failure_id]
+    assert [json.loads(line)["failure_id"] for line in told.splitlines()] == [failure_id]
     assert shown(sqlite_url, failed["early"]).failures[0].tracking is TrackingState.ON_HOLD
 
 

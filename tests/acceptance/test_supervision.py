@@ -172,7 +172,7 @@ async def test_operators_see_who_is_there_and_what_they_work_on(sqlite_url: str,
         assert (present["role"], present["state"], present["lag"]) == ("store_1", "present", 1)
         (work,) = present["work"]
         assert (work["envelope_id"], work["position"], work["verb"]) == (receipt.envelope_id, 1, "take_event")
-        assert (work["done"], work["of"], work["percent"]) == (3, 12, 25)
+        assert (work["done"], work["of"], work["progress"]) == (3, 12, 0.25)
         assert (absent["role"], absent["state"], absent["seen_at"], absent["lag"]) == ("store_2", "absent", None, 1)
         assert absent["lag_seconds"] > 0
         shown = await asyncio.to_thread(xbus, "recipient", "list")

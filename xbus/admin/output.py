@@ -57,12 +57,14 @@ class Output:
 
     Args:
         form: as the options say.
-        width: characters of a line; None for any number.
+        width: characters of a line of a list; None for any number.
+        wraps_at: characters of a line of details; None for any number.
         coloured: whether states get colours.
     """
 
     form: Form
     width: int | None = None
+    wraps_at: int | None = None
     coloured: bool = False
 
     @classmethod
@@ -70,7 +72,9 @@ class Output:
         """Look at the terminal: its width, and whether it may have colours."""
         is_terminal = sys.stdout.isatty()
         coloured = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        return cls(form, None if form is Form.WIDE else _terminal_width(is_terminal), coloured)
+        width = None if form is Form.WIDE else _terminal_width(is_terminal)
+        # A program that reads details from a pipe looks for whole sentences.
+        return cls(form, width or (None if form is Form.WIDE else USUAL_WIDTH), width, coloured)
 
     @property
     def as_json(self) -> bool:
@@ -88,15 +92,16 @@ class Output:
 
     def table(self, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
         """Write a list: a line for each row, cut where the width does not suffice."""
-        return table(heads, rows, self.width, paint=self._paint)
+        return table(heads, rows, self.width, narrow=not self.is_wide, paint=self._paint)
 
     def block(self, title: str, heads: Sequence[Column | str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
         """Write a table under a title behind an empty line, and cut nothing; nothing without rows."""
         if rows:
-            width = None if self.width is None else self.width - INDENT
+            width = None if self.wraps_at is None else self.wraps_at - INDENT
+            lines = table(heads, rows, width, wraps=width is not None, narrow=not self.is_wide, paint=self._paint)
             yield ""
             yield title
-            yield from (f"{'':{INDENT}}{line}" for line in table(heads, rows, width, wraps=True, paint=self._paint))
+            yield from (f"{'':{INDENT}}{line}" for line in lines)
 
     def when(self, at: datetime | None, now: datetime) -> str | None:
         """Write a moment of a list: its age, or the moment itself where the command may be wide."""
@@ -110,13 +115,14 @@ def _painted(word: "re.Match[str]") -> str:
     return click.style(word[0], fg=_COLOUR_OF[word[0]])
 
 
-def _terminal_width(is_terminal: bool) -> int:
+def _terminal_width(is_terminal: bool) -> int | None:
+    """Find how wide the terminal is; None where nobody says it, as in a pipe."""
     if (columns := os.environ.get("COLUMNS", "")).isdecimal() and int(columns) > 0:
         return int(columns)
     try:
-        return (is_terminal and os.get_terminal_size(sys.stdout.fileno()).columns) or USUAL_WIDTH
+        return (is_terminal and os.get_terminal_size(sys.stdout.fileno()).columns) or None
     except OSError:
-        return USUAL_WIDTH
+        return None
 
 
 def facts(known: Mapping[str, object]) -> Iterator[str]:

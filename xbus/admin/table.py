@@ -22,7 +22,7 @@ class Column:
             its width.
         breaks: whether its texts are sentences, which may go on in further lines. Others are cut or keep their width.
         to_right: whether its texts are aligned to the right; numbers always are.
-        wide_only: whether it is left out unless the table may be as wide as it wants.
+        wide_only: whether it is left out of narrow tables.
         optional: whether it is left out where no row has anything in it.
         painted: whether its words get colours.
     """
@@ -42,18 +42,20 @@ def table(
     width: int | None = None,
     *,
     wraps: bool = False,
+    narrow: bool = False,
     paint: Paint | None = None,
 ) -> Iterator[str]:
     """Write the lines of a table: two blanks between columns, columns of numbers to the right, None as a dash.
 
     Args:
         heads: the columns; a text is a column with this head.
-        width: how many characters a line may have; None for any number, and for all columns.
+        width: how many characters a line may have; None for any number.
         wraps: whether sentences that are too wide go on in further lines, and nothing is cut.
+        narrow: whether columns are left out that are for wide tables only.
         paint: colours the painted columns.
     """
     columns = [Column(head) if isinstance(head, str) else head for head in heads]
-    shown = [place for place, column in enumerate(columns) if _is_shown(column, [row[place] for row in rows], width)]
+    shown = [place for place, column in enumerate(columns) if _is_shown(column, [row[place] for row in rows], narrow)]
     columns = [columns[place] for place in shown]
     cells = [[_text(row[place]) for place in shown] for row in rows]
     right = [
@@ -74,8 +76,8 @@ def _floor(column: Column, wraps: bool) -> int:
     return max(column.narrows, columns_of(column.name)) if column.narrows and (column.breaks or not wraps) else 0
 
 
-def _is_shown(column: Column, values: Sequence[object], width: int | None) -> bool:
-    if column.wide_only and width is not None:
+def _is_shown(column: Column, values: Sequence[object], narrow: bool) -> bool:
+    if column.wide_only and narrow:
         return False
     return not column.optional or any(value is not None for value in values)
 
