@@ -13,6 +13,8 @@ import json
 import logging
 import logging.config
 import math
+import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +23,9 @@ from xbus.config import LoggingSettings
 from xbus.errors import ConfigurationError, XbusError
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+CLEAR_LINE = "\r\x1b[K"
+"""Takes a terminal to the beginning of its line and empties that."""
 
 QUIET = ("alembic",)
 """Libraries that tell at INFO what nobody asked for."""
@@ -126,12 +131,22 @@ def check(config: LoggingSettings) -> None:
 
 def _use_standard_error(level: str, form: str) -> None:
     handler = logging.StreamHandler()
-    handler.setFormatter(FORMATTERS[form]())
+    handler.setFormatter(_above_bars() if form == "text" else FORMATTERS[form]())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     if form == "json":
         logging.captureWarnings(True)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _above_bars() -> TextFormatter:
+    """Make lines for a terminal in which another program may draw a progress bar; it draws that anew below."""
+    return TextFormatter(CLEAR_LINE + FORMAT if clears_lines() else FORMAT)
+
+
+def clears_lines() -> bool:
+    """Check whether standard error is a terminal whose line can be cleared."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _use_file(path: Path) -> None:

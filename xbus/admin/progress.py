@@ -1,4 +1,4 @@
-"""Progress bars on standard error, between whose looks the log still writes whole lines."""
+"""Shows progress bars on standard error; log lines appear above them."""
 
 import logging
 import sys
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from xbus.logs import CLEAR_LINE, clears_lines
+
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
-
-CLEAR_LINE = "\r\x1b[K"
-"""Takes a terminal to the beginning of its line and empties that."""
 
 
 class AboveTheBar(logging.Handler):
@@ -35,7 +34,7 @@ class AboveTheBar(logging.Handler):
         except Exception:
             self.handleError(record)
             return
-        tell(line)
+        tell(line.removeprefix(CLEAR_LINE))
         # The bar draws a line only where it differs from its last one.
         self._bar._last_line = None
         self._bar.render_progress()
@@ -74,4 +73,4 @@ def _writes_there(handler: logging.Handler) -> bool:
 
 def tell(sentence: str) -> None:
     """Write a line on standard error; where that is a terminal, in place of a bar that is in the line."""
-    click.echo(f"{CLEAR_LINE if sys.stderr.isatty() else ''}{sentence}", err=True)
+    click.echo(f"{CLEAR_LINE if clears_lines() else ''}{sentence}", err=True)

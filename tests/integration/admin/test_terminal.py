@@ -9,7 +9,7 @@ import pytest
 from tests.integration.admin.conftest import Xbus
 from tests.integration.admin.parked_bus import ParkedBus, make_parked_bus
 from tests.support.daemon import write_config
-from tests.support.processes import script
+from tests.support.processes import run, script
 from tests.support.terminals import run_in_terminal
 
 COLOUR = re.compile(r"\x1b\[\d+m")
@@ -64,6 +64,27 @@ def test_log_lines_stand_above_the_bar(logging: str) -> None:
     assert not any("Sending" in line for line in shown[:3])
     assert "100%" in shown[3]
     assert shown[4].endswith("the front is back")
+
+
+OTHER = """\
+import logging, subprocess, sys
+from xbus import logs
+from xbus.config import LoggingSettings
+if sys.argv[1:]:
+    logs.set_up(LoggingSettings())
+    logging.getLogger("xbus").info("ready")
+else:
+    sys.stderr.write("Sending  [###---]")
+    subprocess.run([sys.executable, "-c", sys.orig_argv[2], "other"], check=True)
+"""
+
+
+def test_a_log_line_of_another_program_takes_the_place_of_the_bar() -> None:
+    """Programs that were started with ``&`` share the terminal."""
+    line, _ = run_in_terminal(sys.executable, "-c", OTHER, columns=80).split("\n")
+    before, cleared, behind = line.partition("\r\x1b[K")
+    assert (before, bool(cleared), behind.endswith(" INFO xbus: ready")) == ("Sending  [###---]", True, True)
+    assert "\x1b" not in run(sys.executable, "-c", OTHER, "other").stderr
 
 
 def test_without_a_terminal_the_log_is_as_always(xbus: Xbus) -> None:

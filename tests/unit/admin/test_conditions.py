@@ -4,8 +4,9 @@ import pytest
 
 from xbus.admin.search.conditions import Condition
 from xbus.errors import Refused
+from xbus.rpc.codec import Value
 
-ORDER = {
+ORDER: Value = {
     "number": 4711,
     "text": "4711",
     "paid": True,
