@@ -49,11 +49,12 @@ class Condition:
         if not path:
             return self._is_value(value) or (isinstance(value, list) and any(map(self._is_value, value)))
         if isinstance(value, dict):
+            if path[0] in value and self._fits(value[path[0]], path[1:]):
+                return True
             # A name may itself have full stops in it.
-            return any(
-                name in value and self._fits(value[name], path[length:])
-                for length in range(1, len(path) + 1)
-                for name in [".".join(path[:length])]
+            joined = (".".join(path[:length]) for length in range(2, len(path) + 1))
+            return len(path) > 1 and any(
+                name in value and self._fits(value[name], path[length:]) for length, name in enumerate(joined, 2)
             )
         if isinstance(value, list):
             name, *rest = path
