@@ -390,7 +390,7 @@ def test_what_is_parked_is_dropped_when_it_is_confirmed(xbus: Xbus, bus: ParkedB
     assert list(deliveries(bus)) == ["counter_1"]
     assert moves(bus) == [("delivery", "dropped", "ada: a test")]
     lines = [line.split() for line in xbus("envelope", "show", str(bus.both)).stdout.splitlines()]
-    assert ["store_1", "store", "dropped", "-", "-", "ada:", "a", "test"] in lines
+    assert ["store_1", "dropped", "-", "-", "ada:", "a", "test"] in lines
     assert "it is dropped for store_1 (ada: a test)" in refused(xbus, "resume", str(bus.both), "--role", "store_1")
     told(xbus, "drop", str(bus.alone), "--reason", "a test", "--yes")
     assert items(bus) == [(1, "dropped", None), (3, "dropped", None)]

@@ -99,7 +99,7 @@ def test_a_file_is_one_envelope(noted: type[NotedEmitter], tmp_path: Path) -> No
         {"id": "2", "name": "y"},
         "sealed",
     ]
-    assert result.stdout == "2 items sent: envelope e1, position 1,234\n"
+    assert result.stdout == "2 items sent: envelope e1, position 1234\n"
 
 
 def test_what_is_said_of_the_envelope_goes_with_it(noted: type[NotedEmitter], tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_collect_also_writes_them(noted: type[NotedEmitter], tmp_path: Path, pla
     result = run(*KNOWN, "--type", "flights", *words, **SECRET)
     assert result.exit_code == 0, result.output
     assert noted.notes[-2:] == [{"id": "0"}, "sealed"]
-    assert result.stdout == "1 item sent: envelope e1, position 1,234\n"
+    assert result.stdout == "1 item sent: envelope e1, position 1234\n"
     fault = f"{path}:3: 2 fields, but the first line names 1"
     assert to.read_text() == (
         f"#xbus# bad lines of {path}: correct them below the remarks, and send this file\nid\n#xbus# {fault}\n2,x\n"
