@@ -176,7 +176,9 @@ async def test_operators_see_who_is_there_and_what_they_work_on(sqlite_url: str,
         assert (absent["role"], absent["state"], absent["seen_at"], absent["lag"]) == ("store_2", "absent", None, 1)
         assert absent["lag_seconds"] > 0
         shown = await asyncio.to_thread(xbus, "recipient", "list")
-        assert "1 take_event 25 %" in shown.stdout
+        assert shown.stdout.splitlines()[1].endswith("1: 25 %")
+        shown = await asyncio.to_thread(xbus, "recipient", "list", "-o", "wide")
+        assert "1: take_event 25 %" in shown.stdout
         refused = await asyncio.to_thread(xbus, "recipient", "detach", "store_1", "--reason", "why", "--yes")
         assert (refused.exit_code, "a recipient serves the role" in refused.stderr) == (1, True)
         paged.goes_on.set()

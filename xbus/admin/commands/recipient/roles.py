@@ -109,7 +109,7 @@ def _row(role: RoleStatus, owed_days: float, now: datetime, output: Output) -> t
         role.lag,
         age(role.owed_since, now),
         _parked(role) if role.kind == "consumer" else None,
-        ", ".join(map(_work, role.work)) or None,
+        ", ".join(_work(work, output) for work in role.work) or None,
         "owed too long" if _alarm(role, owed_days, now) else None,
     )
 
@@ -123,9 +123,9 @@ def _parked(role: RoleStatus) -> int | str:
     return f"{role.parked:,}, {counted(role.parked_items)}" if role.parked_items else role.parked
 
 
-def _work(work: PresenceWork) -> str:
-    """Word the work: ``12 send_item 40 %``, with the position, the last call, and the progress."""
-    place = work.get("position") or work["envelope_id"]
+def _work(work: PresenceWork, output: Output) -> str:
+    """Word the work: ``12: 40 %``, with the position and the progress; the call where that is unknown, or room is."""
     part, done = progress_of(work), work.get("done")
-    progress = f" {int(100 * part)} %" if part is not None else f" {done:,} done" if done else ""
-    return f"{place} {work['verb']}{progress}"
+    progress = f"{int(100 * part)} %" if part is not None else f"{done:,} done" if done else ""
+    told = [work["verb"]] if output.is_wide or not progress else []
+    return f"{work.get('position') or work['envelope_id']}: {' '.join([*told, progress])}".rstrip()
