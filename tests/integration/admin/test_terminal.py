@@ -87,6 +87,13 @@ def test_a_log_line_of_another_program_takes_the_place_of_the_bar() -> None:
     assert "\x1b" not in run(sys.executable, "-c", OTHER, "other").stderr
 
 
+def test_a_search_shows_its_progress(bus: ParkedBus, config: str) -> None:
+    written = run_in_terminal(script("xbus"), "find", "clients", "number=4", "-c", config, columns=100)
+    assert "Searching clients" in written
+    assert "100%" in written
+    assert [line.count('{"number": 4}') for line in written.split("\n")].count(1) == 2
+
+
 def test_without_a_terminal_the_log_is_as_always(xbus: Xbus) -> None:
     """And so is the list: 80 characters wide, without colours."""
     assert xbus("envelope", "list").stdout == "No envelopes.\n"
