@@ -76,7 +76,7 @@ async def test_others_pass_while_an_output_is_made_and_its_progress_is_shown(
         small = await emit(daemon, send_plain)
         await become(sqlite_url, small.envelope_id, store_1="done")
         work = await answered(lambda: works_on(daemon, "halves_1"), "it is shown what the worker works on")
-        assert (work[0]["envelope_id"], work[0]["verb"], work[0]["percent"]) == (large.envelope_id, "take_output", 0)
+        assert (work[0]["envelope_id"], work[0]["verb"], work[0]["progress"]) == (large.envelope_id, "take_output", 0)
         halves.gate.set()
         await become(sqlite_url, large.envelope_id, store_1="done")
     assert list(keeps.committed) == [small.envelope_id, large.envelope_id]
