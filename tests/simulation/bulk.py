@@ -10,10 +10,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from tests.simulation.broker import SimulatedBroker
-from tests.simulation.journal import Database
-from tests.simulation.network import WAY_SECONDS
 from tests.simulation.recipients import Mood, Stamp
+from tests.simulation.timing import WAY_SECONDS
 from xbus import model
 from xbus.broker.answers import on_wire
 from xbus.broker.journal.bulk.outputs import read_output
@@ -22,6 +20,8 @@ from xbus.errors import ConnectionLost, Failed, JournalUnavailable, TimedOut, Xb
 from xbus.recipient.bulk import BulkWorker, Handover, Made
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.codec import Value, pack_items, unpack_items
+from xbus.testing.broker import VirtualBroker
+from xbus.testing.journal import Database
 
 JOB_SECONDS = (0.0, 0.05, 1.0, 15.0)
 """How long half of a job takes: longer than a lease, too."""
@@ -102,7 +102,7 @@ class ReportLine:
     def __init__(
         self,
         role_id: int,
-        broker: Callable[[], SimulatedBroker | None],
+        broker: Callable[[], VirtualBroker | None],
         choices: random.Random,
         is_stopped: Callable[[], bool],
     ) -> None:
@@ -117,7 +117,7 @@ class ReportLine:
         while self._is_stopped():
             await asyncio.sleep(1)
         broker = self._broker()
-        if broker is None or not broker.is_up.is_set() or broker.is_dead.is_set():
+        if broker is None or not broker.serves:
             raise ConnectionLost("nobody is there")
         answer = await self._carried_out(broker, verb, attempt_id, told)
         await asyncio.sleep(self._choices.choice(WAY_SECONDS))
@@ -125,7 +125,7 @@ class ReportLine:
             raise TimedOut("the answer was lost")
         return answer
 
-    async def _carried_out(self, broker: SimulatedBroker, verb: str, attempt_id: str, told: Any) -> Value:
+    async def _carried_out(self, broker: VirtualBroker, verb: str, attempt_id: str, told: Any) -> Value:
         reports = broker.back.reports
         if verb == "xbus.renew_output":
             return {"wanted": reports.renew(self._role_id, attempt_id, told)}

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.broker import SimulatedBroker
-from tests.simulation.network import WAY_SECONDS
+from tests.simulation.timing import WAY_SECONDS
 from xbus.broker.front.envelopes.checks import NewEvent
 from xbus.broker.front.envelopes.options import EnvelopeOptions
 from xbus.emitter.stream import FORGOTTEN
 from xbus.errors import ConnectionLost, Failed, JournalUnavailable, XbusError
 from xbus.rpc.codec import pack_items
+from xbus.testing.broker import VirtualBroker
 
 BATCH_ITEMS = 3
 
@@ -48,7 +48,7 @@ class SimulatedEmitter:
     """
 
     def __init__(
-        self, emitter_id: int, broker: Callable[[], SimulatedBroker | None], choices: random.Random, sent: Sent
+        self, emitter_id: int, broker: Callable[[], VirtualBroker | None], choices: random.Random, sent: Sent
     ) -> None:
         self._emitter_id = emitter_id
         self._broker = broker
@@ -102,35 +102,12 @@ class SimulatedEmitter:
     async def _call(self, verb: str, *args: Any, **options: Any) -> Any:
         await asyncio.sleep(self._choices.choice(WAY_SECONDS))
         broker = self._broker()
-        if broker is None or not broker.is_up.is_set() or broker.is_dead.is_set():
+        if broker is None or not broker.serves:
             raise ConnectionLost("no broker is there")
         outcome = getattr(broker.front, verb)(self._emitter_id, *args, **options)
         if hasattr(outcome, "__await__"):
-            outcome = await unless_dead(broker, outcome)
+            outcome = await broker.unless_dead(outcome)
         await asyncio.sleep(self._choices.choice(WAY_SECONDS))
         if broker.is_dead.is_set():
             raise ConnectionLost("the broker went down before its answer was on its way")
         return outcome
-
-
-async def unless_dead(broker: SimulatedBroker, outcome: Any) -> Any:
-    """What a broker answers, as long as it lives.
-
-    Raises:
-        ConnectionLost: it went down.
-    """
-
-    async def answer() -> Any:
-        return await outcome
-
-    answering = asyncio.ensure_future(answer())
-    dying = asyncio.ensure_future(broker.is_dead.wait())
-    try:
-        await asyncio.wait([answering, dying], return_when=asyncio.FIRST_COMPLETED)
-        if broker.is_dead.is_set():
-            raise ConnectionLost("the broker went down")
-        return answering.result()
-    finally:
-        for task in (answering, dying):
-            task.cancel()
-        await asyncio.gather(answering, dying, return_exceptions=True)

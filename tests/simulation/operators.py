@@ -7,12 +7,12 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from tests.simulation.emitters import Plan
-from tests.simulation.journal import Database
 from tests.simulation.recipients import MENDED
 from xbus import model
 from xbus.broker.journal.operations.corrections import add_correction
 from xbus.broker.journal.operations.parked_moves import RepairDecision, drop_delivery, resume_delivery
 from xbus.clock import Clock
+from xbus.testing.journal import Database
 
 NOTICED_SECONDS = 5.0
 """Runs that were being prepared when an item was corrected may bring it as it was: the broker looks each second, and a

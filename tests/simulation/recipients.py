@@ -1,4 +1,4 @@
-"""The SDK's recipients in virtual time: their real API, with a desk in the place of a thread."""
+"""The SDK's recipients in virtual time, with a desk in the place of a thread, and authors with moods."""
 
 import asyncio
 import random
@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from tests.simulation.network import STOPPED_SECONDS, Process
 from xbus.clock import Clock
-from xbus.recipient.api import RecipientApi
 from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Consumer, Recipient, Worker
 from xbus.recipient.bulk import BulkWorker
@@ -18,7 +16,8 @@ from xbus.recipient.calls import Calls
 from xbus.recipient.envelope import Envelope, Event
 from xbus.recipient.item import Batch
 from xbus.recipient.refusal import Refusal
-from xbus.rpc.dispatch import Dispatch
+from xbus.testing.endpoint import RecipientEndpoint, VirtualRecipient
+from xbus.testing.network import STOPPED_SECONDS
 
 MENDED = b"mended"
 """How items begin that a person has corrected."""
@@ -52,7 +51,7 @@ class Mood:
 
 
 class SimulatedDesk:
-    """Stands in for ``recipient.desk.Desk``: one job after the other, each taking a while."""
+    """Stands in for ``recipient.author_thread.AuthorThread``: one job after the other, each taking a while."""
 
     def __init__(self, choices: random.Random, is_stopped: Callable[[], bool]) -> None:
         self._choices = choices
@@ -71,6 +70,9 @@ class SimulatedDesk:
 
     def finished(self, answer: Any) -> Any:
         return answer
+
+    def close(self) -> None:
+        """The jobs given before are still done: what a killed process did before its end can't be told from that."""
 
     def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -151,44 +153,19 @@ class Store(_Moody, Consumer):
         self._open.pop(envelope.id, None)
 
 
-class _Service:
-    """A recipient's API as it is reached by the network."""
-
-    def __init__(
-        self, author: Recipient, choices: random.Random, is_stopped: Callable[[], bool], clock: Clock, call: Call
-    ) -> None:
-        desk = cast(AuthorThread, SimulatedDesk(choices, is_stopped))
-        self._caller = b""
-        self.jobs = BulkJobs(author, call) if isinstance(author, BulkWorker) else None
-        calls = Calls(author, desk)
-        self.api = RecipientApi(author, calls, desk, clock, lambda: None, lambda: self._caller, self.jobs)
-        self._dispatch = Dispatch(self.api)
-
-    def handle(self, caller: bytes, verb: str, args: tuple[Any, ...]) -> Any:
-        self._caller = caller
-        return self._dispatch.call(verb, list(args), {})
-
-
-class SimulatedRecipient(Process):
-    """A program that serves a role."""
+class SimulatedRecipient(VirtualRecipient):
+    """A program that serves a role, as its mood has it."""
 
     def __init__(
         self, login: str, author: Callable[[Mood], Recipient], choices: random.Random, clock: Clock, call: Call
     ) -> None:
-        self.login = login
         self.mood = Mood()
         self.commits: list[Commit] = []
-        super().__init__(lambda: _Service(author(self.mood), choices, lambda: self.is_stopped, clock, call))
 
-    def kill(self) -> None:
-        jobs = self.served.jobs if isinstance(self.served, _Service) else None
-        for attempt_id in jobs.attempts if jobs is not None else ():
-            assert jobs is not None
-            jobs.forget(attempt_id)
-        super().kill()
+        def serve() -> RecipientEndpoint:
+            made = author(self.mood)
+            desk = cast(AuthorThread, SimulatedDesk(choices, lambda: self.is_stopped))
+            jobs = BulkJobs(made, call) if isinstance(made, BulkWorker) else None
+            return RecipientEndpoint(made, Calls(made, desk), desk, clock, jobs)
 
-    @property
-    def api(self) -> RecipientApi:
-        """Of the process that runs now."""
-        assert isinstance(self.served, _Service)
-        return self.served.api
+        super().__init__(login, serve)

@@ -1,7 +1,6 @@
 """Everything together: emitters, a broker, recipients, what strikes them, and what must be true in the end."""
 
 import asyncio
-import contextlib
 import itertools
 import random
 import uuid
@@ -10,18 +9,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tests.simulation.broker import SimulatedBroker
 from tests.simulation.bulk import BulkStamp, ReportLine
-from tests.simulation.emitters import Plan, Sent, SimulatedEmitter, unless_dead
-from tests.simulation.journal import Database
-from tests.simulation.loop import VirtualClock, VirtualLoop
+from tests.simulation.emitters import Plan, Sent, SimulatedEmitter
 from tests.simulation.operators import Operator
 from tests.simulation.recipients import Commit, Items, Mood, SimulatedRecipient, Stamp, Store
+from tests.simulation.settings import SETTINGS
+from tests.simulation.timing import many_times
 from tests.simulation.variant import Variant, toggle_order
+from tests.support.journal import small_bus_image
 from xbus import model
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
-from xbus.errors import XbusError
 from xbus.recipient.base import Recipient
+from xbus.testing.broker import VirtualBroker
+from xbus.testing.journal import Database
+from xbus.testing.loop import VirtualClock, VirtualLoop
 
 PATIENCE_SECONDS = 3_600.0
 """In virtual time: what is not delivered so long after the last fault counts as lost."""
@@ -45,20 +46,20 @@ class World:
         self.choices = random.Random(seed)
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
-        self.database = Database()
+        self.database = Database(small_bus_image())
         self.sent = Sent()
         self.parkable: set[str] = set()
         """The envelopes that recipients refuse for good, whole or in part."""
         self.fault_times: list[float] = []
         self.problems: list[str] = []
-        self.broker: SimulatedBroker | None = None
+        self.broker: VirtualBroker | None = None
         self.database.write(self.variant.write)
         self._catalog: Catalog = self.database.read(read_catalog)
         logins = {role.id: role.login for role in self._catalog.roles.values()}
         self.operator = Operator(self.database, self.choices, self.clock, logins)
         self._tasks: set[asyncio.Task[None]] = set()
         self._recipients = {login: self._recipient(login) for login in ("names_1", "prices_1", *STORES)}
-        self._by_address = {f"sim://{login}": process for login, process in self._recipients.items()}
+        self._by_address = {process.address: process for process in self._recipients.values()}
         self.loop.set_exception_handler(self._note_problem)
 
     def _note_problem(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -92,7 +93,8 @@ class World:
         self._start_broker()
         for recipient in self._recipients.values():
             recipient.start()
-            self._spawn(self._keep_registered(recipient))
+            role_id = next(role.id for role in self._catalog.roles.values() if role.login == recipient.login)
+            self._spawn(recipient.keep_registered(role_id, lambda: self.broker))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)
@@ -100,7 +102,7 @@ class World:
         task.add_done_callback(self._tasks.discard)
 
     def _start_broker(self) -> None:
-        self.broker = SimulatedBroker(self.database, self._by_address, self.choices, self.clock)
+        self.broker = VirtualBroker(self.database, self._by_address, many_times(self.choices), self.clock, SETTINGS)
 
     def emit(
         self, event_types: Sequence[str], items: int, *, in_one_call: bool, cancel: bool = False, key: str = ""
@@ -119,25 +121,6 @@ class World:
 
     def _new_id(self) -> uuid.UUID:
         return uuid.UUID(int=self.choices.getrandbits(128), version=4)
-
-    async def _keep_registered(self, recipient: SimulatedRecipient) -> None:
-        """As the SDK does: register, and again whenever the broker does not know us."""
-        role_id = next(role.id for role in self._catalog.roles.values() if role.login == recipient.login)
-        while True:
-            broker = self.broker
-            if broker is None or not broker.is_up.is_set() or broker.is_dead.is_set() or recipient.served is None:
-                await asyncio.sleep(0.5)
-            elif recipient.is_stopped or recipient.api.is_closing or broker.back.is_registered(role_id):
-                await asyncio.sleep(2)
-            else:
-                try:
-                    api = recipient.api
-                    await api.roll_back_all()
-                    address = f"sim://{recipient.login}"
-                    await unless_dead(broker, broker.back.register(role_id, recipient.login.encode(), address))
-                    api.registered()
-                except XbusError:
-                    await asyncio.sleep(1)
 
     # -- what strikes ----------------------------------------------------------------------------------------------
 
@@ -169,18 +152,8 @@ class World:
         if recipient.served is None:
             return
         self._strike()
-        recipient.api.is_closing = True
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2):
-                await recipient.api.idle.wait()
-        broker = self.broker
-        if broker is not None and broker.is_up.is_set() and not broker.is_dead.is_set():
-            role_id = next(role.id for role in self._catalog.roles.values() if role.login == login)
-            registered = broker.back.registry.connected_for(role_id)
-            if registered is not None:
-                await asyncio.sleep(0.5)
-                self._spawn(broker.back.unregister(registered, "it logged out"))
-        recipient.kill()
+        role_id = next(role.id for role in self._catalog.roles.values() if role.login == login)
+        await recipient.stop(role_id, self.broker)
         await asyncio.sleep(seconds)
         recipient.start()
         self._strike()

@@ -1,13 +1,12 @@
 """Journals for tests: a database with a small bus in it, and the calls of an emitter put together."""
 
 import asyncio
-import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -23,7 +22,6 @@ from xbus.broker.journal.configuration import (
     make_plan,
     read_stored,
 )
-from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.catalog import Catalog, read_catalog
@@ -41,6 +39,7 @@ from xbus.broker.journal.writes import (
     StartEvent,
 )
 from xbus.rpc.codec import pack_items
+from xbus.testing.images import make_image, opened
 
 NOW = datetime(2020, 2, 29, 12, 0, tzinfo=UTC)
 
@@ -95,27 +94,13 @@ def add_small_bus(connection: sa.Connection) -> None:
 
 def memory_engine() -> sa.Engine:
     """A database in memory with the small bus in it."""
-    engine = create_engine("sqlite://")
-    with engine.connect() as connection:
-        _driver_connection(connection).deserialize(_small_bus_in_memory())
-    return engine
+    return opened(small_bus_image())
 
 
 @cache
-def _small_bus_in_memory() -> bytes:
+def small_bus_image() -> bytes:
     """The whole database, made once for all tests that want one of their own."""
-    engine = create_engine("sqlite://")
-    with engine.begin() as connection:
-        schema.upgrade_connection(connection)
-        add_small_bus(connection)
-    with engine.connect() as connection:
-        made = _driver_connection(connection).serialize()
-    engine.dispose()
-    return made
-
-
-def _driver_connection(connection: sa.Connection) -> sqlite3.Connection:
-    return cast(sqlite3.Connection, connection.connection.driver_connection)
+    return make_image(add_small_bus)
 
 
 @contextmanager

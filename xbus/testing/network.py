@@ -2,69 +2,77 @@
 
 import asyncio
 import itertools
-import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from xbus.errors import CallError, ConnectionLost, Failed, TimedOut, XbusError
-
-WAY_SECONDS = (0.0, 0.0005, 0.01, 0.3)
-"""How long a call or an answer may be on its way."""
-
-NOTICE_SECONDS = (0.0, 0.05, 1.0)
-"""How long it takes until one side knows that the other is gone."""
-
+from xbus.rpc.codec import Value
+from xbus.testing.timing import Timing
 
 STOPPED_SECONDS = 1.0
-"""After how long it is looked again whether a stopped process goes on."""
+"""Seconds between looks whether a stopped process goes on."""
 
 
 class Served(Protocol):
-    """What is called at the other end."""
+    """The called side: it answers verbs."""
 
-    def handle(self, caller: bytes, verb: str, args: tuple[Any, ...]) -> Any:
-        """The answer, or a future of it; raises what the caller is answered as an error."""
+    def handle(self, caller: bytes, verb: str, args: tuple[Any, ...]) -> object:
+        """Give the answer, or a future of it.
+
+        Raises:
+            XbusError: the caller is answered this error.
+        """
+
+    def kill(self) -> None:
+        """End as a process does that is killed."""
 
 
-class Process:
-    """Something that listens, and may go down.
+class VirtualProcess:
+    """A program that listens, and may go down.
 
     Args:
         serve: makes what is served, anew each time that the process starts.
+
+    Attributes:
+        served: what runs now; None while the process is down.
+        is_stopped: whether it does nothing at all, as a process that was sent SIGSTOP.
+        connections: those that lead here.
     """
 
     def __init__(self, serve: Callable[[], Served]) -> None:
         self._serve = serve
         self.served: Served | None = None
         self.is_stopped = False
-        """Whether it does nothing at all, as a process that was sent SIGSTOP."""
-        self.connections: list[Connection] = []
+        self.connections: list[VirtualConnection] = []
 
     def start(self) -> None:
-        """Run; what runs already, as something else that struck it has started it again, goes on."""
+        """Run; a process that runs already goes on."""
         if self.served is None:
             self.served = self._serve()
 
     def kill(self) -> None:
+        """Go down at once; those who are connected notice after a while."""
+        if self.served is not None:
+            self.served.kill()
         self.served = None
         for connection in list(self.connections):
             connection.lose()
 
 
-class Connection:
+class VirtualConnection:
     """Stands in for ``rpc.client.Client``.
 
     Args:
         process: who is called.
-        choices: gives the times that things take.
+        timing: chooses the times that things take.
         on_lost: told when the connection is lost.
     """
 
     _numbers = itertools.count()
 
-    def __init__(self, process: Process, choices: random.Random, on_lost: Callable[[], None]) -> None:
+    def __init__(self, process: VirtualProcess, timing: Timing, on_lost: Callable[[], None]) -> None:
         self._process = process
-        self._choices = choices
+        self._timing = timing
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._caller = b"%d" % next(self._numbers)
@@ -77,8 +85,9 @@ class Connection:
         self.is_dead = False
         process.connections.append(self)
 
-    def call(self, verb: str, *args: Any, timeout: float | None = None, **_: Any) -> "asyncio.Future[Any]":
-        told: asyncio.Future[Any] = self._loop.create_future()
+    def call(self, verb: str, *args: object, timeout: float | None = None, **_: object) -> "asyncio.Future[Value]":
+        """Call a verb; the future gets its answer or its error."""
+        told: asyncio.Future[Value] = self._loop.create_future()
         if self.is_dead:
             return told
         if self.is_closed or self.is_lost:
@@ -89,7 +98,7 @@ class Connection:
         self._owed.append(owed)
         self._settled.clear()
         owed.add_done_callback(lambda answer: self._answered(answer, told))
-        self._last_arrival = max(self._last_arrival, self._loop.time() + self._choices.choice(WAY_SECONDS))
+        self._last_arrival = max(self._last_arrival, self._loop.time() + self._timing.way())
         self._loop.call_at(self._last_arrival, self._arrive, verb, args, owed)
         if timeout is not None:
             self._loop.call_later(timeout, _fail, told, TimedOut(f"no answer to {verb} within {timeout:g} s"))
@@ -110,11 +119,11 @@ class Connection:
         if isinstance(answer, asyncio.Future):
             answer.add_done_callback(lambda done: self._send_back(owed, done))
         else:
-            self._loop.call_later(self._choices.choice(WAY_SECONDS), _give, owed, answer)
+            self._loop.call_later(self._timing.way(), _give, owed, answer)
 
     def _send_back(self, owed: "asyncio.Future[Any]", done: "asyncio.Future[Any]") -> None:
         error = None if done.cancelled() else done.exception()
-        seconds = self._choices.choice(WAY_SECONDS)
+        seconds = self._timing.way()
         if isinstance(error, CallError):
             self._loop.call_later(seconds, _fail, owed, error)
         elif error is not None:
@@ -134,17 +143,19 @@ class Connection:
 
     @property
     def owed(self) -> int:
+        """The number of calls without an answer."""
         return len(self._owed)
 
     async def settled(self) -> None:
+        """Wait until nothing is owed."""
         await self._settled.wait()
 
     def lose(self) -> None:
-        """The other side is gone; after a while that is noticed here."""
+        """Lose the other side; this one notices after a while."""
         if not self.is_lost:
             self.is_lost = True
             self._leave()
-            self._loop.call_later(self._choices.choice(NOTICE_SECONDS), self._notice)
+            self._loop.call_later(self._timing.notice(), self._notice)
 
     def _notice(self) -> None:
         if self.is_dead:
@@ -154,13 +165,14 @@ class Connection:
             self._on_lost()
 
     def close(self) -> None:
+        """Close in order; unanswered calls fail."""
         self.is_closed = True
         self._leave()
         if not self.is_dead:
             self._fail_all()
 
     def kill(self) -> None:
-        """This side went down: nothing more is sent, and nobody waits for an answer."""
+        """Go down with this side: it sends no more, and nobody waits for an answer."""
         self.is_dead = True
         self._leave()
 

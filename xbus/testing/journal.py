@@ -1,11 +1,9 @@
 """The journal in virtual time: its real statements and committer over a database in memory, without a thread.
 
-A commit takes a random time, and so does the way of its answer; the database may go away before a COMMIT, between a
-COMMIT and its answer, or for a while.
+The database may go away before a COMMIT, between a COMMIT and its answer, or for a while.
 """
 
 import asyncio
-import random
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -14,34 +12,40 @@ from typing import Any, TypeAlias, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.util import LRUCache
 
-from tests.support.journal import memory_engine
 from xbus.broker.journal.commit.committer import UNDECIDED, Committer, WriteJob, sealed_envelopes
 from xbus.broker.journal.commit.writer import UNPROMISED_SECONDS
 from xbus.broker.journal.database.engine import journal_errors
 from xbus.broker.journal.writes import SealedEnvelope, Write
 from xbus.errors import XbusError
+from xbus.testing.images import opened
+from xbus.testing.timing import Timing
 
 T = TypeVar("T")
 
 _Pending: TypeAlias = "tuple[WriteJob, asyncio.Future[Any]]"
 
-COMMIT_SECONDS = (0.0, 0.001, 0.02)
-READ_SECONDS = (0.0, 0.001, 0.01)
 ASK_AGAIN_SECONDS = 0.5
-MAX_SEGMENT_BYTES = 256
+"""Seconds between two questions to a database that went away during a COMMIT, what became of it."""
 
 
 @cache
-def _compiled() -> LRUCache[Any, Any]:
-    """The statements of all worlds: each has a database of its own, and compiling takes longer than carrying out."""
+def _compiled() -> LRUCache[object, object]:
+    """Keep the statements of all databases: compiling takes longer than carrying out."""
     return LRUCache(1000)
 
 
 class Database:
-    """What outlives every broker."""
+    """A database in memory that outlives every broker, and goes away on demand.
 
-    def __init__(self) -> None:
-        self.engine = memory_engine()
+    Args:
+        image: the bytes of the database to begin with; see ``images``.
+
+    Attributes:
+        is_away: whether it can't be reached.
+    """
+
+    def __init__(self, image: bytes) -> None:
+        self.engine = opened(image)
         self.engine.update_execution_options(compiled_cache=_compiled())
         self.is_away = False
         self.commits_until_lost: int | None = None
@@ -67,11 +71,11 @@ class Database:
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether it is away, or about to be."""
+        """Check whether it is away, or about to be."""
         return self.is_away or self.commits_until_lost is not None
 
     def read(self, statement: Callable[..., T], *args: Any) -> T:
-        """What a statement finds, in the real world outside of the simulation."""
+        """Read, from outside of the virtual world; it takes none of its time."""
         with self.engine.connect() as connection, connection.begin():
             return statement(connection, *args)
 
@@ -82,23 +86,25 @@ class Database:
                 statement(connection, *args)
 
     def close(self) -> None:
+        """Forget everything."""
         self.engine.dispose()
 
 
-class SimulatedJournal:
+class VirtualJournal:
     """Stands in for ``journal.Journal``: the same answers in another time.
 
     Args:
         database: what is written to.
-        choices: gives the times that things take.
+        timing: chooses the times that things take.
+        max_segment_bytes: items that come one by one are gathered into segments of this size at the most.
     """
 
     has_room = True
 
-    def __init__(self, database: Database, choices: random.Random) -> None:
+    def __init__(self, database: Database, timing: Timing, max_segment_bytes: int) -> None:
         self._database = database
-        self._choices = choices
-        self._committer = Committer(database.engine, "broker", MAX_SEGMENT_BYTES)
+        self._timing = timing
+        self._committer = Committer(database.engine, "broker", max_segment_bytes)
         self._pending: list[_Pending] = []
         self._undecided: list[_Pending] = []
         self._seal_listeners: list[Callable[[Sequence[SealedEnvelope]], None]] = []
@@ -124,36 +130,40 @@ class SimulatedJournal:
             self._timer.cancel()
 
     def on_room(self, listener: Callable[[], None]) -> None:
-        """There is always room."""
+        """Do nothing: there is always room."""
 
     async def run(self, errand: Callable[..., T], /, *args: Any) -> T:
-        return await self._enqueue(lambda connection: errand(connection, *args), COMMIT_SECONDS)
+        """Run other work on the write connection, in its turn."""
+        return await self._enqueue(lambda connection: errand(connection, *args), self._timing.commit())
 
     def on_sealed(self, listener: Callable[[Sequence[SealedEnvelope]], None]) -> None:
         """Have a listener told of what is sealed."""
         self._seal_listeners.append(listener)
 
     def write(self, write: Write[T], *, promises: bool = True) -> "asyncio.Future[T]":
-        return self._enqueue(write, COMMIT_SECONDS if promises else (UNPROMISED_SECONDS,))
+        """Have something made durable, behind all that was written before."""
+        return self._enqueue(write, self._timing.commit() if promises else UNPROMISED_SECONDS)
 
     def hurry(self) -> None:
         """Wait no longer with what promises nothing."""
         if self._pending:
             self._commit_soon(0.0)
 
-    def _enqueue(self, what: Write[T] | Callable[[sa.Connection], T], seconds: Sequence[float]) -> "asyncio.Future[T]":
+    def _enqueue(self, what: Write[T] | Callable[[sa.Connection], T], seconds: float) -> "asyncio.Future[T]":
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if not self._is_dead:
             self._pending.append((WriteJob(what, self._faults_known), answer))
-            self._commit_soon(self._choices.choice(seconds))
+            self._commit_soon(seconds)
         return answer
 
     async def read(self, statement: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        await asyncio.sleep(self._choices.choice(READ_SECONDS))
+        """Run a read in a transaction of its own."""
+        await asyncio.sleep(self._timing.read())
         with journal_errors(), self._database.engine.connect() as connection, connection.begin():
             return statement(connection, *args, **kwargs)
 
     async def ended(self) -> None:
+        """Wait for ever: nothing ends it but the end of the broker."""
         await asyncio.get_running_loop().create_future()
 
     def _commit_soon(self, seconds: float) -> None:

@@ -1,0 +1,1 @@
+"""The parts of a bus in virtual time; the simulation is made of them."""

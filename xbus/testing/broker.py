@@ -1,0 +1,216 @@
+"""A broker in virtual time: the real front and back over a journal and a network without threads and sockets.
+
+It may be killed at any moment, and another one started over the same database.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar, cast
+
+from xbus.broker.back.back import Back
+from xbus.broker.back.runtime import BackIntervals, Runtime
+from xbus.broker.configuration import Configuration
+from xbus.broker.front.envelopes import Checks, EnvelopeLimits, ReplyRequests
+from xbus.broker.front.front import Front
+from xbus.broker.housekeeping.space import Space
+from xbus.broker.journal.journal import Journal
+from xbus.clock import Clock
+from xbus.config import BackSettings
+from xbus.errors import ConnectionLost, JournalUnavailable, Refused
+from xbus.rpc.bell import Bell
+from xbus.rpc.client import Client
+from xbus.supervision.health import Health
+from xbus.testing.journal import Database, VirtualJournal
+from xbus.testing.network import VirtualConnection, VirtualProcess
+from xbus.testing.timing import Timing
+
+T = TypeVar("T")
+
+STOP_SECONDS = 2.0
+"""Seconds that deliveries may take to end when the broker stops in order."""
+
+
+@dataclass(frozen=True)
+class VirtualSettings:
+    """The settings of a broker in virtual time.
+
+    Args:
+        delivery: of the back.
+        limits: of the front, for items and envelopes.
+        reply_seconds: how long an emitter waits for an immediate reply.
+        segment_bytes: items that come one by one are gathered into segments of this size at the most.
+        intervals: how often the back looks where nothing calls for it.
+    """
+
+    delivery: BackSettings
+    limits: EnvelopeLimits
+    reply_seconds: float
+    segment_bytes: int
+    intervals: BackIntervals = field(default_factory=BackIntervals)
+
+
+class _Bell:
+    """Stands in for both ends of ``rpc.bell.Bell``."""
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        if not self._timing.loses_ring():
+            self._rung.set()
+
+    async def wait(self, timeout: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._rung.wait()
+        except TimeoutError:
+            return False
+        self._rung.clear()
+        return True
+
+
+class VirtualBroker:
+    """One life of a broker; to be made in a running loop.
+
+    Args:
+        database: what it finds and leaves behind.
+        processes: who may be reached, by address.
+        timing: chooses the times that things take.
+        clock: tells the time.
+        settings: of front and back.
+
+    Attributes:
+        front: carries out the calls of emitters.
+        back: delivers.
+        is_up: set when it has recovered and serves.
+        is_dead: set when it was killed or has stopped.
+    """
+
+    front: Front
+    back: Back
+
+    def __init__(
+        self,
+        database: Database,
+        processes: Mapping[str, VirtualProcess],
+        timing: Timing,
+        clock: Clock,
+        settings: VirtualSettings,
+    ) -> None:
+        self._journal = VirtualJournal(database, timing, settings.segment_bytes)
+        self._processes = processes
+        self._timing = timing
+        self._clock = clock
+        self._settings = settings
+        self._connections: list[VirtualConnection] = []
+        self.is_up = asyncio.Event()
+        self.is_dead = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="broker")
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                self._journal.open()
+                break
+            except JournalUnavailable:
+                await asyncio.sleep(1)
+        journal = cast(Journal, self._journal)
+        settings = self._settings
+        configuration = Configuration(journal)
+        async with asyncio.TaskGroup() as tasks:
+            bell = cast(Bell, _Bell(self._timing))
+            replies = ReplyRequests(journal, bell, self._clock, settings.reply_seconds)
+            self.back = Back(
+                journal,
+                configuration,
+                bell,
+                self._connect,
+                Health("broker", self._clock),
+                Runtime(self._clock, tasks, Random(self._timing.random.random()), settings.intervals),
+                settings.delivery,
+            )
+            space = Space(journal, 0, Health("broker", self._clock))
+            checks = Checks(configuration, settings.limits)
+            self.front = Front(journal, checks, self._clock, replies, bell.ring, tasks, space)
+            await self._patiently(configuration.refresh)
+            await self._patiently(self.back.recover)
+            await self._patiently(replies.recover)
+            self.back.start()
+            tasks.create_task(replies.watch())
+            tasks.create_task(configuration.watch())
+            self.is_up.set()
+            await self._journal.ended()
+
+    @staticmethod
+    async def _patiently(step: Callable[[], Awaitable[object]]) -> None:
+        """Repeat a step until the database is there, as whoever starts the broker does."""
+        while True:
+            try:
+                await step()
+                return
+            except JournalUnavailable:
+                await asyncio.sleep(1)
+
+    def _connect(self, uri: str, lost: Callable[[], None]) -> Client:
+        process = self._processes.get(uri)
+        if process is None or process.served is None:
+            raise Refused("nobody listens there", code="recipient_unreachable")
+        connection = VirtualConnection(process, self._timing, lost)
+        self._connections.append(connection)
+        return cast(Client, connection)
+
+    @property
+    def serves(self) -> bool:
+        """Check whether it answers calls now."""
+        return self.is_up.is_set() and not self.is_dead.is_set()
+
+    def check_alive(self) -> None:
+        """Raise what the broker died of, which must never happen by itself."""
+        if self._task.done() and not self.is_dead.is_set():
+            self._task.result()
+            raise AssertionError("the broker has ended by itself")
+
+    async def unless_dead(self, outcome: Awaitable[T]) -> T:
+        """Wait for an answer of this broker, as long as it lives.
+
+        Raises:
+            ConnectionLost: it went down.
+        """
+
+        async def answer() -> T:
+            return await outcome
+
+        answering = asyncio.ensure_future(answer())
+        dying = asyncio.ensure_future(self.is_dead.wait())
+        try:
+            await asyncio.wait([answering, dying], return_when=asyncio.FIRST_COMPLETED)
+            if self.is_dead.is_set():
+                raise ConnectionLost("the broker went down")
+            return answering.result()
+        finally:
+            for task in (answering, dying):
+                task.cancel()
+            await asyncio.gather(answering, dying, return_exceptions=True)
+
+    async def stop(self) -> bool:
+        """Stop in order, so that what is under way may end; false where the broker is killed in the midst of that."""
+        if self.is_up.is_set():
+            await self.back.stop(STOP_SECONDS)
+        if self.is_dead.is_set():
+            return False
+        await self.kill()
+        return True
+
+    async def kill(self) -> None:
+        """End as by SIGKILL: nothing more is written, sent or answered."""
+        self.is_dead.set()
+        self._journal.kill()
+        for connection in self._connections:
+            connection.kill()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if not self._task.cancelled() and (error := self._task.exception()) is not None:
+            raise error
