@@ -1,1 +1,17 @@
-"""The parts of a bus in virtual time; the simulation is made of them."""
+"""A bus for tests: recipients, graph, journal, front and back as they are, in memory and in virtual time.
+
+``Bus`` is all that a test needs; with pytest, ``pytest_plugins = ["xbus.testing.plugin"]`` gives it as the fixture
+``bus``. The modules below it are for tests of the bus itself: the simulation is made of them. No program of the bus
+imports this package.
+"""
+
+try:
+    from xbus.testing.bus import Bus
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"xbus.testing runs a whole broker, and {error.name} is missing: install xbusd with its extra for the broker, "
+        "as in pip install 'xbusd[broker]'",
+        name=error.name,
+    ) from error
+
+__all__ = ["Bus"]

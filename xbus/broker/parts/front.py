@@ -9,9 +9,17 @@ from xbus.broker.housekeeping.looks import look_regularly
 from xbus.broker.housekeeping.outages import answer_overdue
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.parts.shared import MESSAGE_OVERHEAD_BYTES, Shared, sessions
+from xbus.config import FrontSettings
 from xbus.rpc.bell import Bell
 from xbus.rpc.dispatch import Dispatch
 from xbus.rpc.server import Server, ServerLimits
+
+
+def envelope_limits(config: FrontSettings) -> EnvelopeLimits:
+    """Give the limits of envelopes that the configuration says."""
+    return EnvelopeLimits(
+        config.max_item_bytes, config.max_batch_bytes, config.max_envelope_items, config.max_envelope_bytes
+    )
 
 
 class FrontPart:
@@ -21,9 +29,7 @@ class FrontPart:
 
     def __init__(self, shared: Shared) -> None:
         config = shared.config.front
-        limits = EnvelopeLimits(
-            config.max_item_bytes, config.max_batch_bytes, config.max_envelope_items, config.max_envelope_bytes
-        )
+        limits = envelope_limits(config)
         checks = Checks(shared.configuration, limits)
         self._shared = shared
         self._bell = Bell(shared.context, shared.config.zmq.b2fsocket)

@@ -1,0 +1,333 @@
+"""A whole bus in the memory of a test, with the graph, the journal, the front and the back of the real one."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+import xbus.broker.journal.configuration as configuration
+from xbus.admin import bus_file
+from xbus.admin.repair import moves
+from xbus.broker.front.envelopes import EnvelopeOptions
+from xbus.broker.journal.configuration import BusSpec, EventTypeSpec, make_plan, read_stored
+from xbus.broker.journal.database.connection import Connection
+from xbus.broker.journal.log.catalog import Catalog, read_catalog
+from xbus.broker.journal.operations.coming import ComingDelivery, list_coming
+from xbus.broker.journal.operations.parked import find_parked
+from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
+from xbus.broker.journal.operations.parked_moves import RepairDecision
+from xbus.config import BackSettings
+from xbus.emitter.receipt import Receipt
+from xbus.errors import ConfigurationError, Refused, TimedOut
+from xbus.ids import Ids
+from xbus.recipient.refusal import Refusal
+from xbus.rpc.codec import Value
+from xbus.testing.broker import VirtualBroker
+from xbus.testing.machine import Machine
+from xbus.testing.probe import CrashPoint, values_of_type
+from xbus.testing.programs import Author
+from xbus.testing.sending import InMemoryEmitter, SentEnvelope
+from xbus.testing.sketch import Flow, Sketch
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 3600.0
+"""Seconds of virtual time that ``run`` waits at the most. More lets longer retries end, and takes longer to fail."""
+
+FIRST_LOOK_SECONDS = 0.01
+LOOK_GROWTH = 1.2
+"""``run`` looks first after so long, and then each time so much later: an hour takes fifty looks."""
+
+MOST_PARKED = 1000
+
+
+class Bus:
+    """A bus in memory, in virtual time, on which the recipients of a test run::
+
+        with Bus() as bus:
+            bus.type("orders").through("capitals").to("ledger")
+            bus.serve(Capitals)
+            bus.emit("orders", [{"name": "Ada"}])
+            bus.run()
+            assert bus.received("ledger") == [{"name": "ADA"}]
+
+    Consumers that the test does not serve only note what they get. Nothing happens but inside of a call: ``emit`` goes
+    on until the envelope is sealed, ``run`` until everything is delivered or parked.
+
+    Args:
+        back: the retries and time-outs; those of ``config.ini`` by default.
+    """
+
+    def __init__(self, *, back: BackSettings = BackSettings()) -> None:  # noqa: B008 - it is frozen
+        self._machine = Machine(back)
+        self._database = self._machine.database
+        self._programs = self._machine.programs
+        self._sketch = Sketch()
+        self._written = self._sketch.bus
+        self.clock = self._machine.clock
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, back: BackSettings = BackSettings()) -> Self:  # noqa: B008 - it is frozen
+        """Make a bus as a bus file describes it; see ``load``."""
+        bus = cls(back=back)
+        try:
+            bus.load(path)
+        except BaseException:
+            bus.close()
+            raise
+        return bus
+
+    # -- the graph -------------------------------------------------------------------------------------------------
+
+    def load(self, path: str | Path) -> None:
+        """Add what a bus file describes, as ``xbus apply`` does.
+
+        Raises:
+            ConfigurationError: the file can't be applied; the error names each line.
+        """
+        found = bus_file.read(Path(path).read_bytes())
+        plan = make_plan(self._database.read(read_stored), found.bus, unreadable=found.unreadable)
+        problems = sorted([*found.problems, *(found.locate(problem) for problem in plan.problems)])
+        if problems:
+            told = "; ".join(f"{path}:{problem.line}: {problem.sentence}" for problem in problems)
+            raise ConfigurationError(told, "correct the file")
+        self._apply(found.bus)
+
+    def type(
+        self, name: str, *, immediate_reply: bool = False, bad_items: Literal["envelope", "isolate"] = "envelope"
+    ) -> Flow:
+        """Add an event type; go on from what this returns: ``.to("ledger")``, ``.through("capitals").to("ledger")``."""
+        self._sketch.add_type(EventTypeSpec(name, immediate_reply, {}, bad_items))
+        return Flow(self._sketch, name)
+
+    def _apply(self, bus: BusSpec) -> None:
+        plan = make_plan(self._database.read(read_stored), bus)
+        if plan.problems:
+            told = "; ".join(problem.sentence for problem in plan.problems)
+            raise ConfigurationError(told, "correct the graph")
+        self._database.write(configuration.apply, plan, self.clock.now())
+        self._programs.know(self._catalog())
+
+    def _catalog(self) -> Catalog:
+        return self._database.read(read_catalog)
+
+    def _write_sketch(self) -> None:
+        if self._sketch.bus is not self._written:
+            self._apply(self._sketch.bus)
+            self._written = self._sketch.bus
+
+    def _do(self, act: Callable[[VirtualBroker], Coroutine[object, object, T]]) -> T:
+        self._write_sketch()
+        return self._machine.do(act)
+
+    # -- the recipients --------------------------------------------------------------------------------------------
+
+    def serve(self, recipient: Author, service: str = "") -> None:
+        """Have a recipient provide a service.
+
+        Args:
+            recipient: a worker or a consumer, or its class; a class is made anew for each role, and after each crash.
+            service: the service, or the login of a role; by default the one that is called as the recipient's ``name``,
+                or as its class: ``Capitals`` or ``capitals``, ``PriceList`` or ``price_list``.
+
+        Raises:
+            Refused: no service is called so (``unknown_service``).
+        """
+        self._write_sketch()
+        self._programs.serve(recipient, service)
+
+    def stop(self, service: str) -> None:
+        """Stop the recipient of a service in order; what comes for it waits until ``start``."""
+        self._do(lambda broker: self._programs.stop(service))
+
+    def start(self, service: str) -> None:
+        """Start again what ``stop`` stopped."""
+
+        async def start(broker: VirtualBroker) -> None:
+            self._programs.start(service)
+
+        self._do(start)
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def emit(
+        self,
+        event_type: str,
+        items: Iterable[object],
+        *,
+        key: str | None = None,
+        ordering_key: str | None = None,
+        emitter: str = "",
+    ) -> Receipt:
+        """Send an envelope with one event; return its receipt once it is sealed.
+
+        Args:
+            items: values that msgpack can pack, or bytes as they are.
+            key: the emitter's own name for the envelope, which is then sent once.
+            ordering_key: ordered roles get envelopes of one key one after the other.
+            emitter: the login of the emitter that sends; by default one that may send this type.
+
+        Raises:
+            Refused: the bus does not take it, with the code of its answer.
+        """
+        return self._send([(event_type, list(items))], EnvelopeOptions(ordering_key, key), emitter).receipt
+
+    def emit_all(
+        self,
+        events: Sequence[tuple[str, Iterable[object]]],
+        *,
+        key: str | None = None,
+        ordering_key: str | None = None,
+        emitter: str = "",
+    ) -> Receipt:
+        """Send one envelope with several events, each a type and its items; else as ``emit``."""
+        listed = [(event_type, list(items)) for event_type, items in events]
+        return self._send(listed, EnvelopeOptions(ordering_key, key), emitter).receipt
+
+    def ask(self, event_type: str, items: Iterable[object], *, emitter: str = "") -> Value:
+        """Send an envelope with one event whose type has an immediate reply; return the reply.
+
+        Raises:
+            Failed: nobody replied, with the code of the answer.
+        """
+        return self._send([(event_type, list(items))], EnvelopeOptions(), emitter).replies[0]
+
+    def run(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """Let time pass until everything is delivered or parked, but for what waits for a stopped recipient.
+
+        Raises:
+            TimedOut: something is still to come after so many seconds of virtual time (``not_delivered``).
+        """
+        self._do(lambda broker: self._settle(seconds))
+
+    def wait(self, seconds: float) -> None:
+        """Let so many seconds of virtual time pass."""
+        self._do(lambda broker: asyncio.sleep(seconds))
+
+    def _send(self, events: Sequence[tuple[str, list[object]]], options: EnvelopeOptions, login: str) -> SentEnvelope:
+        self._write_sketch()
+        catalog = self._catalog()
+
+        async def send(broker: VirtualBroker) -> SentEnvelope:
+            emitter = InMemoryEmitter(broker.front, self._emitter_id(events, login), self._machine.random)
+            return await emitter.send(
+                events, options, lambda name: name in catalog.event_types and catalog.event_types[name].immediate_reply
+            )
+
+        return self._do(send)
+
+    def _emitter_id(self, events: Sequence[tuple[str, list[object]]], login: str) -> int:
+        types = {event_type for event_type, _ in events}
+        emitters = sorted(self._catalog().emitters.values(), key=lambda entry: entry.login)
+        named = [entry for entry in emitters if login in ("", entry.login)]
+        if not named:
+            known = ", ".join(entry.login for entry in emitters) or "none"
+            raise Refused(f"the bus has no emitter {login}".rstrip(), f"there are: {known}", code="unknown_login")
+        return next((entry.id for entry in named if types <= entry.event_types), named[0].id)
+
+    async def _settle(self, seconds: float) -> None:
+        began, pause = self.clock.monotonic(), FIRST_LOOK_SECONDS
+        while coming := self._coming():
+            missing = sorted({each.waits_for or "" for each in coming} & self._programs.missing_services())
+            if missing or self.clock.monotonic() - began > seconds:
+                raise self._not_delivered(coming, missing)
+            await asyncio.sleep(pause)
+            pause *= LOOK_GROWTH
+
+    def _coming(self) -> list[ComingDelivery]:
+        stopped, services = self._programs.stopped, self._programs.stopped_services()
+        busy = [ComingDelivery(login, 0, "its recipient has an envelope open") for login in self._programs.busy()]
+        listed = self._database.read(list_coming)
+        return busy + [each for each in listed if each.role not in stopped and each.waits_for not in services]
+
+    @staticmethod
+    def _not_delivered(coming: Sequence[ComingDelivery], missing: Sequence[str]) -> TimedOut:
+        told = "; ".join(
+            f"{each.role} lacks envelope {each.position}{': ' * bool(each.cause)}{each.cause}" for each in coming[:5]
+        )
+        if missing:
+            step = f"serve a recipient for {', '.join(missing)}: bus.serve(...)"
+        else:
+            step = "see the log for the failures, or stop the recipient with bus.stop(...)"
+        return TimedOut(f"something is still to come ({told})", step, code="not_delivered")
+
+    # -- what came of it -------------------------------------------------------------------------------------------
+
+    def received(self, service: str, event_type: str | None = None) -> list[object]:
+        """List the values that a service committed, in the order of its commits; what came twice stands here twice.
+
+        Args:
+            service: the service, or the login of a role where it has several.
+            event_type: only values of this type.
+        """
+        self._write_sketch()
+        return values_of_type(self._programs.log(self._programs.one_login(service)).taken, event_type)
+
+    def commits(self, service: str) -> list[str]:
+        """List the ids of the envelopes that a service committed, in that order."""
+        self._write_sketch()
+        return list(self._programs.log(self._programs.one_login(service)).commits)
+
+    def parked(self, service: str = "") -> list[ParkedSummary]:
+        """List what is parked for a service or a role, or for all: the cause, the code, the attempts."""
+        self._write_sketch()
+        found = self._database.read(list_parked, Filters(), MOST_PARKED)
+        logins = self._programs.logins(service) if service else ()
+        return [each for each in found if not service or each.role in logins]
+
+    def resume(self, service: str = "") -> None:
+        """Resume what is parked for a service or a role, or for all, as ``xbus parked resume``; then ``run``."""
+        decision = RepairDecision("the test", "", self.clock.now())
+
+        def resume(connection: Connection) -> None:
+            for each in parked:
+                past, found = find_parked(connection, each.envelope_id, each.role)
+                for part in found:
+                    moves.resume(connection, past, part, decision, Ids(self.clock))
+
+        parked = {(each.envelope_id, each.role): each for each in self.parked(service)}.values()
+        self._database.write(resume)
+
+    # -- what goes wrong -------------------------------------------------------------------------------------------
+
+    def fail(self, service: str, error: Exception | None = None, *, times: int = 1) -> None:
+        """Have the next batches of items fail at a service, in the place of the author's code.
+
+        Args:
+            error: what is raised; by default one after which the bus tries again.
+            times: for how many batches.
+        """
+        self._write_sketch()
+        for login in self._programs.logins(service):
+            failures = [error or RuntimeError("the test has it fail")] * times
+            self._programs.log(login).failures.extend(failures)
+
+    def refuse(self, service: str, message: str, indices: Iterable[int] = (), *, times: int = 1) -> None:
+        """Have the next batches of items refused for good at a service; the bus parks them."""
+        self.fail(service, Refusal(message, indices), times=times)
+
+    def crash(self, service: str, when: CrashPoint = "after_commit") -> None:
+        """Have the recipient of a service crash at the next moment of that kind; it starts again a second later.
+
+        After a crash behind the author's ``commit`` the envelope comes a second time, as the bus can't know of it.
+        """
+        self._write_sketch()
+        for login in self._programs.logins(service):
+            self._programs.log(login).crash = when
+
+    def crash_broker(self) -> None:
+        """Kill the broker, and start another one on what the journal holds."""
+        self._write_sketch()
+        self._machine.crash_broker()
+
+    # -- its end ---------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop everything."""
+        self._machine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

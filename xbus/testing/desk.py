@@ -1,0 +1,148 @@
+"""The author's code in virtual time: it runs in a thread of its own, and only while the loop waits for it.
+
+So plain code may block and keep a database connection, asynchronous code runs on the loop, and each run is the same.
+"""
+
+import asyncio
+import inspect
+import queue
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from xbus.errors import Failed
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A job has ended."""
+
+    result: object = None
+    error: Exception | None = None
+
+
+_Said: TypeAlias = _Done | Awaitable[object]
+"""What the thread hands to the loop: the end of a job, or what the job waits for."""
+
+
+class SteppingThread:
+    """Stands in for ``recipient.author_thread.AuthorThread``: loop and thread take turns, and never run both.
+
+    To be made in a running loop.
+
+    Args:
+        is_killed: whether the program of the author's code has crashed; then the job that runs is not answered.
+        on_killed: called on the loop in the place of that answer.
+    """
+
+    def __init__(self, is_killed: Callable[[], bool], on_killed: Callable[[], None]) -> None:
+        self.steps = 0
+        self._loop = asyncio.get_running_loop()
+        self._is_killed = is_killed
+        self._on_killed = on_killed
+        self._waiting: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
+        self._is_busy = False
+        self._is_closed = False
+        self._awaited: asyncio.Task[_Done] | None = None
+        self._jobs: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._said: queue.SimpleQueue[_Said] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[_Done] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="recipient", daemon=True).start()
+
+    def give(self, job: Callable[[], T]) -> "asyncio.Future[T]":
+        """Put a job behind those given before; the future gets its result or its exception."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting.append((job, future))
+        if not self._is_busy:
+            self._is_busy = True
+            self._loop.call_soon(self._begin)
+        return future
+
+    def finished(self, answer: object) -> object:
+        """Give, inside a job, the answer of the author's method; let the loop run an asynchronous one."""
+        if not inspect.isawaitable(answer):
+            return answer
+        self._said.put(answer)
+        outcome = self._outcomes.get()
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.result
+
+    def close(self) -> None:
+        """Take no further jobs, and answer none."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._waiting.clear()
+        if self._awaited is not None:
+            self._awaited.cancel()
+        if not self._is_busy or self._awaited is None:
+            self._jobs.put(None)
+
+    # -- on the loop -----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if not self._waiting:
+            self._is_busy = False
+            return
+        job, future = self._waiting.popleft()
+        self._jobs.put(job)
+        self._listen(future)
+
+    def _listen(self, future: "asyncio.Future[Any]") -> None:
+        said = self._said.get()
+        if isinstance(said, _Done):
+            self._end(future, said)
+        else:
+            self._awaited = self._loop.create_task(_outcome_of(said))
+            self._awaited.add_done_callback(lambda task: self._go_on(future, task))
+
+    def _go_on(self, future: "asyncio.Future[Any]", task: "asyncio.Task[_Done]") -> None:
+        self._awaited = None
+        killed = _Done(error=Failed("the recipient was killed", code="recipient_failed"))
+        self._outcomes.put(killed if task.cancelled() else task.result())
+        self._listen(future)
+
+    def _end(self, future: "asyncio.Future[Any]", done: _Done) -> None:
+        if self._is_closed:
+            self._jobs.put(None)
+        elif self._is_killed():
+            self._loop.call_soon(self._on_killed)
+        else:
+            if not future.done():
+                _give(future, done)
+            self._loop.call_soon(self._begin)
+
+    # -- in the thread ---------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self.steps += 1
+            try:
+                done = _Done(job())
+            except Exception as error:
+                done = _Done(error=error)
+            except BaseException as error:  # as of sys.exit() in the author's code: an answer is owed all the same
+                failed = Failed(f"the recipient's code raised {error!r}", code="recipient_failed")
+                done = _Done(error=failed)
+            self.steps += 1
+            self._said.put(done)
+
+
+async def _outcome_of(answer: Awaitable[object]) -> _Done:
+    try:
+        return _Done(await answer)
+    except Exception as error:
+        return _Done(error=error)
+
+
+def _give(future: "asyncio.Future[Any]", done: _Done) -> None:
+    if done.error is not None:
+        future.set_exception(done.error)
+        future.exception()
+    else:
+        future.set_result(done.result)

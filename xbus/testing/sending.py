@@ -1,0 +1,96 @@
+"""Sends envelopes of a test to the front, as the SDK's emitter does."""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from uuid import UUID
+
+from xbus.broker.front.envelopes import EnvelopeOptions, NewEvent
+from xbus.broker.front.front import Front
+from xbus.broker.journal.writes import SealReceipt
+from xbus.emitter.receipt import Receipt
+from xbus.ids import numbered_event_id
+from xbus.rpc.codec import Value, pack_items, unpack
+from xbus.rpc.deferred import awaited
+from xbus.rpc.items import item_bytes
+
+SESSION = b"the session of the test"
+
+
+@dataclass(frozen=True)
+class SentEnvelope:
+    """A sealed envelope, and what consumers replied.
+
+    Args:
+        receipt: of the envelope.
+        replies: to each event in turn; None where its type has no immediate reply.
+    """
+
+    receipt: Receipt
+    replies: Sequence[Value]
+
+
+class InMemoryEmitter:
+    """Sends envelopes as one of the bus's emitters.
+
+    Args:
+        front: what takes them.
+        emitter_id: of the emitter.
+        random: makes the ids.
+    """
+
+    def __init__(self, front: Front, emitter_id: int, random: Random) -> None:
+        self._front = front
+        self._emitter_id = emitter_id
+        self._random = random
+
+    async def send(
+        self,
+        events: Sequence[tuple[str, Sequence[object]]],
+        options: EnvelopeOptions,
+        wants_reply: Callable[[str], bool],
+    ) -> SentEnvelope:
+        """Send an envelope until it is sealed.
+
+        Args:
+            events: type and items of each.
+            wants_reply: tells whether the emitter of a type waits for an immediate reply.
+
+        Raises:
+            Refused: as the broker refuses it.
+        """
+        packed = [(name, [item_bytes(value) for value in values]) for name, values in events]
+        if any(wants_reply(name) for name, _ in packed):
+            return await self._stream(packed, options)
+        new = [NewEvent(self._new_id(), name, len(items), pack_items(items)) for name, items in packed]
+        if options.key is not None:
+            receipt = await self._front.put_keyed(self._emitter_id, SESSION, new, options)
+        else:
+            receipt = await awaited(self._front.put_envelope(self._emitter_id, self._new_id(), new, options))
+        return SentEnvelope(_receipt(receipt), [None] * len(events))
+
+    async def _stream(self, events: Sequence[tuple[str, list[bytes]]], options: EnvelopeOptions) -> SentEnvelope:
+        """Send event by event: the emitter waits for each reply."""
+        front, emitter_id = self._front, self._emitter_id
+        if options.key is not None:
+            envelope_id = await front.start_keyed(emitter_id, SESSION, options)
+        else:
+            start = functools.partial(front.start_envelope, is_new=True, options=options)
+            envelope_id = await awaited(start(emitter_id, self._new_id()))
+        replies: list[Value] = []
+        for number, (name, items) in enumerate(events, start=1):
+            event_id = numbered_event_id(envelope_id, number)
+            await awaited(front.start_event(emitter_id, envelope_id, event_id, name, len(items)))
+            if items:
+                await awaited(front.append(emitter_id, envelope_id, event_id, 0, len(items), pack_items(items)))
+            ended = await awaited(front.end_event(emitter_id, envelope_id, event_id, len(items)))
+            replies.append(None if ended.reply is None else unpack(ended.reply))
+        return SentEnvelope(_receipt(await awaited(front.end_envelope(emitter_id, envelope_id, len(events)))), replies)
+
+    def _new_id(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+
+def _receipt(seal: SealReceipt) -> Receipt:
+    return Receipt(str(seal.envelope_id), seal.position, seal.events, seal.items, seal.hash)

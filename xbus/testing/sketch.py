@@ -1,0 +1,92 @@
+"""A bus that a test describes by a few calls, where a bus file would be longer than the test."""
+
+from dataclasses import replace
+
+from xbus.broker.journal.configuration import (
+    BusSpec,
+    EmitterSpec,
+    EventTypeSpec,
+    NodeSpec,
+    ProfileSpec,
+    RoleSpec,
+    ServiceSpec,
+)
+
+EMITTER = "tests"
+"""The login and the profile of the emitter that may send every type of a sketch."""
+
+
+class Sketch:
+    """Gathers event types, with a role for each of their services; the role's login is the service's name.
+
+    Attributes:
+        bus: all that was gathered.
+    """
+
+    def __init__(self) -> None:
+        self.bus = BusSpec()
+
+    def add_type(self, event_type: EventTypeSpec) -> None:
+        """Add an event type that the emitter may send."""
+        sent = frozenset({*(name for profile in self.bus.profiles.values() for name in profile.event_types)})
+        self.bus = self.bus.with_all(
+            BusSpec(
+                event_types={event_type.name: event_type},
+                profiles={EMITTER: ProfileSpec(EMITTER, sent | {event_type.name})},
+                emitters={EMITTER: EmitterSpec(EMITTER, EMITTER)},
+            )
+        )
+
+    def add_node(self, type_name: str, service: ServiceSpec, behind: str | None, *, ordered: bool = False) -> str:
+        """Add a node to the graph of a type; return its name.
+
+        Args:
+            behind: the node that leads to it; None for a start node.
+            ordered: whether the role of the service wants order.
+        """
+        event_type = self.bus.event_types[type_name]
+        alike = sum(node.service == service.name for node in event_type.nodes.values())
+        name = f"{service.name}_{alike + 1}" if alike else service.name
+        nodes = {**event_type.nodes, name: NodeSpec(name, service.name)}
+        if behind is not None:
+            nodes[behind] = replace(nodes[behind], to=tuple(sorted({*nodes[behind].to, name})))
+        role = RoleSpec(service.name, service.name, ordered)
+        self.bus = self.bus.with_all(
+            BusSpec(
+                event_types={type_name: replace(event_type, nodes=nodes)},
+                services={service.name: service},
+                roles={service.name: role},
+            )
+        )
+        return name
+
+
+class Flow:
+    """The place in an event type's graph at which ``to`` and ``through`` go on.
+
+    Args:
+        sketch: has the graph.
+        type_name: the event type's.
+        node: the worker's node behind which it goes on; None for the emitter.
+    """
+
+    def __init__(self, sketch: Sketch, type_name: str, node: str | None = None) -> None:
+        self._sketch = sketch
+        self._type_name = type_name
+        self._node = node
+
+    def through(self, service: str) -> "Flow":
+        """Send the items to a worker service; give the place behind it."""
+        worker = ServiceSpec(service, "worker")
+        return Flow(self._sketch, self._type_name, self._sketch.add_node(self._type_name, worker, self._node))
+
+    def to(self, *services: str, ordered: bool = False) -> "Flow":
+        """Send the items to consumer services; give the same place, for further ones.
+
+        Args:
+            services: their names.
+            ordered: whether each gets one envelope at a time, those of one ordering key in their order.
+        """
+        for service in services:
+            self._sketch.add_node(self._type_name, ServiceSpec(service, "consumer"), self._node, ordered=ordered)
+        return self
