@@ -1,4 +1,4 @@
-"""``xbus journal``: says where a journal belongs after it was restored, moved or copied."""
+"""``xbus journal``: moves a journal, and says where it belongs after it was restored or copied."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from xbus.admin.program import CommandGroup, config_option, database_url, output
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.database.place import read_place
-from xbus.broker.journal.operations import copies
+from xbus.broker.journal.operations import copies, relocation
 from xbus.broker.journal.operations.copies import ForeignRegistration
 from xbus.clock import SystemClock
 
@@ -24,7 +24,7 @@ Decide = Callable[[Connection, str, datetime], Sequence[ForeignRegistration]]
 
 @click.group(cls=CommandGroup)
 def journal() -> None:
-    """Say whether a restored journal is the live one or a copy.
+    """Move the journal, or say whether a restored one is the live one or a copy.
 
     Run these commands on the machine of the broker and with its configuration file: the place of a journal depends on
     both.
@@ -70,6 +70,25 @@ def forget(config_path: Path | None, reason: str, yes: bool) -> None:
     found = _decide(config_path, copies.forget, reason, "" if yes else "Forget them here?")
     if found:
         click.echo("Forgotten. They serve the original as before.")
+
+
+@journal.command()
+@config_option
+@click.option("--to", "to", required=True, metavar="URI", help="The new, empty database, as for sqlalchemy.dburi.")
+def move(config_path: Path | None, to: str) -> None:
+    """Copy the whole journal into another database, SQLite or PostgreSQL, and compare it row by row.
+
+    Stop the broker first. The original stays as it was. Leave a password out of URI, as all users of the machine could
+    see it: PGPASSWORD or ~/.pgpass gives it then.
+    """
+    rows = relocation.move(database_url(config_path), to, SystemClock().now(), _tell_table)
+    click.echo(f"Moved {sum(rows):,} rows of {len(rows)} tables; each table equals the original.")
+    click.echo("Now name the new database in sqlalchemy.dburi, and start the broker. Start none on the old one.")
+
+
+def _tell_table(name: str, rows: int) -> None:
+    if rows:
+        click.echo(f"{name}: {rows:,}")
 
 
 def _decide(config_path: Path | None, decide: Decide, reason: str, question: str) -> Sequence[ForeignRegistration]:

@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg2
@@ -93,9 +93,9 @@ def _sqlite(url: sa.URL) -> sa.Engine:
     def begin(connection: sa.Connection) -> None:
         # A writer takes the lock at once: a transaction that reads first and writes later could not wait for it.
         read_only = connection.get_execution_options().get("xbus_read_only", False)
-        cursor = connection.connection.cursor()
-        cursor.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
-        cursor.close()
+        # Closed also where it fails: what an error refers to would keep the file open, and locked.
+        with closing(connection.connection.cursor()) as cursor:
+            cursor.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     return engine
 
