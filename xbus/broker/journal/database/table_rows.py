@@ -27,7 +27,10 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FLOAT = struct.Struct("!d")
 
-_PACKERS: Sequence[tuple[type[sa.types.TypeEngine[Any]], Callable[[Any], bytes]]] = (
+Pack: TypeAlias = Callable[[Any], bytes]
+"""Packs a value of a column that is not null."""
+
+_PACKERS: Sequence[tuple[type[sa.types.TypeEngine[Any]], Pack]] = (
     (sa.Uuid, lambda value: value.bytes),
     (Timestamp, lambda value: BIG_INTEGER.pack((value - _EPOCH) // _MICROSECOND)),
     (sa.BigInteger, BIG_INTEGER.pack),
@@ -42,7 +45,7 @@ _PACKERS: Sequence[tuple[type[sa.types.TypeEngine[Any]], Callable[[Any], bytes]]
 
 
 @dataclass(slots=True)
-class Contents:
+class TableContents:
     """The content of a table: equal if the same rows are in it, in whatever order.
 
     Args:
@@ -88,9 +91,9 @@ def write_rows(connection: sa.Connection, table: sa.Table, rows: Iterable[TableR
         write(connection, table, chunk)
 
 
-def read_contents(connection: sa.Connection, table: sa.Table) -> Contents:
+def read_contents(connection: sa.Connection, table: sa.Table) -> TableContents:
     """Read a whole table, to compare it."""
-    contents = Contents()
+    contents = TableContents()
     for _ in contents.counting(read_rows(connection, table)):
         pass
     return contents
@@ -106,7 +109,7 @@ def _insert(connection: sa.Connection, table: sa.Table, chunk: Sequence[TableRow
     connection.execute(sa.insert(table), [dict(values) for values, _ in chunk])
 
 
-def _packer(column: "sa.Column[Any]") -> Callable[[Any], bytes]:
+def _packer(column: "sa.Column[Any]") -> Pack:
     for kind, pack in _PACKERS:
         if isinstance(column.type, kind):
             return pack

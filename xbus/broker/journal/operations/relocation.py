@@ -14,7 +14,7 @@ from xbus.broker.journal.database.engine import create_engine
 from xbus.broker.journal.database.exclusive import alone, check_lasting
 from xbus.broker.journal.database.place import read_place
 from xbus.broker.journal.database.table_rows import (
-    Contents,
+    TableContents,
     last_id,
     read_contents,
     read_rows,
@@ -68,7 +68,7 @@ def move(source_url: str, target_url: str, at: datetime, told: Told) -> list[int
 
 
 def _copy(source: sa.Connection, target: sa.Connection, table: sa.Table, told: Told) -> int:
-    contents = Contents()
+    contents = TableContents()
     write_rows(target, table, contents.counting(read_rows(source, table)))
     set_last_id(target, table, last_id(source, table))
     if read_contents(target, table) != contents:
