@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Literal
 
+from xbus import service_manager
 from xbus.broker.configuration import Configuration
 from xbus.broker.crash_on_error import CrashOnCallbackError
 from xbus.broker.housekeeping.outages import tell_outages
@@ -162,6 +163,8 @@ async def _serve(config: Config, names: Sequence[str], ready_file: Path | None, 
                 await _start(parts, configuration, tasks)
                 _spare_collector()
                 tell_ready(addresses, ready_file)
+                if (seconds := service_manager.watchdog_seconds()) is not None:
+                    tasks.create_task(service_manager.keep_alive(seconds), name="watchdog")
                 await stop.wait()
             await _stop(parts, config.daemon.stop_timeout)
             raise _Stopped
@@ -194,6 +197,7 @@ async def _start(parts: Sequence[BrokerPart], configuration: Configuration, task
 
 async def _stop(parts: Sequence[BrokerPart], seconds: float) -> None:
     log.info("stopping", extra={"action": "stopping"})
+    service_manager.notify(service_manager.STOPPING)
     for part in reversed(parts):
         await part.stop(seconds)
     log.info("stopped", extra={"action": "stopped"})
@@ -225,7 +229,7 @@ def _spare_collector() -> None:
 
 
 def tell_ready(addresses: dict[str, str], ready_file: Path | None) -> None:
-    """Tell, in the log and by the ready file, that calls are taken at these addresses."""
+    """Tell, in the log, by the ready file and to systemd, that calls are taken at these addresses."""
     shown = ", ".join(f"{name} at {address}" for name, address in addresses.items())
     log.info("ready: %s", shown, extra={"action": "ready"})
     if ready_file is not None:
@@ -233,3 +237,4 @@ def tell_ready(addresses: dict[str, str], ready_file: Path | None) -> None:
         part = ready_file.with_name(f"{ready_file.name}.part")
         part.write_text(json.dumps({"pid": os.getpid(), **addresses}))
         part.replace(ready_file)
+    service_manager.notify(service_manager.READY, f"STATUS=ready: {shown}")

@@ -1,0 +1,48 @@
+"""Tells systemd how a program is, by the protocol of sd_notify(3): one datagram to a socket.
+
+Where nobody set ``NOTIFY_SOCKET`` nobody listens, and nothing happens.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Mapping
+
+from xbus.periodic import every
+
+log = logging.getLogger(__name__)
+
+READY = "READY=1"
+STOPPING = "STOPPING=1"
+ALIVE = "WATCHDOG=1"
+
+
+def notify(*states: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Tell some states at once, such as ``READY`` and ``STATUS=...``; one that can't be told is logged."""
+    address = environment.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    # A name in the abstract namespace is written with an @ in the place of its zero byte.
+    target = f"\0{address[1:]}" if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto("\n".join(states).encode(), target)
+    except OSError as error:
+        log.warning("systemd was not told %s (%s)", states[0], error, extra={"action": "not_notified"})
+
+
+def watchdog_seconds(environment: Mapping[str, str] = os.environ) -> float | None:
+    """Give the seconds within which systemd wants a sign of life of this process; None if it wants none."""
+    wanted = environment.get("WATCHDOG_USEC", "")
+    if not wanted.isdecimal() or environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    return int(wanted) / 1_000_000
+
+
+async def keep_alive(seconds: float, environment: Mapping[str, str] = os.environ) -> None:
+    """Give a sign of life for ever, twice within so many seconds: a loop that stands still gives none."""
+
+    async def tell() -> None:
+        notify(ALIVE, environment=environment)
+
+    await every(seconds / 2, tell)
