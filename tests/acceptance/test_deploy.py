@@ -1,0 +1,182 @@
+"""The files of ``deploy/``: as much of them is tried as the machine has tools for."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartProcess
+from tests.support.daemon import write_config
+from tests.support.documentation import CHECKOUT
+from tests.support.processes import run, script
+from tests.support.waiting import wait_until
+from xbus.config import load
+
+DEPLOY = CHECKOUT / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+PAGE = (CHECKOUT / "docs" / "production.md").read_text(encoding="utf-8")
+
+MOST_EXPOSED = 20
+"""Tenths of what ``systemd-analyze security`` calls the exposure of a unit; without hardening it is 92."""
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"this machine has no {name}")
+    return found
+
+
+# -- systemd -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_understands_a_unit(unit: Path, tmp_path: Path) -> None:
+    analyze = tool("systemd-analyze")
+    here = tmp_path / unit.name
+    # The programs of this environment stand in for those that the page installs.
+    here.write_text(unit.read_text().replace("/opt/xbus/bin", str(Path(script("xbus")).parent)))
+
+    verified = run(analyze, "verify", str(here))
+
+    told = [line for line in verified.stderr.splitlines() if unit.stem.partition("@")[0] in line]
+    assert (verified.returncode, told) == (0, [])
+
+
+def test_the_broker_is_let_do_little(tmp_path: Path) -> None:
+    analyze = tool("systemd-analyze")
+    if int(re.findall(r"systemd (\d+)", run(analyze, "--version").stdout)[0]) < 250:
+        pytest.skip("systemd before 250 judges no files")
+    unit = DEPLOY / "systemd" / "xbus-broker.service"
+    judged = run(analyze, "security", "--offline=true", f"--threshold={MOST_EXPOSED}", str(unit))
+    assert judged.returncode == 0, judged.stdout[-200:]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_gives_commands_that_exist(unit: Path) -> None:
+    for command in re.findall(r"^ExecStart(?:Pre)?=/opt/xbus/bin/(.*)$", unit.read_text(), re.MULTILINE):
+        program, *arguments = shlex.split(command)
+        words = [argument for argument in arguments if re.fullmatch(r"[a-z]+", argument)]
+        explained = run(script(program), *words, "--help")
+        assert explained.returncode == 0
+        assert all(option in explained.stdout for option in arguments if option.startswith("-")), command
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[socket.socket]:
+    """In the place of systemd."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        listener.setblocking(False)
+        yield listener
+
+
+def test_systemd_is_told_that_the_broker_is_ready_alive_and_about_to_stop(
+    sqlite_url: str, tmp_path: Path, manager: socket.socket, start_process: StartProcess
+) -> None:
+    told: list[str] = []
+
+    def has_told(state: str) -> bool:
+        while True:
+            try:
+                told.extend(manager.recv(4096).decode().splitlines())
+            except BlockingIOError:
+                return state in told
+
+    config = write_config(tmp_path / "config.ini", sqlite_url)
+    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"}
+    broker = start_process(script("start_xbusbroker"), "-c", str(config), env=environment)
+
+    wait_until(lambda: has_told("READY=1"), "it is ready")
+    assert "STATUS=ready: back at tcp://127.0.0.1:" in "\n".join(told)
+    wait_until(lambda: has_told("WATCHDOG=1"), "it is alive")
+    assert "STOPPING=1" not in told
+    assert broker.stop() == 0
+    wait_until(lambda: has_told("STOPPING=1"), "it is about to stop")
+    assert told.index("READY=1") < told.index("STOPPING=1")
+
+
+# -- containers --------------------------------------------------------------------------------------------------------
+
+
+def instructions(name: str) -> list[str]:
+    """Those of the Dockerfile with this name."""
+    text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
+    return [line.partition(" ")[2].strip() for line in text.splitlines() if line.split(" ")[0] == name]
+
+
+def test_the_image_has_what_the_program_needs_and_no_root() -> None:
+    copied = [source for line in instructions("COPY") if not line.startswith("--from") for source in line.split()[:-1]]
+    assert [source for source in copied if not (CHECKOUT / source).exists()] == []
+    # All that the wheel is made of, so that the build finds it.
+    assert {"xbus", "alembic", "spark_worker", "pyspark_xbus.py", "pyproject.toml", "README.md", "LICENSE"} <= {*copied}
+    assert instructions("USER") == ["1984:1984"]
+    assert all("slim" in base for base in instructions("FROM"))
+    (health,) = instructions("HEALTHCHECK")
+    command = json.loads(health.partition("CMD ")[2])
+    assert command[:2] == ["sh", "-c"]
+    assert run("sh", "-n", "-c", command[2]).returncode == 0
+    (start,) = instructions("CMD")
+    assert run("sh", "-n", "-c", json.loads(start)[2]).returncode == 0
+
+
+def test_the_configuration_of_the_image_is_one() -> None:
+    config = load(DEPLOY / "config.ini")
+    assert "password" not in config.database.url
+    exposed = {port for line in instructions("EXPOSE") for port in line.split()}
+    assert {address.rpartition(":")[2] for address in (config.zmq.frontsocket, config.zmq.backsocket)} == exposed
+
+
+def test_compose_opens_ports_to_this_machine_alone_and_keeps_no_password() -> None:
+    text = (DEPLOY / "compose.yaml").read_text()
+    ports = re.findall(r'- "([\d.:]+)"', text)
+    assert ports == ["127.0.0.1:1984:1984", "127.0.0.1:4891:4891"]
+    passwords = re.findall(r"PASSWORD: (.*)$", text, re.MULTILINE)
+    assert {password.partition(":?")[0] for password in passwords} == {"${XBUS_DB_PASSWORD"}
+    (dockerfile,) = re.findall(r"dockerfile: (.*)$", text, re.MULTILINE)
+    assert (DEPLOY / ".." / dockerfile).exists()
+
+
+def test_compose_understands_its_file() -> None:
+    docker = tool("docker")
+    if run(docker, "compose", "version").returncode != 0:
+        pytest.skip("this docker has no compose")
+    environment = {"XBUS_DB_PASSWORD": "secret"}
+    read = run(docker, "compose", "-f", str(DEPLOY / "compose.yaml"), "config", "--format", "json", env=environment)
+    assert read.returncode == 0, read.stderr
+    services = json.loads(read.stdout)["services"]
+    assert services["broker"]["depends_on"]["db"]["condition"] == "service_healthy"
+
+
+def test_the_image_is_built() -> None:
+    """Where an engine and the base image are there already: a test downloads no image."""
+    engine = tool("buildah")
+    base = "docker.io/library/python:3.13-slim"
+    environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
+    if subprocess.run([engine, "inspect", base], capture_output=True, env=environment, check=False).returncode:
+        pytest.skip(f"the image {base} is not on this machine")
+    built = run(
+        engine, "bud", "--pull=never", "-f", DEPLOY / "Dockerfile", "-t", "xbus-test", CHECKOUT, env=environment
+    )
+    assert built.returncode == 0, built.stderr[-2000:]
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_names_every_file() -> None:
+    files = {path.relative_to(CHECKOUT).as_posix() for path in DEPLOY.rglob("*") if path.is_file()}
+    named = {name for name in files if name in PAGE or Path(name).name in PAGE}
+    assert files - {"deploy/.env"} == named - {"deploy/.env"}
+
+
+def test_the_page_installs_what_there_is() -> None:
+    named = set(re.findall(r"deploy/[\w./@-]*\w", PAGE)) - {"deploy/.env"}
+    assert [name for name in named if not (CHECKOUT / name).exists()] == []
