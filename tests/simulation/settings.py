@@ -5,7 +5,7 @@ from xbus.config import BackSettings
 from xbus.testing.broker import VirtualSettings
 
 SETTINGS = VirtualSettings(
-    delivery=BackSettings(
+    back=BackSettings(
         start_event_timeout=5,
         send_item_timeout=5,
         end_event_timeout=5,

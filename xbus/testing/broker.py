@@ -5,17 +5,18 @@ It may be killed at any moment, and another one started over the same database.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import TypeVar, cast
 
 from xbus.broker.back.back import Back
-from xbus.broker.back.runtime import BackIntervals, Runtime
+from xbus.broker.back.runtime import Runtime
 from xbus.broker.configuration import Configuration
 from xbus.broker.front.envelopes import Checks, EnvelopeLimits, ReplyRequests
 from xbus.broker.front.front import Front
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
+from xbus.broker.parts.back import delivery_settings
 from xbus.clock import Clock
 from xbus.config import BackSettings
 from xbus.errors import ConnectionLost, JournalUnavailable, Refused
@@ -37,18 +38,16 @@ class VirtualSettings:
     """The settings of a broker in virtual time.
 
     Args:
-        delivery: of the back.
+        back: its retries and time-outs.
         limits: of the front, for items and envelopes.
         reply_seconds: how long an emitter waits for an immediate reply.
         segment_bytes: items that come one by one are gathered into segments of this size at the most.
-        intervals: how often the back looks where nothing calls for it.
     """
 
-    delivery: BackSettings
+    back: BackSettings
     limits: EnvelopeLimits
     reply_seconds: float
     segment_bytes: int
-    intervals: BackIntervals = field(default_factory=BackIntervals)
 
 
 class _Bell:
@@ -129,8 +128,8 @@ class VirtualBroker:
                 bell,
                 self._connect,
                 Health("broker", self._clock),
-                Runtime(self._clock, tasks, Random(self._timing.random.random()), settings.intervals),
-                settings.delivery,
+                Runtime(self._clock, tasks, Random(self._timing.random.random())),
+                delivery_settings(settings.back),
             )
             space = Space(journal, 0, Health("broker", self._clock))
             checks = Checks(configuration, settings.limits)

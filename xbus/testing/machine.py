@@ -39,7 +39,7 @@ class Machine:
         self._problems: list[BaseException | str] = []
         front = FrontSettings()
         self._settings = VirtualSettings(
-            delivery=back,
+            back=back,
             limits=envelope_limits(front),
             reply_seconds=front.immediate_reply_timeout,
             segment_bytes=JournalSettings().max_segment_bytes,
