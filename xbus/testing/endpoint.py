@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from xbus.clock import Clock
 from xbus.errors import ConnectionLost, XbusError
@@ -12,6 +11,7 @@ from xbus.recipient.author_thread import AuthorThread
 from xbus.recipient.base import Recipient
 from xbus.recipient.bulk.jobs import BulkJobs
 from xbus.recipient.calls import Calls
+from xbus.rpc.codec import Value
 from xbus.rpc.dispatch import Dispatch
 from xbus.testing.broker import VirtualBroker
 from xbus.testing.network import VirtualProcess
@@ -55,10 +55,10 @@ class RecipientEndpoint:
         self._dispatch = Dispatch(self.api)
         self.started = desk.give(calls.start)
 
-    def handle(self, caller: bytes, verb: str, args: tuple[Any, ...]) -> object:
+    def handle(self, caller: bytes, verb: str, args: list[Value]) -> object:
         """Answer a verb of the broker."""
         self._caller = caller
-        return self._dispatch.call(verb, list(args), {})
+        return self._dispatch.call(verb, args, {})
 
     async def end(self) -> None:
         """Roll back what is open, and run the author's ``on_stop``."""

@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from xbus.errors import CallError, ConnectionLost, Failed, TimedOut, XbusError
-from xbus.rpc.codec import Value
+from xbus.errors import CallError, ConnectionLost, Failed, ProtocolError, TimedOut, XbusError
+from xbus.rpc.codec import Value, pack, unpack
 from xbus.testing.timing import Timing
 
 STOPPED_SECONDS = 1.0
@@ -16,7 +16,7 @@ STOPPED_SECONDS = 1.0
 class Served(Protocol):
     """The called side: it answers verbs."""
 
-    def handle(self, caller: bytes, verb: str, args: tuple[Any, ...]) -> object:
+    def handle(self, caller: bytes, verb: str, args: list[Value]) -> object:
         """Give the answer, or a future of it.
 
         Raises:
@@ -94,24 +94,27 @@ class VirtualConnection:
             told.set_exception(ConnectionLost("the connection is gone"))
             told.exception()
             return told
+        packed = pack(args)
         owed: asyncio.Future[Any] = self._loop.create_future()
         self._owed.append(owed)
         self._settled.clear()
         owed.add_done_callback(lambda answer: self._answered(answer, told))
         self._last_arrival = max(self._last_arrival, self._loop.time() + self._timing.way())
-        self._loop.call_at(self._last_arrival, self._arrive, verb, args, owed)
+        self._loop.call_at(self._last_arrival, self._arrive, verb, packed, owed)
         if timeout is not None:
             self._loop.call_later(timeout, _fail, told, TimedOut(f"no answer to {verb} within {timeout:g} s"))
         return told
 
-    def _arrive(self, verb: str, args: tuple[Any, ...], owed: "asyncio.Future[Any]") -> None:
+    def _arrive(self, verb: str, packed: bytes, owed: "asyncio.Future[Any]") -> None:
         served = self._process.served
         if served is None or self.is_lost or owed.done():
             return
         if self._process.is_stopped:
-            self._loop.call_later(STOPPED_SECONDS, self._arrive, verb, args, owed)
+            self._loop.call_later(STOPPED_SECONDS, self._arrive, verb, packed, owed)
             return
         try:
+            args = unpack(packed)
+            assert isinstance(args, list)
             answer = served.handle(self._caller, verb, args)
         except XbusError as error:
             answer = self._loop.create_future()
@@ -119,7 +122,7 @@ class VirtualConnection:
         if isinstance(answer, asyncio.Future):
             answer.add_done_callback(lambda done: self._send_back(owed, done))
         else:
-            self._loop.call_later(self._timing.way(), _give, owed, answer)
+            self._send_answer(self._timing.way(), owed, answer)
 
     def _send_back(self, owed: "asyncio.Future[Any]", done: "asyncio.Future[Any]") -> None:
         error = None if done.cancelled() else done.exception()
@@ -129,7 +132,14 @@ class VirtualConnection:
         elif error is not None:
             self._loop.call_later(seconds, _fail, owed, Failed(repr(error), code="recipient_failed"))
         elif not done.cancelled():
-            self._loop.call_later(seconds, _give, owed, done.result())
+            self._send_answer(seconds, owed, done.result())
+
+    def _send_answer(self, seconds: float, owed: "asyncio.Future[Any]", answer: object) -> None:
+        """Send an answer in the form in which the wire brings it, such as tuples as lists."""
+        try:
+            self._loop.call_later(seconds, _give, owed, unpack(pack(answer)))
+        except ProtocolError as error:
+            self._loop.call_later(seconds, _fail, owed, Failed(error.cause, code="internal_error"))
 
     def _answered(self, owed: "asyncio.Future[Any]", told: "asyncio.Future[Any]") -> None:
         self._owed.remove(owed)
