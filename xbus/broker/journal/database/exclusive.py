@@ -1,6 +1,7 @@
 """A connection to a journal that nobody else has open, for what must not happen beside a running broker."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +13,9 @@ from xbus.broker.journal.database.engine import create_engine, is_memory, journa
 from xbus.errors import ConfigurationError, JournalError
 
 LOOK_MS = 500
-"""Milliseconds that SQLite waits for others who have the file open: a command that just ends may do so."""
+"""Milliseconds to wait for others who have the journal open: a command that just ends may do so."""
+
+LOOK_AGAIN_SECONDS = 0.05
 
 MOST_NAMED = 3
 """The most sessions that the error names."""
@@ -85,11 +88,24 @@ def _taken(connection: sa.Connection) -> Iterator[None]:
         raise
     with transaction:
         if connection.dialect.name == "postgresql":
-            sessions = connection.exec_driver_sql(_SESSIONS).scalars().all()
-            if sessions:
-                more = f" and {len(sessions) - MOST_NAMED} more" if len(sessions) > MOST_NAMED else ""
-                raise _in_use(", ".join(sessions[:MOST_NAMED]) + more)
+            _check_sessions(connection)
         yield
+
+
+def _check_sessions(connection: sa.Connection) -> None:
+    """Make sure that PostgreSQL has no other session in the database; one that just ends is waited for.
+
+    Raises:
+        JournalError: it has (``journal_in_use``).
+    """
+    give_up_at = time.monotonic() + LOOK_MS / 1000
+    while sessions := connection.exec_driver_sql(_SESSIONS).scalars().all():
+        if time.monotonic() > give_up_at:
+            more = f" and {len(sessions) - MOST_NAMED} more" if len(sessions) > MOST_NAMED else ""
+            raise _in_use(", ".join(sessions[:MOST_NAMED]) + more)
+        time.sleep(LOOK_AGAIN_SECONDS)
+        # A transaction sees the sessions as they were when it looked first.
+        connection.exec_driver_sql("SELECT pg_stat_clear_snapshot()")
 
 
 def _is_lock(error: Exception) -> bool:
