@@ -16,7 +16,6 @@ from xbus.broker.front.envelopes import Checks, EnvelopeLimits, ReplyRequests
 from xbus.broker.front.front import Front
 from xbus.broker.housekeeping.space import Space
 from xbus.broker.journal.journal import Journal
-from xbus.broker.parts.back import delivery_settings
 from xbus.clock import Clock
 from xbus.config import BackSettings
 from xbus.errors import ConnectionLost, JournalUnavailable, Refused
@@ -129,7 +128,7 @@ class VirtualBroker:
                 self._connect,
                 Health("broker", self._clock),
                 Runtime(self._clock, tasks, Random(self._timing.random.random())),
-                delivery_settings(settings.back),
+                settings.back,
             )
             space = Space(journal, 0, Health("broker", self._clock))
             checks = Checks(configuration, settings.limits)
