@@ -11,6 +11,7 @@ from xbus.broker.journal.archive.reading import ArchivedFile, archived_files, co
 from xbus.broker.journal.database.connection import Connection, reading
 from xbus.broker.journal.log import planning as log_planning
 from xbus.broker.journal.log.planning import LogRange
+from xbus.broker.journal.log.reading import read_head
 from xbus.errors import JournalError, Refused
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class TypeLog:
 
     def head(self) -> int:
         """Read the position of the envelope sealed last; 0 before the first."""
-        return self._ask(log_planning.read_head)
+        return self._ask(read_head)
 
     def begin(self, place: Place) -> int:
         """Find the position above which a read begins for a place.
@@ -150,7 +151,7 @@ class TypeLog:
 
 
 def _begin(connection: Connection, type_id: int, place: Place) -> int:
-    head = log_planning.read_head(connection)
+    head = read_head(connection)
     if place is LogEnd.LATEST:
         return head
     if place is LogEnd.EARLIEST:
@@ -166,7 +167,7 @@ def _begin(connection: Connection, type_id: int, place: Place) -> int:
 def _end(connection: Connection, place: Place) -> int:
     if place is LogEnd.EARLIEST:
         return 0
-    head = log_planning.read_head(connection)
+    head = read_head(connection)
     if place is LogEnd.LATEST:
         return head
     if isinstance(place, int):

@@ -9,6 +9,7 @@ Face: the names below, and ``decisions``, ``detaching``, ``entries``, ``history`
 ``reading``.
 """
 
+from xbus.broker.journal.configuration.checks import ConfigurationProblem, Place
 from xbus.broker.journal.configuration.demo import add_demo_rows
 from xbus.broker.journal.configuration.entries import (
     BusSpec,
@@ -21,7 +22,7 @@ from xbus.broker.journal.configuration.entries import (
     ServiceSpec,
 )
 from xbus.broker.journal.configuration.logins import logins_without_password, set_password
-from xbus.broker.journal.configuration.plan import Change, ConfigurationProblem, Move, Place, Plan, make_plan
+from xbus.broker.journal.configuration.plan import Change, Move, Plan, make_plan
 from xbus.broker.journal.configuration.reading import Stored, read_stored
 from xbus.broker.journal.configuration.writing import apply
 

@@ -5,14 +5,12 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TypeAlias
 
-from xbus.broker.journal.configuration.checks import ConfigurationProblem, Place, find_problems
+from xbus.broker.journal.configuration.checks import ConfigurationProblem, find_problems
 from xbus.broker.journal.configuration.entries import BusSpec, Entry, Section
 from xbus.broker.journal.configuration.reading import Stored
 from xbus.broker.journal.configuration.renaming import Renames, find_renames, renamed
 
 Name: TypeAlias = tuple[Section, str]
-
-__all__ = ["Change", "ConfigurationProblem", "Move", "Place", "Plan", "make_plan"]
 
 
 class Move(StrEnum):

@@ -10,8 +10,7 @@ little. So it says where to look, and whoever reads the envelope there decides.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -283,7 +282,7 @@ def _put(connection: sa.Connection, found: Sequence[ListedGraph]) -> None:
     if known:
         connection.execute(_REMOVE, [{"of_graph": graph.graph_id, "of_block": graph.block} for graph in known])
     if merged:
-        connection.execute(_INSERT, [_as_row(graph) for graph in merged.values()])
+        connection.execute(_INSERT, [asdict(graph) for graph in merged.values()])
 
 
 def _merge(one: ListedGraph, other: ListedGraph) -> ListedGraph:
@@ -297,18 +296,6 @@ def _merge(one: ListedGraph, other: ListedGraph) -> ListedGraph:
         min(one.oldest_at, other.oldest_at),
         max(one.newest_at, other.newest_at),
     )
-
-
-def _as_row(graph: ListedGraph) -> dict[str, int | bytes | datetime]:
-    return {
-        "graph_id": graph.graph_id,
-        "block": graph.block,
-        "positions": graph.positions,
-        "events": graph.events,
-        "items": graph.items,
-        "oldest_at": graph.oldest_at,
-        "newest_at": graph.newest_at,
-    }
 
 
 # -- removing ----------------------------------------------------------------------------------------------------------

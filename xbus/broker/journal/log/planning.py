@@ -16,19 +16,6 @@ from xbus import model
 from xbus.broker.journal.log.ranges import cut, cut_event
 from xbus.broker.journal.log.reading import read_head
 
-__all__ = [
-    "LogRange",
-    "count_items",
-    "count_missing",
-    "cut_log",
-    "has_events",
-    "position_before",
-    "read_end",
-    "read_first",
-    "read_head",
-    "read_type_id",
-]
-
 PAGE_EVENTS = 5_000
 
 LARGE_ITEMS = 10_000

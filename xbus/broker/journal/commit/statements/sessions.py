@@ -1,6 +1,7 @@
 """Statements for sessions and registrations."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
@@ -30,18 +31,7 @@ _INSERT_REGISTRATION = sa.insert(model.registration)
 
 
 def start_sessions(connection: sa.Connection, group: Sequence[writes.StartSession]) -> None:
-    connection.execute(
-        _INSERT_SESSION,
-        [
-            {
-                "token_hash": write.token_hash,
-                "emitter_id": write.emitter_id,
-                "role_id": write.role_id,
-                "expires_at": write.expires_at,
-            }
-            for write in group
-        ],
-    )
+    connection.execute(_INSERT_SESSION, [asdict(write) for write in group])
 
 
 def renew_sessions(connection: sa.Connection, group: Sequence[writes.RenewSessions]) -> None:
