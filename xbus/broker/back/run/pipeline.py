@@ -242,6 +242,7 @@ class EventStream:
         event: LogEvent,
         items: AsyncIterator[RunBatch],
         drop: Callable[[RecipientProxy, RecipientFailed], Collection[RecipientProxy]],
+        release: Callable[[RecipientProxy], None],
         output: Callable[[UUID], AsyncIterator[RunBatch]] | None = None,
     ) -> None:
         """Let the items flow until all recipients have ended the event.
@@ -250,6 +251,7 @@ class EventStream:
             items: those of the event, in index order.
             drop: told of a consumer that failed; says who leaves the run with it, itself included. Raises the failure
                 where nobody is left.
+            release: told of each worker as soon as it has ended the event, while consumers may still take their time.
             output: the items that an attempt of a bulk worker made, in their order; where the plan is fed by any.
 
         Raises:
@@ -263,6 +265,10 @@ class EventStream:
                 for node, stage in targets:
                     await stage.inbox.put(node, batch)
             await close_all(targets)
+
+        async def work(stage: Stage) -> None:
+            await stage.run(envelope_id, event)
+            release(stage.recipient)
 
         async def consume(stage: Stage) -> None:
             consuming[stage.recipient] = asyncio.current_task()
@@ -285,7 +291,7 @@ class EventStream:
         await together(
             *(feed(*each) for each in feeds),
             *(
-                stage.run(envelope_id, event) if stage.recipient.role.worker else consume(stage)
+                work(stage) if stage.recipient.role.worker else consume(stage)
                 for stages in self._stages.values()
                 for stage in stages
             ),

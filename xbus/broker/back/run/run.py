@@ -165,6 +165,12 @@ class Run:
             return None
         plan = self._context.plan(event, graph)
         workers = await self._acquire(event, sorted(plan.graph.worker_services))
+        at_work = set(workers)
+
+        def release(worker: RecipientProxy) -> None:
+            at_work.discard(worker)
+            self._context.release(worker)
+
         try:
             await self._greet(workers)
             members = Members(
@@ -173,10 +179,11 @@ class Run:
             )
             self._begin(recipient for group in members.consumers.values() for recipient in group)
             stream = EventStream(plan, members, self._context.window_bytes, may_commit=may_commit and not workers)
-            await stream.run(self._envelope_id, event, self._context.items(event), self._drop, self._context.output)
+            items = self._context.items(event)
+            await stream.run(self._envelope_id, event, items, self._drop, release, self._context.output)
         finally:
-            for worker in workers:
-                self._context.release(worker)
+            for worker in list(at_work):
+                release(worker)
         return stream
 
     async def _acquire(self, event: LogEvent, services: Sequence[str]) -> Sequence[RecipientProxy]:

@@ -215,3 +215,27 @@ async def test_what_is_corrected_goes_alone(journal: Journal) -> None:
         await broker.register("store_1", BUNDLES)
         await broker.until(lambda: letters(broker) == "z")
         assert bundles(broker, "names_1") == []
+
+
+# -- fairness --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [NEW, BUNDLES])
+async def test_a_consumer_that_takes_its_time_keeps_no_worker_from_the_others(
+    journal: Journal, kind: Abilities
+) -> None:
+    def late(*_: Any) -> Any:
+        return asyncio.get_running_loop().create_future()
+
+    async with running(journal, behind_after=0.1) as broker:
+        answers = {"xbus_take_envelopes": upper} if kind is BUNDLES else {}
+        await broker.register("names_1", kind, **answers)
+        await broker.register("store_2", kind)
+        await put_all(broker, "abc")
+        await broker.until(lambda: letters(broker, "store_2").lower() == "abc")
+        await broker.register("store_1", kind, xbus_take_envelopes=late, xbus_take_event=late)
+        await broker.until(lambda: letters(broker))
+        await put_all(broker, "d")
+        await broker.until(lambda: letters(broker, "store_2").lower() == "abcd")
+        assert letters(broker).lower() in ("a", "abc")
+        broker.lost["tcp://store_1"]()

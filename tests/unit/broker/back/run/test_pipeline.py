@@ -37,6 +37,7 @@ class Event:
         self.envelope = Envelope()
         self.event_id = self.envelope.add(nodes, *segments)
         self.dropped: list[tuple[str, str]] = []
+        self.released: list[RecipientProxy] = []
         self.leave_with: dict[str, list[RecipientProxy]] = {}
         self._left = sum(not recipient.role.worker for recipient in recipients)
         self._around = Around(self.envelope)
@@ -52,7 +53,7 @@ class Event:
 
     async def run(self) -> None:
         (event,) = self.envelope.in_log.events
-        await self._stream.run(self.envelope.id, event, self._around.items(event), self._drop)
+        await self._stream.run(self.envelope.id, event, self._around.items(event), self._drop, self.released.append)
 
     def _drop(self, consumer: RecipientProxy, failure: RecipientFailed) -> list[RecipientProxy]:
         self.dropped.append((consumer.role.login, failure.code))
