@@ -1,15 +1,18 @@
 """``xbus envelope items`` and ``xbus find`` against a real database."""
 
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import click
 import pytest
 from sqlalchemy import delete, insert, update
 
 from tests.integration.admin.conftest import NOON, Xbus
 from tests.integration.admin.parked_bus import CLIENTS, ParkedBus, make_parked_bus
+from xbus.admin.cli import main
 from xbus.broker.journal.database.connection import writing
 from xbus.model import archived_envelope, envelope, event, segment
 
@@ -188,3 +191,42 @@ def test_the_key_of_the_emitter_is_shown(xbus: Xbus, bus: ParkedBus, database_ur
     (found,) = objects(xbus, "envelope", "show", str(bus.done))
     assert (found["key"], found["ordering_key"]) == ("order 4711", "a key")
     assert "order 4711" in xbus("envelope", "list", "-o", "wide").stdout
+
+
+# -- short ids ---------------------------------------------------------------------------------------------------------
+
+
+def parameters(group: click.Group = main) -> Iterator[click.Parameter]:
+    """The parameters of all commands."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield from parameters(command) if isinstance(command, click.Group) else command.params
+
+
+def test_the_first_digits_of_an_id_are_enough_for_every_command(xbus: Xbus, bus: ParkedBus) -> None:
+    lines = xbus("envelope", "list").stdout.splitlines()
+    done, alone, both = (line.split()[-1] for line in lines[1:])
+    assert (str(bus.both).startswith(both), len(both)) == (True, 12)
+    for arguments in (
+        ("envelope", "show", done),
+        ("envelope", "items", done.upper()),
+        ("envelope", "list", "--before", done),
+        ("failure", "list", "--envelope", both),
+        ("parked", "show", both),
+        ("parked", "correct", both, "--event", "1", "--item", "1", "--value", "{}", "--reason", "why"),
+        ("parked", "resume", both),
+        ("parked", "drop", alone, "--reason", "why", "--yes"),
+    ):
+        result = xbus(*arguments)
+        assert result.exit_code == 0, result.output
+    assert [parameter.name for parameter in parameters() if parameter.type is click.UUID] == []
+
+
+def test_a_short_id_of_several_names_them(xbus: Xbus, bus: ParkedBus) -> None:
+    result = xbus("parked", "resume", str(bus.both)[:10])
+    assert result.exit_code == 1
+    assert "several envelopes begin with 019000000" in result.stderr
+    assert all(str(envelope_id) in result.stderr for envelope_id in (bus.both, bus.alone, bus.done))
+    assert xbus("envelope", "show", "nothing").exit_code == 2
