@@ -13,7 +13,8 @@ from sqlalchemy import delete, insert, update
 from tests.integration.admin.conftest import NOON, Xbus
 from tests.integration.admin.parked_bus import CLIENTS, ParkedBus, make_parked_bus
 from xbus.admin.cli import main
-from xbus.broker.journal.database.connection import writing
+from xbus.admin.search.items import read_items_page
+from xbus.broker.journal.database.connection import reading, writing
 from xbus.model import archived_envelope, envelope, event, segment
 
 NEVER = "99999999-0000-7000-8000-000000000000"
@@ -58,6 +59,17 @@ def test_items_are_shown_page_by_page(xbus: Xbus, bus: ParkedBus) -> None:
     assert page("--event", "2") == ([(2, 0)], "    n")
     assert page("--event", str(bus.event_id(bus.both, 2))) == ([(2, 0)], "    n")
     assert xbus("envelope", "items", str(bus.both), "--event", "2", "--from", "9").stdout == "No items.\n"
+
+
+def test_a_page_of_items_is_bounded_in_bytes(bus: ParkedBus) -> None:
+    def page(max_bytes: int) -> tuple[list[int], int | None, int]:
+        with reading(bus.url) as connection:
+            found = read_items_page(connection, bus.both, 1, None, 0, 100, max_bytes)
+        return [item.index for item in found.items], found.next_event, found.next_index
+
+    assert page(1) == ([0], 1, 1)
+    assert page(len(CLIENTS[0]) + len(CLIENTS[1])) == ([0, 1], 1, 2)
+    assert page(1000)[1] is None
 
 
 def test_an_item_is_an_object(xbus: Xbus, bus: ParkedBus) -> None:

@@ -241,7 +241,7 @@ def test_all_that_is_parked_for_a_failure_is_resumed(xbus: Xbus, bus: ParkedBus)
     before = everything(bus)
     assert xbus("parked", "resume", "--all", stdin="n\n").exit_code == 1
     assert everything(bus) == before
-    assert told(xbus, "resume", "--all", "--code", "unheard_of") == ["Nothing is parked that this is about."]
+    assert told(xbus, "resume", "--all", "--code", "unheard_of") == ["Nothing parked matches the options."]
     assert told(xbus, "resume", "--all", "--code", "refused", "--type", "clients", "--yes") == [
         "Resumed: envelopes: 1, items that were parked alone: 2."
     ]

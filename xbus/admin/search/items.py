@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from uuid import UUID
 
 from xbus.admin.repair.payload import Payload
@@ -17,6 +16,10 @@ from xbus.rpc.codec import unpack_items
 
 PAGE_BYTES = 1 << 20
 """Bytes of items that are read at once. More need more memory, and fewer take more statements."""
+
+
+SHOWN_BYTES = 64 << 20
+"""Bytes of items that one page shows at the most. An item may have 16 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,13 @@ class ItemPage:
 
 
 def read_items_page(
-    connection: Connection, envelope_id: UUID, position: int | None, event: str | None, first: int, limit: int
+    connection: Connection,
+    envelope_id: UUID,
+    position: int | None,
+    event: str | None,
+    first: int,
+    limit: int,
+    max_bytes: int = SHOWN_BYTES,
 ) -> ItemPage:
     """Read items of an envelope, as its emitter sent them: of an open one those that are durable so far.
 
@@ -74,6 +83,7 @@ def read_items_page(
         event: where to begin, an event's number or id; None for the first event.
         first: where to begin in that event, from 0.
         limit: how many items at the most.
+        max_bytes: how many bytes of them, unless the first item alone has more.
 
     Raises:
         Refused: the envelope (``envelope_unknown``) or the event (``event_unknown``) does not exist, or only an archive
@@ -86,10 +96,14 @@ def read_items_page(
             f"restore them first: xbus restore {envelope_id}",
             code="envelope_archived",
         )
-    found = tuple(islice(_walk(connection, past, position, event, first), limit + 1))
-    if len(found) <= limit:
-        return ItemPage(found)
-    return ItemPage(found[:limit], found[limit].event_number, found[limit].index)
+    found: list[EnvelopeItem] = []
+    size = 0
+    for item in _walk(connection, past, position, event, first):
+        if len(found) == limit or (found and size + len(item.data) > max_bytes):
+            return ItemPage(tuple(found), item.event_number, item.index)
+        found.append(item)
+        size += len(item.data)
+    return ItemPage(tuple(found))
 
 
 def _walk(

@@ -92,10 +92,10 @@ def _resume_all(url: str, filters: Filters, decision: RepairDecision, yes: bool)
     with reading(url) as connection:
         newest = list_parked(connection, filters, 1)
     if not newest:
-        click.echo("Nothing is parked that this is about.")
+        click.echo("Nothing parked matches the options.")
         return
     if not yes:
-        click.confirm("Resume all that is parked, as far as your options say?", abort=True)
+        click.confirm("Resume everything parked that matches the options?", abort=True)
     # What is parked again from now on is not resumed once more.
     filters = replace(filters, until=newest[0].since)
     done = resume_all(url, filters, decision, Ids(SystemClock()))

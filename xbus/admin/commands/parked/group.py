@@ -68,7 +68,7 @@ def list_(
         return
     click.echo("\n".join(_list(found, ids, output)) if found else "Nothing is parked.")
     if len(found) == limit:
-        click.echo("There may be more: give a larger --limit, or ask for less")
+        click.echo("There may be more: give a larger --limit, or narrow the list")
 
 
 def _list(found: list[ParkedSummary], ids: dict[UUID, str], output: Output) -> Iterator[str]:

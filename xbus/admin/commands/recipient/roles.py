@@ -91,12 +91,12 @@ def _told(outlook: detaching.Outlook) -> Iterator[str]:
         return
     yield f"{outlook.role} has not got, and will miss: {number} envelope{'s' * (outlook.envelopes != 1)}."
     if outlook.head > outlook.position:
-        yield f"They stand in the log between the positions {outlook.position + 1} and {outlook.head}."
+        yield f"They lie in the log between the positions {outlook.position + 1} and {outlook.head}."
     if outlook.since is not None:
         yield f"The oldest was received at {moment(outlook.since)}."
     if outlook.rows:
         told = ", ".join(f"{number:,} {state}" for state, number in sorted(outlook.rows.items()))
-        yield f"Of them had a turn already: {told}."
+        yield f"Some had their turn already: {told}."
 
 
 def _row(role: RoleStatus, owed_days: float, now: datetime, output: Output) -> tuple[object, ...]:
