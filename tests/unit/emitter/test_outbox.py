@@ -75,6 +75,7 @@ def test_only_whole_envelopes_outlive_the_process(outbox: Outbox, path: Path) ->
     assert reopened.status().waiting == 1
     reopened.remove_unfinished()
     assert waiting(reopened) == ["a"]
+    reopened.close()
     connection = sqlite3.connect(path)
     assert [connection.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("envelope", "batch")] == [
         (0,),

@@ -20,6 +20,7 @@ Several of them may stand in a root element of any name.
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -266,7 +267,9 @@ def _date_cast(kind: _Element, name: str) -> Cast:
     if not form:
         _refuse(kind, f'field {name}: a date needs its format, as format="%d/%m/%Y"; without one it is never sent')
     try:
-        datetime.strptime(_SOME_TIME.strftime(form), form)  # noqa: DTZ007 - thrown away
+        # A format without a year, as it is the user's own, is nothing to warn of.
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            datetime.strptime(_SOME_TIME.strftime(form), form)  # noqa: DTZ007 - thrown away
     except (ValueError, re.error) as error:
         _refuse(kind, f'field {name}: no date can be read by the format "{form}" ({error})')
     return DateCast(form)

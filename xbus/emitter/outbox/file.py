@@ -81,7 +81,9 @@ class OutboxFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._told():
-            self._connection = sqlite3.connect(path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(
+                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
         try:
             with self._told():
                 self._set_up()
