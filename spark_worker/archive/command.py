@@ -27,7 +27,7 @@ from xbus.admin.program import EnvelopeId, config_option, database_url, json_opt
 from xbus.broker.journal.archive.plans import FilePlan
 from xbus.broker.journal.archive.segments import FileWritten
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.operations.short_ids import resolve_envelope
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.clock import SystemClock
 from xbus.errors import Failed
 from xbus.ids import Ids

@@ -22,8 +22,8 @@ from xbus.broker.journal.log.contents import (
     read_unlisted,
 )
 from xbus.broker.journal.log.deliveries import read_cursors
-from xbus.broker.journal.operations.envelope_list import EnvelopeFilters, list_envelopes
-from xbus.broker.journal.operations.short_ids import resolve_envelope, shorten
+from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
 from xbus.broker.journal.writes import DeliveryMove, DeliveryRow, ProgressUpdate, StartEnvelope
 from xbus.errors import Refused
 from xbus.ids import keyed_envelope_id

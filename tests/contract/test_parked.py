@@ -20,7 +20,7 @@ from xbus.broker.journal.log.event_states import DROPPED
 from xbus.broker.journal.log.overlays import OverlaidItem, list_overlaid
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.operations.corrections import add_correction, read_corrections
-from xbus.broker.journal.operations.envelopes import show_envelope
+from xbus.broker.journal.operations.envelopes.details import show_envelope
 from xbus.broker.journal.operations.parked import Parked, find_parked
 from xbus.broker.journal.operations.parked_items import ResumedEvent, drop_items, hold_item, resume_items
 from xbus.broker.journal.operations.parked_list import Filters, list_parked, read_parked_page, read_parked_roles

@@ -7,8 +7,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from xbus.broker.back.log.batch import RunBatch
+from xbus.broker.back.recipients import CallTimeouts, RecipientProxy
 from xbus.broker.back.recipients.abilities import Abilities
-from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.errors import ConnectionLost, Failed, TimedOut
 from xbus.rpc.client import Client

@@ -6,7 +6,7 @@ from uuid import UUID
 from tests.support.waiting import DEADLINE_SECONDS
 from xbus.broker.journal.database.connection import reading
 from xbus.broker.journal.log.role_progress import RoleProgress
-from xbus.broker.journal.operations.envelopes import EnvelopeDetail, show_envelope
+from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, show_envelope
 
 LOOK_SECONDS = 0.05
 

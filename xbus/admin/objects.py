@@ -13,7 +13,7 @@ from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.log.overlays import OverlaidItem
 from xbus.broker.journal.log.role_progress import RoleProgress
 from xbus.broker.journal.operations.descriptors import DescriptorSummary
-from xbus.broker.journal.operations.envelopes import EnvelopeDetail, EnvelopeSummary, EventSummary
+from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, EnvelopeSummary, EventSummary
 from xbus.broker.journal.operations.event_types import TypeCount
 from xbus.broker.journal.operations.failures import FailureDetail, FailureSummary
 from xbus.broker.journal.operations.parked import Parked

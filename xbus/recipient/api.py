@@ -13,10 +13,10 @@ from typing import TypeAlias
 from xbus.clock import Clock
 from xbus.errors import Failed, Refused
 from xbus.recipient.author_thread import AuthorThread
-from xbus.recipient.base import Consumer, Recipient, Worker
+from xbus.recipient.base import Consumer, Recipient, Worker, kind_of
 from xbus.recipient.bulk import BulkWorker, Handover
 from xbus.recipient.bulk.jobs import BulkJobs
-from xbus.recipient.bundle import BundleAnswer, BundleStep, WholeEnvelope, carry_out_all
+from xbus.recipient.bundle import BundleAnswer, BundleStep, WholeEnvelope, carry_out_all, takes_bundles
 from xbus.recipient.calls import Calls
 from xbus.recipient.connections import Connections
 from xbus.recipient.delivery import EnvelopeDelivery, failure_of, log_rollback_failure
@@ -102,9 +102,9 @@ class RecipientApi:
         self._connections.introduce(self._caller())
         abilities: RecipientAbilities = {"batches": 1, "envelopes": self._recipient.envelopes, "heartbeats": True}
         abilities["notes"] = True
-        if kind := _kind(self._recipient):
+        if kind := kind_of(self._recipient):
             abilities["kind"] = kind
-        if _takes_bundles(self._recipient):
+        if takes_bundles(self._recipient):
             abilities["bundles"] = True
         if isinstance(self._recipient, BulkWorker) and self._jobs is not None:
             abilities["bulk"] = {"min_items": self._recipient.min_bulk_items, "attempts": self._jobs.attempts}
@@ -378,23 +378,6 @@ class RecipientApi:
         if not self._deliveries:
             self.idle.set()
         return delivery
-
-
-def _kind(recipient: Recipient) -> str:
-    """Give the kind of service that the author's class is for; empty if the class does not say it clearly."""
-    kinds = [name for name, base in (("worker", Worker), ("consumer", Consumer)) if isinstance(recipient, base)]
-    return kinds[0] if len(kinds) == 1 else ""
-
-
-def _takes_bundles(recipient: Recipient) -> bool:
-    """Check whether each envelope can be ended before the next one begins, whatever becomes of it elsewhere.
-
-    A worker commits before it is known whether the consumers take what it made. It must have nothing to take back.
-    """
-    cls = type(recipient)
-    keeps_nothing = cls.commit is Recipient.commit and cls.rollback is Recipient.rollback
-    is_plain_worker = isinstance(recipient, Worker) and not isinstance(recipient, BulkWorker) and keeps_nothing
-    return is_plain_worker or _kind(recipient) == "consumer"
 
 
 def _lease(handover: Value) -> float:

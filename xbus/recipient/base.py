@@ -179,3 +179,9 @@ def _about(refusal: Refusal, item: Item | None) -> Refusal:
     if not refusal.indices and item is not None:
         refusal.indices = item.indices
     return refusal
+
+
+def kind_of(recipient: Recipient) -> str:
+    """Give the kind of service that the author's class is for; empty if the class does not say it clearly."""
+    kinds = [name for name, base in (("worker", Worker), ("consumer", Consumer)) if isinstance(recipient, base)]
+    return kinds[0] if len(kinds) == 1 else ""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xbus.errors import CallError, ProtocolError, Refused
+from xbus.recipient.base import Recipient, Worker, kind_of
+from xbus.recipient.bulk import BulkWorker
 from xbus.recipient.calls import Calls
 from xbus.recipient.delivery import EnvelopeDelivery, log_rollback_failure
 from xbus.recipient.envelope import Event
@@ -156,3 +158,14 @@ def carry_out_all(steps: Sequence[BundleStep], is_closing: Callable[[], bool]) -
         return answers + [()] * (len(steps) - len(answers))
 
     return job
+
+
+def takes_bundles(recipient: Recipient) -> bool:
+    """Check whether each envelope can be ended before the next one begins, whatever becomes of it elsewhere.
+
+    A worker commits before it is known whether the consumers take what it made. It must have nothing to take back.
+    """
+    cls = type(recipient)
+    keeps_nothing = cls.commit is Recipient.commit and cls.rollback is Recipient.rollback
+    is_plain_worker = isinstance(recipient, Worker) and not isinstance(recipient, BulkWorker) and keeps_nothing
+    return is_plain_worker or kind_of(recipient) == "consumer"

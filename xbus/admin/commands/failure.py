@@ -11,6 +11,7 @@ from xbus.admin.output import Output, facts, moment, one_json
 from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import reading, writing
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.failures import (
     FailureDetail,
     list_failures,
@@ -18,7 +19,6 @@ from xbus.broker.journal.operations.failures import (
     track_failure,
     unknown_failure,
 )
-from xbus.broker.journal.operations.short_ids import resolve_envelope
 from xbus.clock import SystemClock
 from xbus.states import TrackingState
 

@@ -17,7 +17,7 @@ from xbus.admin.search.conditions import Condition
 from xbus.admin.search.finding import MOST_ITEMS, Search, SearchResult, search_items
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.operations.short_ids import shorten
+from xbus.broker.journal.operations.envelopes.short_ids import shorten
 from xbus.clock import SystemClock
 
 HEADS = (

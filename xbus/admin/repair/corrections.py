@@ -16,7 +16,7 @@ from xbus.broker.journal.operations.corrections import (
     list_sharing,
     read_corrected_item,
 )
-from xbus.broker.journal.operations.envelopes import EnvelopeDetail, show_envelope
+from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, show_envelope
 from xbus.broker.journal.operations.parked import Parked, find_past
 from xbus.broker.journal.operations.parked_items import hold_item
 from xbus.broker.journal.operations.parked_moves import RepairDecision, hold_delivery

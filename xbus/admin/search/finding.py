@@ -9,10 +9,10 @@ from xbus.admin.repair.payload import Payload
 from xbus.admin.search.conditions import Condition
 from xbus.admin.search.items import PAGE_BYTES, EnvelopeItem, items_of
 from xbus.broker.journal.database.connection import Connection, connected
-from xbus.broker.journal.log.planning import position_before, read_head
-from xbus.broker.journal.log.reading import read_segments
-from xbus.broker.journal.operations.envelope_list import known_type_id
-from xbus.broker.journal.operations.event_search import SearchedEvent, read_search_page
+from xbus.broker.journal.log.planning import position_before
+from xbus.broker.journal.log.reading import read_head, read_segments
+from xbus.broker.journal.operations.envelopes.listing import known_type_id
+from xbus.broker.journal.operations.envelopes.search import SearchedEvent, read_search_page
 
 MOST_ITEMS = 1_000_000
 """Items that one search reads at the most, unless its user wants it otherwise. It reads some 50,000 in a second."""

@@ -16,9 +16,9 @@ from xbus.admin.output import STATE, Output, counted, name_column
 from xbus.admin.program import CommandGroup, EnvelopeId, config_option, database_url, limit_option, output_option
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.operations.envelope_list import EnvelopeFilters, list_envelopes
-from xbus.broker.journal.operations.envelopes import EnvelopeSummary
-from xbus.broker.journal.operations.short_ids import resolve_envelope, shorten
+from xbus.broker.journal.operations.envelopes.details import EnvelopeSummary
+from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
 from xbus.clock import SystemClock
 from xbus.states import EnvelopeState
 

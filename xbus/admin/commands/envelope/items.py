@@ -10,8 +10,8 @@ from xbus.admin.program import EnvelopeId, config_option, database_url, json_opt
 from xbus.admin.repair.payload import Payload
 from xbus.admin.search.items import EnvelopeItem, read_items_page
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.operations.envelopes import read_position
-from xbus.broker.journal.operations.short_ids import resolve_envelope
+from xbus.broker.journal.operations.envelopes.details import read_position
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 
 
 @click.command()

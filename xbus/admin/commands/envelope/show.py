@@ -12,8 +12,8 @@ from xbus.admin.program import EnvelopeId, config_option, database_url, output_o
 from xbus.admin.table import Column
 from xbus.broker.journal.bulk.summaries import OutputSummary
 from xbus.broker.journal.database.connection import reading
-from xbus.broker.journal.operations.envelopes import EnvelopeDetail, envelope_unknown, show_envelope
-from xbus.broker.journal.operations.short_ids import resolve_envelope
+from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, envelope_unknown, show_envelope
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 
 CONSUMER_HEADS = ("ROLE", Column("SERVICE", wide_only=True), STATE, "ATTEMPTS", "CODE", CAUSE)
 OUTPUT_HEADS = (

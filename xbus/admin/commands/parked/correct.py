@@ -13,7 +13,7 @@ from xbus.admin.repair.corrections import correct as correct_item
 from xbus.admin.repair.moves import decision_of, resume_place
 from xbus.admin.repair.payload import Kind, Payload
 from xbus.broker.journal.database.connection import reading, writing
-from xbus.broker.journal.operations.short_ids import resolve_envelope
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.clock import SystemClock
 from xbus.errors import Refused
 from xbus.ids import Ids

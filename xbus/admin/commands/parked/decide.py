@@ -16,10 +16,10 @@ from xbus.admin.repair.moves import resume as resume_parked
 from xbus.admin.repair.places import find_place
 from xbus.broker.journal.database.connection import Connection, reading, writing
 from xbus.broker.journal.log.repeats import Past
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope
 from xbus.broker.journal.operations.parked import Parked, find_parked
 from xbus.broker.journal.operations.parked_list import Filters, list_parked
 from xbus.broker.journal.operations.parked_moves import RepairDecision
-from xbus.broker.journal.operations.short_ids import resolve_envelope
 from xbus.clock import SystemClock
 from xbus.ending import REFUSED
 from xbus.ids import Ids

@@ -16,8 +16,8 @@ from xbus.admin.repair.places import find_place
 from xbus.admin.repair.view import view
 from xbus.admin.table import Column
 from xbus.broker.journal.database.connection import reading
+from xbus.broker.journal.operations.envelopes.short_ids import resolve_envelope, shorten
 from xbus.broker.journal.operations.parked_list import Filters, ParkedSummary, list_parked
-from xbus.broker.journal.operations.short_ids import resolve_envelope, shorten
 from xbus.clock import SystemClock
 from xbus.errors import Refused
 

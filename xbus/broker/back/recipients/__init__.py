@@ -16,11 +16,12 @@ from xbus.broker.back.recipients.failures import (
 from xbus.broker.back.recipients.handshake import Handshake, introduce
 from xbus.broker.back.recipients.own_registrations import OwnRegistrations
 from xbus.broker.back.recipients.probing import BreakerProbes
-from xbus.broker.back.recipients.recipient import CallTimeouts, RecipientProxy
+from xbus.broker.back.recipients.recipient import RecipientProxy
 from xbus.broker.back.recipients.registry import Registry
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, Transformed
 from xbus.broker.back.recipients.role_events import RoleEvents
 from xbus.broker.back.recipients.slots import Absent, AnyOf, Slots, This
+from xbus.broker.back.recipients.timeouts import CallTimeouts
 
 __all__ = [
     "Absent",

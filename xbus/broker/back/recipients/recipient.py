@@ -18,40 +18,13 @@ from xbus.broker.back.recipients.failures import (
 )
 from xbus.broker.back.recipients.heartbeats import Heartbeats
 from xbus.broker.back.recipients.responses import BundleResult, BundleStatus, EventResponse, Responses
+from xbus.broker.back.recipients.timeouts import CallTimeouts
 from xbus.broker.journal.log.catalog import RoleEntry
 from xbus.broker.journal.log.reading import LogEvent
-from xbus.config import BackSettings
 from xbus.errors import CallError, Failed
 from xbus.rpc.client import Client
 from xbus.rpc.codec import Value
 from xbus.rpc.messages import OutputHandover
-
-
-@dataclass(frozen=True, slots=True)
-class CallTimeouts:
-    """The seconds that a recipient has for each kind of answer."""
-
-    start_event: float
-    send_item: float
-    end_event: float
-    end_envelope: float
-    stop_envelope: float
-
-    @classmethod
-    def of(cls, settings: BackSettings) -> "CallTimeouts":
-        """Take them from the configuration."""
-        return cls(
-            settings.start_event_timeout,
-            settings.send_item_timeout,
-            settings.end_event_timeout,
-            settings.end_envelope_timeout,
-            settings.stop_envelope_timeout,
-        )
-
-    @property
-    def longest(self) -> float:
-        """For how long a recipient may be busy with one call."""
-        return max(self.start_event, self.send_item, self.end_event, self.end_envelope, self.stop_envelope)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,8 @@
 
 ``writer`` is the thread and its queue, ``committer`` the transaction and its repetition after an outage, and
 ``statements`` carries out each kind of write. It never reads for front or back, and never answers on its own thread.
-``journal.py`` alone starts the writer. Commands that write by themselves share statements.
+``journal.py`` alone starts the writer. Commands that write by themselves share statements, and the bus for tests
+commits without a thread.
 
-Face: ``statements``, ``writer``.
+Face: ``committer``, ``statements``, ``writer``.
 """

@@ -4,6 +4,6 @@ It knows how to speak to a database, and nothing of envelopes. No transaction ou
 other package of the journal may import it; programs beside the broker import ``connection``, ``schema`` and
 ``place``.
 
-Face: ``binary_copy``, ``connection``, ``engine``, ``foreign``, ``paging``, ``place``, ``raw_reader``, ``rows``,
-``schema``.
+Face: ``binary_copy``, ``connection``, ``engine``, ``exclusive``, ``foreign``, ``paging``, ``place``, ``raw_reader``,
+``rows``, ``schema``, ``table_rows``.
 """

@@ -4,6 +4,6 @@ Each function is one bounded read, or one short transaction that leaves a histor
 of an action. Nothing here waits or asks a person: commands do. Commands import it; of the broker only its monitoring
 does, the drill, and what must look for corrections.
 
-Face: ``copies``, ``corrections``, ``descriptors``, ``envelopes``, ``event_types``, ``failures``, ``parked``,
-``parked_items``, ``parked_list``, ``parked_moves``, ``roles``, ``stalled``.
+Face: ``backlog``, ``coming``, ``copies``, ``corrections``, ``descriptors``, ``envelopes``, ``event_types``,
+``failures``, ``parked``, ``parked_items``, ``parked_list``, ``parked_moves``, ``relocation``, ``roles``, ``stalled``.
 """

@@ -33,7 +33,7 @@ from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.log.reading import LogEnvelope, read_log
 from xbus.broker.journal.log.role_progress import count_owed
-from xbus.broker.journal.operations.envelopes import EnvelopeDetail, show_envelope
+from xbus.broker.journal.operations.envelopes.details import EnvelopeDetail, show_envelope
 from xbus.broker.journal.writes import Cancel, DeliveryMove, DeliveryRow, ProgressUpdate, Register, SealReceipt, Write
 from xbus.broker.sessions import Sessions
 from xbus.errors import Failed, JournalError, Refused

@@ -6,7 +6,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from xbus import model
-from xbus.broker.journal.operations.envelopes import envelope_unknown
+from xbus.broker.journal.operations.envelopes.details import envelope_unknown
 from xbus.errors import Refused
 
 FEWEST_CHARACTERS = 8

@@ -20,7 +20,7 @@ from xbus.broker.journal.log.planning import position_before
 from xbus.broker.journal.log.reading import read_head
 from xbus.broker.journal.log.role_progress import is_for
 from xbus.broker.journal.operations.backlog import LACKING, read_lacking_roles
-from xbus.broker.journal.operations.envelopes import (
+from xbus.broker.journal.operations.envelopes.details import (
     EnvelopeSummary,
     envelope_summaries,
     envelope_unknown,
