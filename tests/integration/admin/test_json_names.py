@@ -124,6 +124,7 @@ def bus(database_url: str) -> ParkedBus:
 def invocations(bus: ParkedBus, outbox: Path) -> Mapping[tuple[str, ...], tuple[str, ...]]:
     """The arguments with which each command shows as much as it can."""
     return {
+        ("config", "show"): (),
         ("descriptor", "list"): (),
         ("envelope", "items"): (str(bus.both),),
         ("envelope", "list"): (),

@@ -8,7 +8,7 @@ import click
 
 from xbus import logs
 from xbus.admin.output import one_json
-from xbus.admin.program import config_option, json_option, load_config
+from xbus.admin.program import CommandGroup, config_option, json_option, load_config
 from xbus.admin.table import table
 from xbus.broker.journal.database import schema
 from xbus.broker.journal.database.connection import reading
@@ -25,7 +25,7 @@ FILE_MODE = 0o640
 """Readable for a group: the file may get a password, and the broker seldom runs as the one who writes it."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Write, check and show the configuration."""
 
