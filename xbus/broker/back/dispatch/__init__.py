@@ -4,9 +4,7 @@ It decides who takes part in a run, and when. It never calls a recipient itself:
 """
 
 from xbus.broker.back.dispatch.backlog_changes import BacklogChanges
-from xbus.broker.back.dispatch.bundle_run import BundleRun
-from xbus.broker.back.dispatch.bundle_workers import BundleWorkers
-from xbus.broker.back.dispatch.bundles import Bundles
+from xbus.broker.back.dispatch.bundles import BundleRun, Bundles, BundleWorkers
 from xbus.broker.back.dispatch.dispatcher import Dispatcher
 from xbus.broker.back.dispatch.due_rows import DueRows
 from xbus.broker.back.dispatch.eligibility import Eligibility

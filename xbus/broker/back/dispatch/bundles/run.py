@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from xbus.broker.back.dispatch.bundle_workers import BundleWorkers, accompany
+from xbus.broker.back.dispatch.bundles.workers import BundleWorkers, accompany
 from xbus.broker.back.log import LogReader, SmallEnvelope
 from xbus.broker.back.progress import ConsumerRoles, DeliveryLedger, RunResults, transitions
 from xbus.broker.back.recipients import (

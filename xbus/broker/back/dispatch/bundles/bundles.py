@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Collection, Sequence
 
-from xbus.broker.back.dispatch.bundle_queue import BundleQueue
-from xbus.broker.back.dispatch.bundle_run import BundleRun
-from xbus.broker.back.dispatch.bundle_workers import BundleWorkers
+from xbus.broker.back.dispatch.bundles.queue import BundleQueue
+from xbus.broker.back.dispatch.bundles.run import BundleRun
+from xbus.broker.back.dispatch.bundles.workers import BundleWorkers
 from xbus.broker.back.dispatch.eligibility import Eligibility
 from xbus.broker.back.dispatch.gathering import ConsumerGathering
 from xbus.broker.back.dispatch.run_executor import finish_tasks

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xbus.broker.back.dispatch.bundle_queue import (
+from xbus.broker.back.dispatch.bundles.queue import (
     BUNDLE_SECONDS,
     FIRST_ENVELOPES,
     MAX_WAITING_BYTES,
