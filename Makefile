@@ -15,7 +15,7 @@ MEASURED := --cov --cov-report=
 export DB ONLY ENVELOPES FIGURES ITEMS MASTER CYCLES SEED FAULTS RSS FOLDER SCHEDULES
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-spark test test-spark test-old simulate torture lint bench bench-peers bench-report bench-spark clean
+.PHONY: help demo demo-spark test test-spark test-old test-pythons simulate torture lint bench bench-peers bench-report bench-spark clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -35,6 +35,9 @@ test-spark: $(VENV)/.installed-dev  ## run what needs Spark, on a local session 
 
 test-old: $(VENV)/.installed-dev  ## run programs of xbus.broker 0.2.0 in their own environments [ARGS=...]
 	$(IN_VENV) pytest --numprocesses $(WORKERS) --dist worksteal -o faulthandler_timeout=600 tests/old $(ARGS)
+
+test-pythons: $(VENV)/.installed-dev  ## run the client and the commands on the newer Pythons of this machine
+	@$(IN_VENV) tests.pythons
 
 simulate: $(VENV)/.installed-dev  ## play random schedules in virtual time [SCHEDULES=1000] [SEED=1]
 	@$(IN_VENV) tests.simulation
@@ -61,7 +64,7 @@ bench-spark: $(VENV)/.installed-dev  ## measure the bus with Spark [ITEMS=500000
 	$(IN_VENV) benchmarks.spark
 
 clean:  ## remove all that the other targets made
-	rm -rf $(VENV) .venv-old .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* build dist
+	rm -rf $(VENV) .venv-old .venv-python .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: pyproject.toml
