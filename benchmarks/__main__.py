@@ -35,6 +35,8 @@ SCENARIOS: Mapping[str, Callable[[Databases, Sizes], Result]] = {
     "small_1_mb": shapes.measure_1_mb,
     "worker": shapes.measure_worker,
     "fan_out": shapes.measure_fan_out,
+    "fan_out_own": shapes.measure_fan_out_own,
+    "ordered": shapes.measure_ordered,
     "latency": latency.measure,
     "catch_up": catch_up.measure,
     "idle_100": idle.with_roles(100),

@@ -1,6 +1,7 @@
 """Buses of other shapes than one emitter and one consumer."""
 
 from dataclasses import replace
+from typing import Literal
 
 from benchmarks.bus import CONSUMER, EMITTER, EVENT_TYPE, ONE_CONSUMER
 from xbus.broker.journal.configuration import (
@@ -50,12 +51,19 @@ WITH_WORKER = BusSpec(
 )
 
 
-def fan_out(consumers: int) -> BusSpec:
-    """A bus whose events all go to each of so many consumers, which have services of their own."""
+ORDERED = replace(ONE_CONSUMER, roles={CONSUMER: RoleSpec(CONSUMER, CONSUMER, ordered=True)})
+
+
+def fan_out(consumers: int, failures: Literal["shared", "own"] = "shared") -> BusSpec:
+    """A bus whose events all go to each of so many consumers, which have services of their own.
+
+    Args:
+        failures: of each service.
+    """
     names = [f"{CONSUMER}_{number}" for number in range(consumers)]
     return BusSpec(
         event_types={EVENT_TYPE: EventTypeSpec(EVENT_TYPE, False, {name: NodeSpec(name, name) for name in names})},
-        services={name: ServiceSpec(name, "consumer") for name in names},
+        services={name: ServiceSpec(name, "consumer", failures) for name in names},
         roles={name: RoleSpec(name, name) for name in names},
         profiles=ONE_CONSUMER.profiles,
         emitters=ONE_CONSUMER.emitters,

@@ -14,6 +14,7 @@ class Load:
         item_bytes: size of the one item of each.
         is_old: whether the emitters are clients of the old generation, with five calls for an envelope.
         pause_ms: how long an emitter waits between an answer and the next envelope.
+        keys: the number of ordering keys that envelopes have in turn; 0 for envelopes without one.
     """
 
     emitters: int
@@ -22,3 +23,4 @@ class Load:
     item_bytes: int = 200
     is_old: bool = False
     pause_ms: float = 0.0
+    keys: int = 0

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from benchmarks.bus import running_bus
-from benchmarks.buses import WITH_WORKER, WORKER, fan_out
+from benchmarks.buses import ORDERED, WITH_WORKER, WORKER, fan_out
 from benchmarks.databases import Databases
 from benchmarks.envelopes.load import Load
 from benchmarks.envelopes.recipients import registered, taking
@@ -38,6 +38,20 @@ def measure_fan_out(databases: Databases, sizes: Sizes) -> Result:
     load, bus = Load(1, 10, sizes.small_pipelined), fan_out(CONSUMERS)
     with databases() as url, running_bus(url, bus) as daemon, taking(daemon, load.envelopes, list(bus.roles)) as all_of:
         return result(daemon, [play(daemon, all_of, load) for _ in range(sizes.rounds)], None)
+
+
+def measure_fan_out_own(databases: Databases, sizes: Sizes) -> Result:
+    """The same where a refusal of a consumer is its own affair, so that none waits for the others."""
+    load, bus = Load(1, 10, sizes.small_pipelined), fan_out(CONSUMERS, "own")
+    with databases() as url, running_bus(url, bus) as daemon, taking(daemon, load.envelopes, list(bus.roles)) as all_of:
+        return result(daemon, [play(daemon, all_of, load) for _ in range(sizes.rounds)], None)
+
+
+def measure_ordered(databases: Databases, sizes: Sizes) -> Result:
+    """The consumer wants order, and the envelopes have a hundred ordering keys."""
+    load = Load(1, 10, sizes.small_pipelined, keys=100)
+    with databases() as url, running_bus(url, ORDERED) as daemon, taking(daemon, load.envelopes) as consumers:
+        return result(daemon, [play(daemon, consumers, load) for _ in range(sizes.rounds)], None)
 
 
 def measure_10_kb(databases: Databases, sizes: Sizes) -> Result:

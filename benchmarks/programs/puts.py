@@ -34,9 +34,10 @@ async def main(front: str, load: Load, broker_pid: int) -> None:
 
 async def put(emitter: AsyncEmitter, turns: Iterator[int], seconds: list[float], load: Load) -> None:
     """Put one envelope after the other, until all of them have been begun by somebody."""
-    for _ in turns:
+    for turn in turns:
+        key = f"client {turn % load.keys}" if load.keys else None
         began = monotonic()
-        await emitter.put(EVENT_TYPE, [stamped(load.item_bytes)])
+        await emitter.put(EVENT_TYPE, [stamped(load.item_bytes)], ordering_key=key)
         seconds.append(monotonic() - began)
         if load.pause_ms:
             await asyncio.sleep(load.pause_ms / MS)

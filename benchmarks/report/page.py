@@ -32,6 +32,7 @@ class Section:
 
 SMALL = ("small_1", "small_10", "small_100", "small_100_emitters")
 OLD = ("small_old_1", "small_old_100")
+SHAPES = ("worker", "fan_out", "fan_out_own", "ordered")
 IDLE = ("idle_100", "idle_1000", "idle_10000")
 VALUE = Column("value", "value")
 
@@ -56,7 +57,7 @@ SECTIONS = (
         "What an envelope costs",
         "Processor time for one envelope of the broker, the emitters and the consumers, and the most memory that the "
         "broker's process had. PostgreSQL's own processes are not in it.",
-        (*SMALL, *OLD, "worker", "fan_out"),
+        (*SMALL, *OLD, *SHAPES),
         (*PROCESSOR, MEMORY),
         ("cpu.svg", "milliseconds of the broker's processor time for an envelope"),
     ),
@@ -82,9 +83,9 @@ SECTIONS = (
     ),
     Section(
         "Other shapes",
-        "One emitter with ten envelopes in flight: with a worker on the way, and with four consumers that all get each "
-        "envelope.",
-        ("small_10", "worker", "fan_out"),
+        "One emitter with ten envelopes in flight: with a worker on the way; with four consumers that all get each "
+        "envelope, and decide together, or each for itself; with a consumer that wants order.",
+        ("small_10", *SHAPES),
         (*RATES, *AGES),
     ),
     Section(
