@@ -71,15 +71,8 @@ class RunExecutor:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         for recipient in recipients:
-            self._roles[recipient.role.id].last_run = (recipient, task)
+            self._roles[recipient.role.id].bring_by(task, recipient)
         return task
-
-    async def predecessor_over(self, recipient: RecipientProxy) -> None:
-        """Wait until it is known what has become of what was brought to the recipient that had this one's role before
-        it."""
-        last, run = self._roles[recipient.role.id].last_run or (recipient, None)
-        if last is not recipient and run is not None and not run.done():
-            await asyncio.wait([run])
 
     async def _carry_out(
         self, envelope: LogEnvelope, recipients: Sequence[RecipientProxy], rows: Mapping[int, DeliveryRow], run: Run

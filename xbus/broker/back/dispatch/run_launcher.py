@@ -78,8 +78,9 @@ class RunLauncher:
     async def predecessor_over(self, recipient: RecipientProxy) -> None:
         """Wait until it is known what has become of what was brought to the recipient before this one, of a role that
         wants order."""
-        if self._roles[recipient.role.id].keys.is_wanted:
-            await self._runs.predecessor_over(recipient)
+        role = self._roles[recipient.role.id]
+        if role.keys.is_wanted:
+            await role.predecessors_over(recipient)
 
     def begin(
         self,

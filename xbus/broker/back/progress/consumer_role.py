@@ -55,12 +55,22 @@ class ConsumerRole:
         """Which ordering keys wait for an earlier envelope."""
         self.in_flight = InFlight()
         """What runs are bringing to it."""
-        self.last_run: tuple[RecipientProxy, asyncio.Task[None]] | None = None
-        """The task that brings it what began last, and to which recipient."""
+        self._tasks: dict[asyncio.Task[None], RecipientProxy] = {}
         self.reservations = Reservations()
         """How far hand-overs to it are reserved."""
         self.seen = 0
         """The highest position that a lane has passed for it: what is unsettled up to here is owed."""
+
+    def bring_by(self, task: "asyncio.Task[None]", recipient: RecipientProxy) -> None:
+        """Note a task that brings something to a recipient of the role, until it is done."""
+        self._tasks[task] = recipient
+        task.add_done_callback(self._tasks.pop)
+
+    async def predecessors_over(self, recipient: RecipientProxy) -> None:
+        """Wait until it is known what has become of what was brought to the recipients before this one."""
+        before = [task for task, whom in self._tasks.items() if whom is not recipient]
+        if before:
+            await asyncio.wait(before)
 
     def arrive(self) -> None:
         """Serve it by the recipient that has come; one whose breaker is open gets nothing in its turn yet."""

@@ -104,7 +104,7 @@ class Bundles:
         if recipient not in self._sending:
             task = self._tasks.create_task(self._send(queue, recipient), name=f"bundles to {recipient.role.login}")
             self._sending[recipient] = task
-            role.last_run = (recipient, task)
+            role.bring_by(task, recipient)
 
     async def emptied(self, recipient: RecipientProxy) -> None:
         """Wait until what was added for a consumer is on its way: what takes a run comes behind it.
