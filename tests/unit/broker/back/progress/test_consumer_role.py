@@ -1,5 +1,6 @@
 """A consumer role: each event of its life is one legal move."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -61,3 +62,24 @@ async def test_a_worker_has_no_such_state() -> None:
     for happens in (made.arrived, made.left, made.gone, made.recovered):
         happens(worker)
     assert list(made) == []
+
+
+async def test_the_next_recipient_waits_for_all_that_was_brought_to_the_ones_before() -> None:
+    made, cast = role(), Cast()
+    first, second = cast.consumer("store_1"), cast.consumer("store_1")
+    ends = [asyncio.Event() for _ in range(2)]
+    tasks = [asyncio.create_task(ended(end)) for end in ends]
+    for task in tasks:
+        made.bring_by(task, first)
+    await made.predecessors_over(first)
+    waiting = asyncio.create_task(made.predecessors_over(second))
+    for end, task in zip(reversed(ends), reversed(tasks), strict=True):
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        end.set()
+        await task
+    await waiting
+
+
+async def ended(end: asyncio.Event) -> None:
+    await end.wait()
