@@ -56,6 +56,7 @@ class ConsumerRole:
         self.in_flight = InFlight()
         """What runs are bringing to it."""
         self._tasks: dict[asyncio.Task[None], RecipientProxy] = {}
+        """The tasks that bring it anything just now, each with the recipient to which it does."""
         self.reservations = Reservations()
         """How far hand-overs to it are reserved."""
         self.seen = 0

@@ -131,8 +131,10 @@ class Bundles:
                 results = await self._run.carry_out(recipient, bundle)
                 seconds = now() - began
                 # Before the failures are noted, which may take long: another recipient may come in the meantime.
-                queue.put_back(
-                    [small for small, result in zip(bundle, results, strict=True) if result is BundleStatus.NOT_BEGUN]
+                self._put_back(
+                    recipient,
+                    queue,
+                    [small for small, result in zip(bundle, results, strict=True) if result is BundleStatus.NOT_BEGUN],
                 )
                 has_failed = await self._run.note_failed(recipient, bundle, results)
                 queue.size.learn(results.count(BundleStatus.COMMITTED), seconds, has_failed=has_failed)
@@ -151,6 +153,18 @@ class Bundles:
         blocked = [small for small in bundle if keys.blocks(small.envelope)]
         self._run.block(recipient, blocked)
         return [small for small in bundle if small not in blocked]
+
+    def _put_back(self, recipient: RecipientProxy, queue: BundleQueue, bundle: Sequence[SmallEnvelope]) -> None:
+        """Have envelopes go next that were not begun; where their recipient left meanwhile, its role gets them.
+
+        The lane of the next recipient may have passed them, as they counted as being brought: then they get rows.
+        """
+        if self._eligibility.is_served(recipient):
+            queue.put_back(bundle)
+        elif self._roles[recipient.role.id].lane is None:
+            self._leave(recipient, bundle)
+        else:
+            self._run.set_aside(recipient, bundle)
 
     def left(self, recipient: RecipientProxy) -> None:
         """Leave what waits for a recipient that gets nothing more in its turn, before another one of its role comes.
