@@ -84,6 +84,7 @@ class RecipientProxy:
         self._busy_since = 0.0
         self._was_busy = 0.0
         self._at_work = False
+        self._last_worked_on: UUID | None = None
         self._ready = asyncio.Event()
         self._ready.set()
 
@@ -263,11 +264,16 @@ class RecipientProxy:
             return False
         return bool(answer == text)
 
-    def begin_work(self) -> None:
-        """Note that a worker gets an event; one of the old kind takes no other until it calls ``ready``."""
+    def begin_work(self, envelope_id: UUID | None = None) -> None:
+        """Note that a worker gets an event; one of the old kind takes no other until it calls ``ready``.
+
+        Args:
+            envelope_id: of which envelope; None for several at once, which none of the old kind gets.
+        """
         if not self.abilities.batches:
             self._ready.clear()
         self._at_work = True
+        self._last_worked_on = envelope_id
 
     def end_work(self) -> None:
         """Note that a worker's event is over, whatever came of it."""
@@ -281,10 +287,14 @@ class RecipientProxy:
         """Wait until the worker takes another event."""
         await self._ready.wait()
 
-    @property
-    def ready_seconds(self) -> float | None:
-        """The seconds that it has left to call ``ready``; None if it is ready."""
-        return None if self._ready.is_set() else self._timeouts.end_event
+    def ready_seconds(self, envelope_id: UUID) -> float | None:
+        """Compute the seconds that it has left to call ``ready`` after an event of an envelope.
+
+        Returns:
+            None if it is ready, or has got an event of another envelope since.
+        """
+        is_over = self._ready.is_set() or self._last_worked_on != envelope_id
+        return None if is_over else self._timeouts.end_event
 
     def failed_to_be_ready(self, event_id: UUID) -> RecipientFailed:
         """Make the failure of a worker without ``ready``, for which the next event can't begin."""

@@ -194,7 +194,7 @@ class Run:
         unready = {
             worker: seconds
             for worker in self._workers.values()
-            if worker.role.service in services and (seconds := worker.ready_seconds) is not None
+            if worker.role.service in services and (seconds := worker.ready_seconds(self._envelope_id)) is not None
         }
         try:
             async with asyncio.timeout(max(unready.values(), default=None)):
@@ -207,7 +207,7 @@ class Run:
         if self._again:
             await self._forget_first(new)
         for worker in workers:
-            worker.begin_work()
+            worker.begin_work(self._envelope_id)
         self._workers |= {worker.role.id: worker for worker in new}
         self._begin(new)
 

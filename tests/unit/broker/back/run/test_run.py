@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -385,3 +386,34 @@ async def test_a_worker_that_is_ready_at_the_end_of_the_envelope_only_does_not_h
     assert attempt.failed == {"store": "not_ready"}
     for login in ("names", "store"):
         assert cast.script.verbs(login)[-1] == "stop_envelope"
+
+
+async def test_a_worker_that_works_for_another_run_meanwhile_is_waited_for() -> None:
+    """It is given back before the consumer has ended the event, and another run may be quicker to take it."""
+    cast = Cast()
+    envelope = Envelope()
+    for _ in range(2):
+        envelope.add({"names": ["store"], "store": []}, [b"a"])
+    worker, store = cast.worker("names", OLD), cast.consumer("store")
+    worker._timeouts = replace(worker._timeouts, end_event=0.01)
+    attempt = Attempt(envelope, [store], [worker])
+    is_first = True
+
+    def take_at_once(worker: RecipientProxy) -> None:
+        nonlocal is_first
+        worker.end_work()
+        worker.ready()
+        if is_first:
+            is_first = False
+            worker.begin_work(UUID(int=7))
+            # The other run takes longer than a worker may take to say that it is ready.
+            asyncio.get_running_loop().call_later(0.1, worker.ready)
+
+    async def acquire_when_ready(services: Sequence[str]) -> list[RecipientProxy]:
+        await worker.is_ready()
+        return [worker]
+
+    attempt.around.release = take_at_once  # type: ignore[method-assign]
+    attempt.around.acquire = acquire_when_ready  # type: ignore[method-assign]
+    await attempt.carry_out()
+    assert attempt.failed == {}
