@@ -93,13 +93,17 @@ class BundleWorkers:
             return [BundleStatus.GOES_ALONE] * len(bundle)
         worker.begin_work()
         try:
-            await accompany(self._log, worker, bundle)
-            results = await worker.take_envelopes(bundle)
+            # A run for another role may have one open there until it commits: brought twice at once it would be mixed.
+            taken = worker.bringing.keys() & {small.envelope_id for small in bundle}
+            going = [small for small in bundle if small.envelope_id not in taken]
+            await accompany(self._log, worker, going)
+            results = await worker.take_envelopes(going) if going else []
         finally:
             self._context.release(worker)
         if any(isinstance(result, Transformed) for result in results):
             self._results.worked(worker)
-        return [_made_of(small, result) for small, result in zip(bundle, results, strict=True)]
+        made = iter([_made_of(small, result) for small, result in zip(going, results, strict=True)])
+        return [BundleStatus.GOES_ALONE if small.envelope_id in taken else next(made) for small in bundle]
 
 
 async def accompany(log: LogReader, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:

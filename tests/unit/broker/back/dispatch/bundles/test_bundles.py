@@ -592,8 +592,9 @@ async def test_one_that_is_about_to_stop_ends_what_it_began_and_the_next_gets_th
 
 async def test_a_slow_one_does_not_hold_the_others_up(journal: Journal) -> None:
     """One without a vote that stands still costs the others nothing, however much waits for it."""
-    async with running(journal, behind_after=0.01, clean=False) as broker:
-        await broker.register("store_1", BUNDLES, xbus_take_envelopes=held())
+    async with running(journal, behind_after=0.01) as broker:
+        under_way = held()
+        await broker.register("store_1", BUNDLES, xbus_take_envelopes=under_way)
         await broker.register("store_2", BUNDLES)
         make_own(broker, "store_1")
         await broker.until_together()
@@ -602,6 +603,8 @@ async def test_a_slow_one_does_not_hold_the_others_up(journal: Journal) -> None:
         broker.ring()
         async with asyncio.timeout(PATIENCE_SECONDS):
             await broker.until(lambda: len(broker.items("store_2")) == 3 * MOST_ENVELOPES)
+        # Else the stop would wait for it.
+        under_way.set_exception(LOST)
 
 
 # -- stopping --------------------------------------------------------------------------------------------------------

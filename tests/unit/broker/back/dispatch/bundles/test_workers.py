@@ -195,6 +195,24 @@ async def test_two_consumers_behind_a_worker_share_its_work(journal: Journal) ->
         assert bundles(broker, "names_1") == []
 
 
+async def test_what_a_run_for_another_role_has_open_at_the_worker_goes_alone_behind_it(journal: Journal) -> None:
+    """The worker has ended its event, and the consumer of the run takes its time to do so."""
+    async with running(journal) as broker:
+        under_way: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        await broker.register("names_1", BUNDLES, xbus_take_envelopes=upper)
+        await broker.register("store_1", NEW, xbus_take_event=under_way)
+        await put_all(broker, "a")
+        await broker.until(lambda: letters(broker) == "a")
+        await broker.register("store_2", BUNDLES)
+        # Its run has to wait for the other one.
+        await until_states(broker, [(1, "retry", 1)])
+        under_way.set_result([True, None, []])
+        await broker.until(lambda: letters(broker, "store_2") == "a")
+        await until_settled(broker, 1)
+        assert bundles(broker, "names_1") == []
+        assert "stop_envelope" not in broker.script.verbs("names_1")
+
+
 async def test_a_refusal_of_the_consumer_behind_a_worker_is_parked(journal: Journal) -> None:
     def refuse_b(bundle: Wire) -> list[Any]:
         return [TOO_OLD if data.endswith(b"B") else [True] for data in [e[1][0][2][0][2] for e in bundle]]
