@@ -28,7 +28,7 @@ from xbus.ids import Ids
 from xbus.rpc.client import Client, LifeSigns
 from xbus.rpc.codec import Key, Value, pack_items
 from xbus.rpc.context import new_context
-from xbus.rpc.items import cut, item_bytes
+from xbus.rpc.items import check_several, cut, item_bytes
 from xbus.rpc.messages import EnvelopeOptionsMap
 from xbus.rpc.shapes import AnswerReader, bad_answer
 from xbus.rpc.values import PackHook, hook_for
@@ -147,6 +147,7 @@ class AsyncEmitter:
         return await within(timeout, self._put(type_name, items, ordering_key, key))
 
     async def _put(self, type_name: str, items: Iterable[object], ordering_key: str | None, key: str | None) -> Receipt:
+        check_several(items)
         line, packed = await self._open_line(), [item_bytes(item, self._hook) for item in items]
         limits = line.session.limits
         check_size(max(map(len, packed), default=0), limits.max_item_bytes)

@@ -112,7 +112,7 @@ class Emitter:
 
         Args:
             type_name: the event type.
-            items: all its items, kept in memory until the bus has them.
+            items: all its items, kept in memory until the bus has them: a list of them, also for a single one.
             ordering_key: as at ``envelope``.
             key: the same.
             timeout: the most seconds that it may take in all; None for ``retry_seconds`` alone.

@@ -1,9 +1,9 @@
 """Turns values into items, and items into batches, for emitters and workers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from xbus.errors import ProtocolError
-from xbus.rpc.codec import pack
+from xbus.errors import ProtocolError, Refused
+from xbus.rpc.codec import BAD_ITEMS, pack
 from xbus.rpc.values import PackHook, as_text, unpackable
 
 ITEM_HEADER_BYTES = 5
@@ -28,6 +28,20 @@ def item_bytes(value: object, hook: PackHook = as_text) -> bytes:
         return pack(value, hook)
     except ProtocolError as error:
         raise unpackable(value, hook) from error
+
+
+def check_several(items: Iterable[object]) -> None:
+    """Refuse one item in the place of several: its keys, letters or bytes would become the items.
+
+    Raises:
+        Refused: it is a map, a text or bytes (``bad_items``).
+    """
+    if isinstance(items, (Mapping, str, bytes, bytearray, memoryview)):
+        raise Refused(
+            f"the items are of the type {type(items).__name__}, which is one item, not several",
+            "send a list of items, such as [item]",
+            code=BAD_ITEMS,
+        )
 
 
 def cut(items: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:

@@ -291,6 +291,15 @@ async def test_an_item_too_large_is_refused_before_it_is_sent(front: FrontDouble
             await sender.put("test_event", [b"x" * 1001])
 
 
+@pytest.mark.parametrize("item", [{"name": "Ada"}, "Ada", b"Ada"])
+async def test_one_item_in_the_place_of_several_is_refused(front: FrontDouble, item: Any) -> None:
+    async with emitter(front) as sender:
+        with pytest.raises(Refused, match=r"\[item\]") as refused:
+            await sender.put("test_event", item)
+    assert refused.value.code == "bad_items"
+    assert not front.envelopes
+
+
 async def test_an_item_that_msgpack_can_not_write_is_refused(front: FrontDouble) -> None:
     with pytest.raises(Refused) as refused:
         await send(front, object())
