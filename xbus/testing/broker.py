@@ -89,6 +89,7 @@ class VirtualBroker:
 
     front: Front
     back: Back
+    _configuration: Configuration
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class VirtualBroker:
                 await asyncio.sleep(1)
         journal = cast(Journal, self._journal)
         settings = self._settings
-        configuration = Configuration(journal)
+        configuration = self._configuration = Configuration(journal)
         async with asyncio.TaskGroup() as tasks:
             bell = cast(Bell, _Bell(self._timing))
             replies = ReplyRequests(journal, bell, self._clock, settings.reply_seconds)
@@ -164,6 +165,10 @@ class VirtualBroker:
     def serves(self) -> bool:
         """Check whether it answers calls now."""
         return self.is_up.is_set() and not self.is_dead.is_set()
+
+    async def refresh(self) -> None:
+        """Take the configuration up now, instead of at the next look."""
+        await self._configuration.refresh()
 
     def check_alive(self) -> None:
         """Raise what the broker died of, which must never happen by itself."""

@@ -22,6 +22,7 @@ from xbus.errors import ConfigurationError, Refused, TimedOut
 from xbus.ids import Ids
 from xbus.recipient.refusal import Refusal
 from xbus.rpc.codec import Value
+from xbus.rpc.items import check_several
 from xbus.testing.broker import VirtualBroker
 from xbus.testing.machine import Machine
 from xbus.testing.probe import CrashPoint, values_of_type
@@ -106,6 +107,7 @@ class Bus:
             told = "; ".join(problem.sentence for problem in plan.problems)
             raise ConfigurationError(told, "correct the graph")
         self._database.write(configuration.apply, plan, self.clock.now())
+        self._machine.note_change()
         self._programs.know(self._catalog())
 
     def _catalog(self) -> Catalog:
@@ -170,7 +172,7 @@ class Bus:
         Raises:
             Refused: the bus does not take it, with the code of its answer.
         """
-        return self._send([(event_type, list(items))], EnvelopeOptions(ordering_key, key), emitter).receipt
+        return self._send([(event_type, items)], EnvelopeOptions(ordering_key, key), emitter).receipt
 
     def emit_all(
         self,
@@ -181,8 +183,7 @@ class Bus:
         emitter: str = "",
     ) -> Receipt:
         """Send one envelope with several events, each a type and its items; else as ``emit``."""
-        listed = [(event_type, list(items)) for event_type, items in events]
-        return self._send(listed, EnvelopeOptions(ordering_key, key), emitter).receipt
+        return self._send(events, EnvelopeOptions(ordering_key, key), emitter).receipt
 
     def ask(self, event_type: str, items: Iterable[object], *, emitter: str = "") -> Value:
         """Send an envelope with one event whose type has an immediate reply; return the reply.
@@ -190,7 +191,7 @@ class Bus:
         Raises:
             Failed: nobody replied, with the code of the answer.
         """
-        return self._send([(event_type, list(items))], EnvelopeOptions(), emitter).replies[0]
+        return self._send([(event_type, items)], EnvelopeOptions(), emitter).replies[0]
 
     def run(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Let time pass until everything is delivered or parked, but for what waits for a stopped recipient.
@@ -204,14 +205,19 @@ class Bus:
         """Let so many seconds of virtual time pass."""
         self._do(lambda broker: asyncio.sleep(seconds))
 
-    def _send(self, events: Sequence[tuple[str, list[object]]], options: EnvelopeOptions, login: str) -> SentEnvelope:
+    def _send(
+        self, events: Sequence[tuple[str, Iterable[object]]], options: EnvelopeOptions, login: str
+    ) -> SentEnvelope:
+        for _, items in events:
+            check_several(items)
+        listed = [(event_type, list(items)) for event_type, items in events]
         self._write_sketch()
         catalog = self._catalog()
 
         async def send(broker: VirtualBroker) -> SentEnvelope:
-            emitter = InMemoryEmitter(broker.front, self._emitter_id(events, login), self._machine.random)
+            emitter = InMemoryEmitter(broker.front, self._emitter_id(listed, login), self._machine.random)
             return await emitter.send(
-                events, options, lambda name: name in catalog.event_types and catalog.event_types[name].immediate_reply
+                listed, options, lambda name: name in catalog.event_types and catalog.event_types[name].immediate_reply
             )
 
         return self._do(send)

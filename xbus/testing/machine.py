@@ -46,6 +46,7 @@ class Machine:
         )
         self._broker: VirtualBroker | None = None
         self._is_closed = False
+        self._is_changed = False
         self.random = Random(SEED)
         self.clock = VirtualClock(self._loop)
         self.database = Database(empty_image())
@@ -64,6 +65,9 @@ class Machine:
                     self.database, self.programs.by_address, Timing(self.random), self.clock, self._settings
                 )
                 await self._broker.is_up.wait()
+            if self._is_changed:
+                self._is_changed = False
+                await self._broker.refresh()
             self.programs.start_all()
             return await act(self._broker)
 
@@ -74,6 +78,10 @@ class Machine:
             problem, self._problems = self._problems[0], []
             raise problem if isinstance(problem, BaseException) else AssertionError(problem)
         return done
+
+    def note_change(self) -> None:
+        """Have the broker take up a changed configuration before anything else happens."""
+        self._is_changed = True
 
     def crash_broker(self) -> None:
         """Kill the broker; the next act brings up another one."""

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -295,6 +296,27 @@ def test_a_key_sends_once_and_a_refusal_has_its_code(bus: Bus) -> None:
     with pytest.raises(Refused) as raised:
         bus.emit("bills", [])
     assert raised.value.code == "unknown_type"
+
+
+@pytest.mark.parametrize("item", [{"name": "Ada"}, "Ada", b"Ada"])
+def test_one_item_in_the_place_of_several_is_refused(bus: Bus, item: Any) -> None:
+    bus.type("orders").to("ledger")
+    with pytest.raises(Refused) as raised:
+        bus.emit("orders", item)
+    assert raised.value.code == "bad_items"
+
+
+def test_what_the_test_describes_later_is_there_at_once(bus: Bus) -> None:
+    bus.type("orders").to("ledger")
+    bus.emit("orders", names("Ada"))
+    bus.run()
+
+    bus.type("wishes").through("capitals").to("wish_list")
+    bus.serve(Capitals)
+    bus.emit("wishes", names("Grace"))
+    bus.run()
+
+    assert bus.received("wish_list") == names("GRACE")
 
 
 def test_several_events_travel_in_one_envelope(bus: Bus) -> None:
