@@ -1,6 +1,7 @@
 """Items as people read and write them; pure."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -63,7 +64,7 @@ class Payload:
 
     @property
     def plain(self) -> Value:
-        """It, as JSON can write it: bytes as hexadecimal text."""
+        """It, as JSON can write it: bytes as hexadecimal text, NaN and infinity as text."""
         return _plain(self.value) if self._bytes is None else self._bytes.hex()
 
     @property
@@ -142,6 +143,8 @@ def _plain(value: object) -> Value:
             return [_plain(element) for element in value]
         case bytes():
             return f"bytes {value.hex()}"
+        case float() if not math.isfinite(value):
+            return str(value)
         case None | bool() | int() | float() | str():
             return value
     return str(value)

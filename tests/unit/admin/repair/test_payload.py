@@ -1,6 +1,7 @@
 """Items as people read and write them."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ def test_any_bytes_can_be_shown_and_obey_nothing(data: bytes) -> None:
     [
         (pack({"a": 1, "é": None}), Kind.MSGPACK, ['{"a": 1, "é": null}']),
         (pack({1: b"\x00\xff"}), Kind.MSGPACK, ['{"1": "bytes 00ff"}']),
+        (pack([math.nan, {"a": -math.inf}]), Kind.MSGPACK, ['["nan", {"a": "-inf"}]']),
         (pack("\x1b[2J"), Kind.MSGPACK, ['"\\u001b[2J"']),
         (pack("\x9b2J"), Kind.MSGPACK, ['"\ufffd2J"']),
         (pack(["x" * 60, "y" * 60]), Kind.MSGPACK, ["[", f'  "{"x" * 60}",', f'  "{"y" * 60}"', "]"]),
