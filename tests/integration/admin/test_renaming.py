@@ -209,7 +209,10 @@ def role(login: str, former: str, more: str = "") -> str:
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        (role("new_1", "nobody"), '<stdin>:4: role "new_1": there is neither role "nobody" nor role "new_1"'),
+        (
+            role("new_1", "nobody"),
+            '<stdin>:4: role "new_1": there is neither role "nobody" nor role "new_1": remove renamed_from',
+        ),
         (
             role("airline_names_1", "flight_store_1").replace('flight_store"', 'airline_names"'),
             '<stdin>:4: role "airline_names_1": both role "flight_store_1" and role "airline_names_1" exist: remove',

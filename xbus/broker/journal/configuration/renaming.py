@@ -47,8 +47,10 @@ def _problem(stored: Stored, section: Section, former: str, name: str) -> str | 
             "else take another name"
         )
     if former not in in_use and name not in in_use:
-        was_removed = f' ("{former}" was removed: name it again before you rename it)' if former in removed else ""
-        return f'there is neither {section} "{former}" nor {section} "{name}"{was_removed}'
+        missing = f'there is neither {section} "{former}" nor {section} "{name}"'
+        if former in removed:
+            return f'{missing} ("{former}" was removed: name it again before you rename it)'
+        return f"{missing}: remove renamed_from to add a new one"
     if name in removed:
         return f'{section} "{name}" was removed, and keeps its name in case it comes back: take another name'
     return None
