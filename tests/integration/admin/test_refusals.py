@@ -145,7 +145,7 @@ def test_a_database_that_is_not_set_up_is_refused(xbus: Xbus, tmp_path: Path) ->
     config = write_config(tmp_path / "new.ini", f"sqlite:///{tmp_path}/new.db")
     result = xbus("export", "-c", config)
     assert result.exit_code == 1
-    said = "the database is not set up: run setup_xbusbroker -c with the same file [bad_schema]"
+    said = "the database is not set up: run setup_xbusbroker with the same configuration [bad_schema]"
     assert result.stderr == f"xbus: {said}\n"
     assert not (tmp_path / "new.db").exists()
 

@@ -91,12 +91,12 @@ def check_connection(connection: sa.Connection, migrations: Path | None = None) 
     if version != wanted:
         raise SchemaError(
             f"the database is older than this program (its schema is {version}, {wanted} is needed)",
-            "stop the brokers on it, then run setup_xbusbroker -c with the same file",
+            "stop the brokers on it, then run setup_xbusbroker with the same configuration",
         )
 
 
 def _not_set_up() -> SchemaError:
-    return SchemaError("the database is not set up", "run setup_xbusbroker -c with the same file")
+    return SchemaError("the database is not set up", "run setup_xbusbroker with the same configuration")
 
 
 def _refuse_foreign_tables(connection: sa.Connection) -> None:
