@@ -79,14 +79,15 @@ class Dispatcher:
                 await self._bundles.add(small, recipient, in_company=in_company)
             others = [recipient for recipient in wanted if recipient not in takers]
         if others:
-            await self._deliver_in_run(envelope, others)
+            await self._deliver_in_run(envelope, others, in_company=in_company)
         await self._ledger.room()
         return [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
 
-    async def _deliver_in_run(self, envelope: LogEnvelope, wanted: Sequence[RecipientProxy]) -> None:
+    async def _deliver_in_run(
+        self, envelope: LogEnvelope, wanted: Sequence[RecipientProxy], *, in_company: bool
+    ) -> None:
         self._launcher.carry_on_all(envelope)
-        for recipient in wanted:
-            await self._bundles.emptied(recipient)
+        wanted = [each for each in wanted if await self._bundles.emptied(each, in_company=in_company)]
         self._block_behind(envelope, wanted)
         recipients = [recipient for recipient in wanted if self._eligibility.in_turn(recipient, envelope)]
         going: list[RecipientProxy] = []

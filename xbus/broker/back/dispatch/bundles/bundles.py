@@ -106,11 +106,23 @@ class Bundles:
             self._sending[recipient] = task
             role.bring_by(task, recipient)
 
-    async def emptied(self, recipient: RecipientProxy) -> None:
+    async def emptied(self, recipient: RecipientProxy, *, in_company: bool) -> bool:
         """Wait until what was added for a consumer is on its way: what takes a run comes behind it.
 
         For a role that wants order wait until it is known what has become of it: a run must not overtake what failed.
+
+        Args:
+            in_company: whether others wait meanwhile.
+
+        Returns:
+            Whether it is; else the recipient kept the others waiting, and goes on at its own pace.
         """
+        if in_company:
+            return await self._gathering.others_wait(recipient, self._emptied(recipient))
+        await self._emptied(recipient)
+        return True
+
+    async def _emptied(self, recipient: RecipientProxy) -> None:
         queue = self._queues.get(recipient)
         if queue:
             await queue.emptied()

@@ -607,6 +607,23 @@ async def test_a_slow_one_does_not_hold_the_others_up(journal: Journal) -> None:
         under_way.set_exception(LOST)
 
 
+async def test_a_large_one_does_not_wait_for_what_a_slow_one_has_to_take_first(journal: Journal) -> None:
+    async with running(journal, behind_after=0.01) as broker:
+        under_way = held()
+        await broker.register("store_1", BUNDLES, xbus_take_envelopes=under_way)
+        await broker.register("store_2", BUNDLES)
+        make_own(broker, "store_1")
+        await broker.until_together()
+        await put_all(broker, "a")
+        await broker.until(lambda: letters(broker) == "a")
+        await put_all(broker, "b")
+        await broker.put(b"x" * 70_000)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await broker.until(lambda: len(broker.items("store_2")) == 3)
+        assert letters(broker) == "a"
+        under_way.set_exception(LOST)
+
+
 # -- stopping --------------------------------------------------------------------------------------------------------
 
 
