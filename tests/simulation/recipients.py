@@ -83,10 +83,13 @@ class SimulatedDesk:
         try:
             result = job()
         except Exception as error:
-            future.set_exception(error)
-            future.exception()
+            # Whoever asked may have given up meanwhile; the job is done all the same.
+            if not future.cancelled():
+                future.set_exception(error)
+                future.exception()
         else:
-            future.set_result(result)
+            if not future.cancelled():
+                future.set_result(result)
         self._is_busy = bool(self._jobs)
         if self._is_busy:
             loop.call_later(self._choices.choice(WORK_SECONDS), self._work)
