@@ -205,6 +205,7 @@ class DeliveryAssembly:
         events.arrived.subscribe(self.lanes.arrived, self._retry_queue.arrived, self._left_behind.arrived)
         events.left.subscribe(self._requirements.left, self.outputs.left)
         events.left.subscribe(self._bundles.left, self.lanes.left, self._retry_queue.left, self._left_behind.left)
+        events.gone.subscribe(self._bundles.gone)
         events.slow.subscribe(self.lanes.split)
         events.caught_up.subscribe(self._gathering.caught_up)
         events.tripped.subscribe(self._bundles.left, self.lanes.left)

@@ -88,11 +88,11 @@ class Bundles:
         Args:
             in_company: whether others wait meanwhile.
         """
-        queue = self._queues.setdefault(recipient, BundleQueue())
-        if not queue.has_room:
+        waiting = self._queues.get(recipient)
+        if waiting is not None and not waiting.has_room:
             if not in_company:
-                await queue.room()
-            elif not await self._gathering.others_wait(recipient, queue.room()):
+                await waiting.room()
+            elif not await self._gathering.others_wait(recipient, waiting.room()):
                 return
         if self._eligibility.is_blocked(recipient, small.envelope):
             self._run.block(recipient, [small])
@@ -100,6 +100,7 @@ class Bundles:
             return
         role = self._roles[recipient.role.id]
         role.in_flight.begin(small.position)
+        queue = self._queues.setdefault(recipient, BundleQueue())
         queue.add(small)
         if recipient not in self._sending:
             task = self._tasks.create_task(self._send(queue, recipient), name=f"bundles to {recipient.role.login}")
@@ -186,6 +187,11 @@ class Bundles:
         """
         if recipient in self._queues:
             self._leave(recipient, self._queues[recipient].take_all())
+
+    def gone(self, recipient: RecipientProxy) -> None:
+        """Keep no queue of a recipient that is gone; a task that still sends its bundles sees to that itself."""
+        if recipient not in self._sending:
+            self._queues.pop(recipient, None)
 
     def _leave(self, recipient: RecipientProxy, bundle: Sequence[SmallEnvelope]) -> None:
         """Leave envelopes to the lane that reads on for the role when it is served again."""

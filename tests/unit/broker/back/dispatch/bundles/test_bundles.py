@@ -590,6 +590,15 @@ async def test_one_that_is_about_to_stop_ends_what_it_began_and_the_next_gets_th
     assert await broker.cursor() == 4
 
 
+async def test_nothing_is_kept_of_a_recipient_that_is_gone(journal: Journal) -> None:
+    async with running(journal) as broker:
+        await broker.register("store_1", BUNDLES)
+        await put_all(broker, "a")
+        await broker.until(lambda: not broker.back._assembly._bundles._sending and letters(broker) == "a")
+        await broker.leave("store_1")
+        assert broker.back._assembly._bundles._queues == {}
+
+
 async def test_a_slow_one_does_not_hold_the_others_up(journal: Journal) -> None:
     """One without a vote that stands still costs the others nothing, however much waits for it."""
     async with running(journal, behind_after=0.01) as broker:
