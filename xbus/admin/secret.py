@@ -1,6 +1,7 @@
 """Takes a password for a command in such a way that no screen and no list of processes shows it."""
 
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -21,13 +22,21 @@ def password_of(login: str, file: Path | None) -> str:
     """Give the password of ``login``: from the file, otherwise from the environment, otherwise ask for it.
 
     Raises:
-        ConfigurationError: the file can't be read, or is empty.
+        ConfigurationError: the file can't be read, or is empty, or nobody is there to be asked.
     """
     if file is not None:
         return read_password(file)
     if environment := os.environ.get(PASSWORD_VARIABLE):
         return environment
-    asked: str = click.prompt(f"Password of {login}", hide_input=True, err=True)
+    try:
+        asked: str = click.prompt(f"Password of {login}", hide_input=True, err=True)
+    except click.Abort as abort:
+        if sys.stdin.isatty():
+            raise  # a person has interrupted it
+        raise ConfigurationError(
+            f"nothing says the password of {login}, and nobody can be asked",
+            f"set {PASSWORD_VARIABLE}, or give --password-file",
+        ) from abort
     return asked
 
 

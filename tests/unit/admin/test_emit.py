@@ -116,6 +116,13 @@ def test_login_and_password_come_from_where_they_are_said(noted: type[NotedEmitt
     assert noted.notes[0] == ("login", "tcp://here:1", "you", "filed")
 
 
+def test_without_a_person_to_ask_it_says_how_to_give_the_password(noted: type[NotedEmitter], tmp_path: Path) -> None:
+    result = emit(tmp_path / "a.jsonl", "1", "--login", "me")
+    assert result.exit_code == 1
+    assert "nobody can be asked: set XBUS_PASSWORD, or give --password-file" in result.stderr
+    assert noted.notes == []
+
+
 def test_login_and_password_are_asked_for(noted: type[NotedEmitter], tmp_path: Path) -> None:
     result = emit(tmp_path / "a.jsonl", "1", stdin="me\nsecret\n")
     assert noted.notes[0] == ("login", "tcp://here:1", "me", "secret")
