@@ -1,5 +1,6 @@
 """What every test may ask for: databases of both kinds, and brokers, thrown away when the test is over."""
 
+import os
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
+    # pytest-xdist tells its processes 80, and details that are not on a terminal are written whole.
+    os.environ.pop("COLUMNS", None)
     # How long an example takes tells how busy the machine is; the first of a clone waits for a table of characters.
     settings.register_profile("at any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("at any speed")

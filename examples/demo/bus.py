@@ -107,7 +107,7 @@ class Bus:
         """
 
         def is_delivered() -> bool:
-            consumers = json.loads(self._run("xbus", "envelope", "show", envelope_id, "--json"))["summary"]["roles"]
+            consumers = json.loads(self._run("xbus", "envelope", "show", envelope_id, "--json"))["roles"]
             for consumer in consumers:
                 if consumer["state"] == "parked":
                     raise DemoFailed(f"{consumer['role']} can't take the envelope: {consumer['cause']}")

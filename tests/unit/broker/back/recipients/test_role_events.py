@@ -51,7 +51,7 @@ async def test_every_event_of_a_role_reaches_whom_it_concerns(journal: Journal) 
             "RetryQueue.left",
             "LeftBehind.left",
         ],
-        "gone": ["ConsumerRoles.gone"],
+        "gone": ["ConsumerRoles.gone", "Bundles.gone"],
         "slow": ["Lanes.split"],
         "caught_up": ["ConsumerGathering.caught_up"],
         "tripped": ["ConsumerRoles.tripped", "Bundles.left", "Lanes.left"],
