@@ -15,14 +15,19 @@ ENVIRONMENTS = CHECKOUT / ".venv-python"
 VERSIONS = ("3.12", "3.13")
 """Those that ``pyproject.toml`` names beside the oldest one."""
 
-PACKAGES = (".[broker,inbox]", "hypothesis>=6.100", "pytest>=8.3", "pytest-asyncio>=1.0", "pytest-xdist>=3.6")
+PACKAGES = (
+    ".[broker,inbox]",
+    "hypothesis>=6.100",
+    "pytest>=8.3",
+    "pytest-asyncio>=1.0",
+    "pytest-cov>=7",
+    "pytest-xdist>=3.6",
+)
 
 TESTS = (
-    "tests/unit/emitter",
-    "tests/unit/rpc",
-    "tests/unit/recipient",
-    "tests/unit/admin",
+    *(f"tests/unit/{package}" for package in ("emitter", "rpc", "recipient", "admin")),
     "tests/acceptance/test_sdk.py",
+    "--ignore=tests/unit/admin/test_help.py",  # which shows commands of Spark, too
 )
 
 
