@@ -201,7 +201,8 @@ def test_a_broker_that_waits_for_its_database_can_be_stopped(options: list[str],
 def test_a_database_that_is_not_set_up_is_refused(tmp_path: Path, empty_database_url: str) -> None:
     config = write_config(tmp_path / "config.ini", empty_database_url)
 
-    assert_refused(program("start_xbusbroker", "-c", config), "the database is not set up", "run setup_xbusbroker -c")
+    refused = program("start_xbusbroker", "-c", config)
+    assert_refused(refused, "the database is not set up", "run setup_xbusbroker with the same configuration")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
