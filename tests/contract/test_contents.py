@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.clock import StandingClock
 from tests.support.journal import NOW, Scribe, settle_all
-from tests.support.long_log import newest_graphs, put_log
+from tests.support.long_log import list_all, newest_graphs, put_log, undone
 from xbus import model
 from xbus.broker.housekeeping.contents import ContentsKeeper
 from xbus.broker.journal.journal import Journal
@@ -37,26 +36,6 @@ from xbus.broker.journal.writes.cursor import Cursor
 from xbus.errors import JournalError
 
 PAGE = 100
-
-
-@contextmanager
-def undone(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A transaction that leaves nothing behind, so that the next example finds the journal empty."""
-    with engine.connect() as connection:
-        transaction = connection.begin()
-        try:
-            yield connection
-        finally:
-            transaction.rollback()
-
-
-def list_all(connection: sa.Connection, most_blocks: int = 1000) -> int:
-    """List full blocks, as the broker does; returns how many there were."""
-    listed = 0
-    while listed < most_blocks and (block := read_unlisted(connection)) is not None:
-        list_blocks(connection, [block])
-        listed += 1
-    return listed
 
 
 def walk(connection: sa.Connection, graphs: Collection[int], *, by_contents: bool) -> list[int]:

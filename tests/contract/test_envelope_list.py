@@ -2,8 +2,7 @@
 
 import random
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,15 +10,13 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.journal import NOW, Scribe
-from tests.support.long_log import newest_graphs, put_log
+from tests.support.long_log import list_all, newest_graphs, put_log, undone
 from xbus import model
 from xbus.broker.journal.journal import Journal
 from xbus.broker.journal.log.contents import (
     BLOCK_POSITIONS,
     count_listed,
     find_newest,
-    list_blocks,
-    read_unlisted,
 )
 from xbus.broker.journal.log.deliveries import read_cursors
 from xbus.broker.journal.operations.envelopes.listing import EnvelopeFilters, list_envelopes
@@ -30,23 +27,6 @@ from xbus.ids import keyed_envelope_id
 from xbus.states import DeliveryState, EnvelopeState
 
 RARE, USUAL = "flights", "notes"
-
-
-@contextmanager
-def undone(engine: sa.Engine) -> Iterator[sa.Connection]:
-    with engine.connect() as connection:
-        transaction = connection.begin()
-        try:
-            yield connection
-        finally:
-            transaction.rollback()
-
-
-def list_contents(connection: sa.Connection, most_blocks: int = 1000) -> None:
-    for _ in range(most_blocks):
-        if (block := read_unlisted(connection)) is None:
-            return
-        list_blocks(connection, [block])
 
 
 def positions(connection: sa.Connection, before: uuid.UUID | None = None, **filters: Any) -> list[int | None]:
@@ -64,7 +44,7 @@ def test_a_rare_type_is_listed_wherever_it_lies(engine: sa.Engine, listed_blocks
     places = [1, 7, BLOCK_POSITIONS, BLOCK_POSITIONS + 1, 2 * BLOCK_POSITIONS + 5]
     with undone(engine) as connection:
         ids = put_rare(connection, places, 2 * BLOCK_POSITIONS + 9)
-        list_contents(connection, listed_blocks)
+        list_all(connection, listed_blocks)
         assert positions(connection, event_type=RARE) == places[::-1]
         assert positions(connection, ids[BLOCK_POSITIONS], event_type=RARE) == [BLOCK_POSITIONS, 7, 1]
         assert positions(connection, event_type=RARE, since=NOW + timedelta(seconds=1)) == []
@@ -77,7 +57,7 @@ def test_a_rare_type_is_listed_wherever_it_lies(engine: sa.Engine, listed_blocks
 def test_a_rare_type_is_listed_without_reading_the_rest(engine: sa.Engine) -> None:
     with undone(engine) as connection:
         put_rare(connection, [3], 6 * BLOCK_POSITIONS)
-        list_contents(connection)
+        list_all(connection)
         read: list[int] = []
         sa.event.listen(engine, "after_cursor_execute", lambda *call: read.append(1))
         assert positions(connection, event_type=RARE) == [3]
@@ -88,7 +68,7 @@ def test_a_rare_type_is_listed_without_reading_the_rest(engine: sa.Engine) -> No
 def test_all_that_the_contents_name_are_counted(engine: sa.Engine) -> None:
     with undone(engine) as connection:
         put_rare(connection, [3, 5, 1500], 2 * BLOCK_POSITIONS)
-        list_contents(connection)
+        list_all(connection)
         graphs = {newest_graphs(connection)[RARE]}
         counts = [count_listed(connection, graphs, *span) for span in ((0, 2048), (3, 2048), (5, 1499), (7, 7))]
     assert counts == [3, 2, 0, 0]

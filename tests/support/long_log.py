@@ -2,12 +2,14 @@
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from tests.support.journal import NOW
 from xbus import model
+from xbus.broker.journal.log.contents import list_blocks, read_unlisted
 from xbus.states import EnvelopeState
 
 ROWS = 10_000
@@ -73,3 +75,23 @@ def put_log(connection: sa.Connection, envelopes: Sequence[Sequence[int]], at: d
 def _pages(rows: Sequence[Mapping[str, object]]) -> Iterator[list[Mapping[str, object]]]:
     for start in range(0, len(rows), ROWS):
         yield list(rows[start : start + ROWS])
+
+
+@contextmanager
+def undone(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A transaction that leaves nothing behind, so that the next example finds the journal empty."""
+    with engine.connect() as connection:
+        transaction = connection.begin()
+        try:
+            yield connection
+        finally:
+            transaction.rollback()
+
+
+def list_all(connection: sa.Connection, most_blocks: int = 1000) -> int:
+    """List full blocks, as the broker does; returns how many there were."""
+    listed = 0
+    while listed < most_blocks and (block := read_unlisted(connection)) is not None:
+        list_blocks(connection, [block])
+        listed += 1
+    return listed
